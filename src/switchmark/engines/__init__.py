@@ -1,0 +1,26 @@
+"""The table of engines: to add one, add its file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.engines import mmap, null, raw, raw_mmsg, udp, udp_mmsg, xdp, xdp_live
+from switchmark.engines.base import Engine
+from switchmark.plugins import load_plugins
+
+__all__ = ["TABLE"]
+
+TABLE: Mapping[str, Engine] = load_plugins(
+    "switchmark.engines",
+    Engine,
+    (
+        udp.ENGINE,
+        udp_mmsg.ENGINE,
+        raw.ENGINE,
+        raw_mmsg.ENGINE,
+        mmap.ENGINE,
+        xdp.ENGINE,
+        xdp_live.ENGINE,
+        null.ENGINE,
+    ),
+)

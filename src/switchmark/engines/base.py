@@ -1,0 +1,79 @@
+"""The Python side of a packet-I/O engine: what it needs and what it can do. The engine itself
+is a file of the same name in `traffic/engines/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.topology import PortKind
+from switchmark.model.units import FRAME_MAX
+from switchmark.model.version import Version
+
+__all__ = ["KERNEL_PORTS", "PROGRAM_VARIABLE", "Engine", "traffic_program"]
+
+PROGRAM_VARIABLE = "SWITCHMARK_TRAFFIC"
+
+KERNEL_PORTS = frozenset(
+    {PortKind.VETH, PortKind.TAP, PortKind.MACVLAN, PortKind.VF, PortKind.NIC_KERNEL}
+)
+"""Ports that are an interface of the kernel in the function's node."""
+
+
+def traffic_program() -> str:
+    """The path of `switchmark-traffic`: $SWITCHMARK_TRAFFIC, beside this Python, or on PATH.
+
+    Unavailable if it is nowhere.
+    """
+    named = os.environ.get(PROGRAM_VARIABLE)
+    beside = Path(sys.executable).with_name("switchmark-traffic")
+    found = named or (str(beside) if beside.exists() else shutil.which("switchmark-traffic"))
+    if found is None or not os.access(found, os.X_OK):
+        raise Unavailable(
+            f"the traffic program {found or 'switchmark-traffic'} is not there", hint="make setup"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine. `needs_ip`: frames go through the node's IP stack, which needs addresses.
+    `privilege` is the least that opens its ports. `receiver` names the engine that receives
+    where this one only sends. `napi`: it sends by XDP redirect. `flows_by` are the addresses
+    that its flows may differ in, up to `flows_max` of them.
+    """
+
+    name: str
+    summary: str
+    port_kinds: frozenset[PortKind] = KERNEL_PORTS
+    privilege: Literal["user-namespace", "root"] = "user-namespace"
+    needs_ip: bool = False
+    receiver: str | None = None
+    napi: bool = False
+    vlan: bool = True
+    flows_by: frozenset[str] = frozenset({"mac", "ip", "port"})
+    flows_max: int = 16384
+    frame_max: int = FRAME_MAX
+    touches: frozenset[str] = frozenset({"none", "header", "full"})
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def probe(self, host: Host) -> Version:
+        """The version of the traffic program that has this engine; Unavailable if none has."""
+        done = host.run((traffic_program(), "engines"))
+        if done.status:
+            raise Unavailable("switchmark-traffic does not list its engines", hint="make setup")
+        built = json.loads(done.stdout)
+        if self.name not in {engine["name"] for engine in built["engines"]}:
+            raise Unavailable(
+                f"this build of switchmark-traffic has no engine {self.name}: a library was "
+                "missing when it was built",
+                hint="make setup",
+            )
+        return Version(built["version"])

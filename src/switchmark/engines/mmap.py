@@ -1,0 +1,10 @@
+"""AF_PACKET with rings shared with the kernel (PACKET_MMAP), past the qdisc."""
+
+from __future__ import annotations
+
+from switchmark.engines.base import Engine
+
+ENGINE = Engine(
+    name="mmap",
+    summary="PACKET_MMAP rings, qdisc bypass",
+)

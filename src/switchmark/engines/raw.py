@@ -1,0 +1,10 @@
+"""AF_PACKET sockets, a system call a frame."""
+
+from __future__ import annotations
+
+from switchmark.engines.base import Engine
+
+ENGINE = Engine(
+    name="raw",
+    summary="AF_PACKET, a system call a frame",
+)

@@ -1,0 +1,11 @@
+"""UDP sockets, a system call a datagram: the kernel makes the headers."""
+
+from __future__ import annotations
+
+from switchmark.engines.base import Engine
+
+ENGINE = Engine(
+    name="udp",
+    summary="UDP sockets, a system call a datagram",
+    needs_ip=True, vlan=False, flows_by=frozenset({"port"}), flows_max=256,
+)

@@ -1,0 +1,11 @@
+"""UDP sockets, a system call a burst: the kernel makes the headers."""
+
+from __future__ import annotations
+
+from switchmark.engines.base import Engine
+
+ENGINE = Engine(
+    name="udp-mmsg",
+    summary="UDP sockets, sendmmsg and recvmmsg",
+    needs_ip=True, vlan=False, flows_by=frozenset({"port"}), flows_max=256,
+)

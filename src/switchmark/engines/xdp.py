@@ -1,0 +1,11 @@
+"""AF_XDP sockets: native where it attaches, zero-copy where offered."""
+
+from __future__ import annotations
+
+from switchmark.engines.base import Engine
+
+ENGINE = Engine(
+    name="xdp",
+    summary="AF_XDP",
+    privilege="root",
+)

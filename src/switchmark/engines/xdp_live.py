@@ -1,0 +1,11 @@
+"""Frames made by the kernel itself: BPF_PROG_RUN with live frames. Sends only."""
+
+from __future__ import annotations
+
+from switchmark.engines.base import Engine
+
+ENGINE = Engine(
+    name="xdp-live",
+    summary="BPF_PROG_RUN with live frames",
+    privilege="root", receiver="mmap", napi=True,
+)

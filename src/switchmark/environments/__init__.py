@@ -1,0 +1,23 @@
+"""The table of environments: to add one, add its file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.environments import host, netns
+from switchmark.environments.base import Environment
+from switchmark.model.plan import Node
+from switchmark.plugins import load_plugins
+
+__all__ = ["TABLE", "inside"]
+
+TABLE: Mapping[str, Environment] = load_plugins(
+    "switchmark.environments",
+    Environment,  # type: ignore[type-abstract]
+    (host.ENVIRONMENT, netns.ENVIRONMENT),
+)
+
+
+def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The argv that runs `argv` in `node`, whatever its environment."""
+    return TABLE[node.environment].inside(node, argv)

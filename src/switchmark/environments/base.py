@@ -1,0 +1,64 @@
+"""The contract of an environment: where a function, or a switch, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Node, Plan
+from switchmark.model.topology import Endpoint, PortKind
+from switchmark.model.version import Version
+
+__all__ = ["Attachment", "Environment", "Neighbour"]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A peer that the node's IP stack must know: no ARP is sent during a trial."""
+
+    ip: str
+    mac: str
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An endpoint to bring into a node, from the node of the switch. `address` (with its
+    prefix length) and `neighbours` are for engines that go through the node's IP stack."""
+
+    endpoint: Endpoint
+    source: Node
+    address: str | None = None
+    neighbours: tuple[Neighbour, ...] = ()
+    gro: bool = False
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """An environment. `isolated` says that a node has a network stack of its own."""
+
+    name: str
+    port_kinds: frozenset[PortKind]
+    isolated: bool
+
+    def probe(self, host: Host) -> Version:
+        """The version, or Unavailable with what is missing."""
+        ...
+
+    def create(self, node: Node) -> Plan:
+        """Make the node."""
+        ...
+
+    def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
+        """Move kernel interfaces in and set them up."""
+        ...
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The argv that runs `argv` in the node, keeping stdin, stdout and exit status."""
+        ...
+
+    def netns(self, node: Node) -> str | None:
+        """What `ip link set X netns ...` and setns() take for this node; None for the host."""
+        ...

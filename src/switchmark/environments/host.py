@@ -1,0 +1,51 @@
+"""The host itself: no isolation, the host's own network stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.environments.base import Attachment
+from switchmark.environments.interfaces import set_up
+from switchmark.machine.host import Host as MachineHost
+from switchmark.model.plan import Node, Plan, Run, Step
+from switchmark.model.topology import PortKind
+from switchmark.model.version import Version
+
+
+class Host:
+    """Functions run beside everything else; interfaces carry the run's prefix."""
+
+    name = "host"
+    port_kinds = frozenset(PortKind)
+    isolated = False
+
+    def probe(self, host: MachineHost) -> Version:
+        return Version("-")
+
+    def create(self, node: Node) -> Plan:
+        return ()
+
+    def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
+        steps: list[Step] = []
+        for a in attachments:
+            name = a.endpoint.staged
+            if name and a.source.environment != "host":
+                steps.append(
+                    Run(
+                        f"{name} goes to the host",
+                        ("ip", "link", "set", name, "netns", "1"),
+                        at=a.source,
+                        undo=None,
+                    )
+                )
+            steps += set_up(node, a)
+        return tuple(steps)
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return argv
+
+    def netns(self, node: Node) -> str | None:
+        return None
+
+
+ENVIRONMENT = Host()

@@ -1,0 +1,46 @@
+"""Setting a kernel interface up inside a node, the same for every environment."""
+
+from __future__ import annotations
+
+from switchmark.environments.base import Attachment
+from switchmark.model.plan import Node, Plan, Run, Step
+
+__all__ = ["set_up"]
+
+
+def set_up(node: Node, a: Attachment) -> Plan:
+    """The interface up, and for engines that go through the IP stack its address and peers."""
+    name = a.endpoint.ifname
+    if not name:
+        return ()
+    steps: list[Step] = []
+    if a.address:
+        steps.append(
+            Run(
+                f"the address of {name}",
+                ("ip", "address", "add", a.address, "dev", name),
+                at=node,
+            )
+        )
+    steps.append(Run(f"{name} up", ("ip", "link", "set", name, "up"), at=node))
+    for peer in a.neighbours:
+        hop = peer.via or peer.ip
+        steps.append(
+            Run(
+                f"{hop} is known: no ARP during a trial",
+                (
+                    *("ip", "neighbour", "replace", hop, "lladdr", peer.mac),
+                    *("dev", name, "nud", "permanent"),
+                ),
+                at=node,
+            )
+        )
+        if peer.via:
+            steps.append(
+                Run(
+                    f"the way to {peer.ip}",
+                    ("ip", "route", "replace", f"{peer.ip}/32", "via", peer.via, "dev", name),
+                    at=node,
+                )
+            )
+    return tuple(steps)

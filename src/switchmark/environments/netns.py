@@ -1,0 +1,79 @@
+"""A network namespace made by `ip netns`: a network stack of its own, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.environments.base import Attachment
+from switchmark.environments.interfaces import set_up
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.plan import Node, Plan, Run, Step
+from switchmark.model.topology import PortKind
+from switchmark.model.version import Version
+
+
+class Netns:
+    """One namespace a node, named as the node."""
+
+    name = "netns"
+    port_kinds = frozenset(PortKind)
+    isolated = True
+
+    def probe(self, host: Host) -> Version:
+        """The version of iproute2."""
+        done = host.run(("ip", "-V"))
+        if done.status:
+            raise Unavailable("ip -V failed", hint="apt-get install iproute2")
+        return Version(done.stdout.decode().strip().removeprefix("ip utility, "))
+
+    def create(self, node: Node) -> Plan:
+        return (
+            Run(
+                f"the node {node.name}",
+                ("ip", "netns", "add", node.name),
+                undo=("ip", "netns", "del", node.name),
+            ),
+            Run(
+                "no IPv6: nothing but test frames",
+                (
+                    *("sysctl", "-e", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"),
+                    "net.ipv6.conf.default.disable_ipv6=1",
+                ),
+                at=node,
+            ),
+        )
+
+    def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
+        steps: list[Step] = []
+        for a in attachments:
+            name = a.endpoint.staged
+            if name and a.source != node:
+                steps.append(
+                    Run(
+                        f"{name} goes to {node.name}",
+                        ("ip", "link", "set", name, "netns", node.name),
+                        at=a.source,
+                    )
+                )
+            elif not name and a.endpoint.ifname:
+                # A real NIC is lent, and comes back before the namespace ends.
+                nic = a.endpoint.ifname
+                steps.append(
+                    Run(
+                        f"lend the NIC {nic} to {node.name}",
+                        ("ip", "link", "set", nic, "netns", node.name),
+                        undo=("ip", "-n", node.name, "link", "set", nic, "netns", "1"),
+                    )
+                )
+            steps += set_up(node, a)
+        return tuple(steps)
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", node.name, *argv)
+
+    def netns(self, node: Node) -> str | None:
+        return f"/run/netns/{node.name}"
+
+
+ENVIRONMENT = Netns()

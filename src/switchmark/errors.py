@@ -1,0 +1,81 @@
+"""Every error that switchmark raises on purpose, and how it reads.
+
+    SwitchmarkError
+    ├── UsageError            exit 2    the request itself: a name, a value, a combination
+    ├── Unavailable           exit 3    this host lacks a tool, a kernel part or a privilege
+    ├── SetupFailed           exit 4    a step of a plan, or a part that did not come up
+    │   ├── CommandFailed               a command ended with a status that its step does not allow
+    │   ├── CommandTimedOut             a command outlived its limit
+    │   └── NotReady                    a Wait whose condition never held
+    ├── TrialFailed           exit 1    the path came up, but a trial could not be finished
+    ├── RecordFailed          exit 4    the record could not be written; what was written is safe
+    └── Interrupted           exit 130  Ctrl-C or SIGTERM
+
+A message says what failed, where, and the evidence; `hint` is an exact command or option.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SwitchmarkError(Exception):
+    """The root; `hint` is printed after the message, as `hint: ...`."""
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n\nhint: {self.hint}"
+
+
+class UsageError(SwitchmarkError):
+    """The request cannot be understood or can never work."""
+
+    exit_code = 2
+
+
+class Unavailable(SwitchmarkError):
+    """Something that the request needs is not to be had on this host."""
+
+    exit_code = 3
+
+
+class SetupFailed(SwitchmarkError):
+    """The topology, a switch or a function did not come up."""
+
+    exit_code = 4
+
+
+class CommandFailed(SetupFailed):
+    """A command ended with a status outside of its step's `ok`."""
+
+
+class CommandTimedOut(SetupFailed):
+    """A command outlived its time limit and was ended."""
+
+
+class NotReady(SetupFailed):
+    """A condition that a Wait names did not come true in time."""
+
+
+class TrialFailed(SwitchmarkError):
+    """A trial could not be finished, for instance because a traffic process died."""
+
+    exit_code = 1
+
+
+class RecordFailed(SwitchmarkError):
+    """A record could not be stored, for instance because the disk is full."""
+
+    exit_code = 4
+
+
+class Interrupted(SwitchmarkError):
+    """The user, or the system, asked the run to end."""
+
+    exit_code = 130

@@ -1,0 +1,17 @@
+"""The table of functions: to add one, add its file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.functions import traffic
+from switchmark.functions.base import Function
+from switchmark.plugins import load_plugins
+
+__all__ = ["TABLE"]
+
+TABLE: Mapping[str, Function] = load_plugins(
+    "switchmark.functions",
+    Function,  # type: ignore[type-abstract]
+    (traffic.FUNCTION,),
+)

@@ -1,0 +1,96 @@
+"""The traffic program as a function, and the pipe through which it is told what to do.
+
+One process serves many trials: a JSON object a line each way (`traffic/src/config.c`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from signal import SIGTERM
+from typing import Any
+
+from switchmark.engines.base import traffic_program
+from switchmark.errors import CommandFailed, TrialFailed
+from switchmark.machine.host import Process
+from switchmark.model.plan import Node, Plan, Spawn
+from switchmark.model.topology import Endpoint
+
+__all__ = ["Traffic", "TrafficProcess", "process_name"]
+
+
+def process_name(node: Node) -> str:
+    """The name of the traffic process of a node, in plans and logs."""
+    return f"traffic-{node.name}"
+
+
+class Traffic:
+    """switchmark-traffic, one process a node. It ends with its stdin, or by SIGTERM."""
+
+    name = "traffic"
+    summary = "the traffic program: sender, receiver, client, server or forwarder"
+
+    def start(self, node: Node, ports: Sequence[Endpoint]) -> Plan:
+        return (
+            Spawn(
+                f"the traffic program at {node.name}",
+                process_name(node),
+                (traffic_program(), "serve"),
+                at=node,
+                stop=(SIGTERM, 2.0),
+            ),
+        )
+
+
+class TrafficProcess:
+    """A traffic process that runs; `part` names it in errors."""
+
+    def __init__(self, part: str, process: Process) -> None:
+        self.part = part
+        self._process = process
+
+    def ask(self, command: str, *, timeout_s: float = 10.0, **members: Any) -> dict[str, Any]:
+        """Send a command and return its answer.
+
+        TrialFailed with the program's last words if it has died, with its reason if it
+        refuses, and if it does not answer in `timeout_s`.
+        """
+        self.send(command, **members)
+        return self.answer(command, timeout_s=timeout_s)
+
+    def send(self, command: str, **members: Any) -> None:
+        """Send a command; its answer is to be read with `answer`."""
+        try:
+            self._process.send(json.dumps({"cmd": command, **members}))
+        except CommandFailed as broken:
+            raise self._died() from broken
+
+    def answer(self, command: str, *, timeout_s: float = 10.0) -> dict[str, Any]:
+        """The answer to the command sent before."""
+        line = self._process.receive(timeout_s)
+        if line is None:
+            if self._process.poll() is not None:
+                raise self._died()
+            raise TrialFailed(f"{self.part}: '{command}' was not answered in {timeout_s:g} s")
+        try:
+            found = json.loads(line)
+        except ValueError as garbled:
+            raise TrialFailed(f"{self.part}: not an answer: {line[:200]!r}") from garbled
+        if not isinstance(found, dict) or not found.get("ok"):
+            reason = found.get("error") if isinstance(found, dict) else line[:200]
+            raise TrialFailed(f"{self.part}: {reason}")
+        return found
+
+    def _died(self) -> TrialFailed:
+        status = self._process.poll()
+        if status is None:
+            how = "closed its output"
+        elif status < 0:
+            how = f"was ended by signal {-status}"
+        else:
+            how = f"ended with status {status}"
+        words = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())
+        return TrialFailed(f"the traffic program of {self.part} {how}{words}")
+
+
+FUNCTION = Traffic()

@@ -1,0 +1,112 @@
+"""Plans: what is to be done to a machine, as data.
+
+A plan is a tuple of frozen steps, each with its reason. Drivers return plans; only
+`machine.executor` carries them out. `${name}` in an argv, a path or a content stands for a
+value that an earlier `Run(save=...)` kept, or for the pid of an earlier `Spawn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from signal import SIGTERM
+
+__all__ = ["HOST", "Check", "Node", "Plan", "Run", "Spawn", "Step", "Wait", "Write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One place where commands run: an instance of an environment, or a host itself.
+
+    `name` carries the run's prefix (`sm3f2a-f0`), but for a host, whose name is `host`.
+    `environment` is a name in the table of environments; `host` names the machine.
+    """
+
+    name: str
+    environment: str
+    host: str = "local"
+
+
+HOST = Node("host", "host")
+"""The local machine, outside of every namespace that switchmark makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a command to its end.
+
+    `undo` is an argv that takes the effect back, at the same place; it is idempotent.
+    `save` keeps the stripped standard output under that name. `ok` are the exit statuses
+    that count as success.
+    """
+
+    why: str
+    argv: tuple[str, ...]
+    at: Node = HOST
+    undo: tuple[str, ...] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: bytes | None = None
+    save: str | None = None
+    ok: tuple[int, ...] = (0,)
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start a process that lives until the plan is undone.
+
+    Its stdin and stdout are pipes that `Executor.process(name)` hands out; stderr goes to
+    `logs/NAME.stderr` of the run folder. `stop` is the signal and the seconds granted
+    before SIGKILL.
+    """
+
+    why: str
+    name: str
+    argv: tuple[str, ...]
+    at: Node = HOST
+    env: Mapping[str, str] = field(default_factory=dict)
+    stop: tuple[int, float] = (SIGTERM, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write a file; undone by writing the old content back, or by removing the file.
+
+    `machine_wide` marks a value of the whole machine (a sysctl): it is leased, so that the
+    first run saves the old value and the last one restores it.
+    """
+
+    why: str
+    path: str
+    content: bytes
+    at: Node = HOST
+    machine_wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition of a Wait: `argv` ends with a status in `ok` and, where `pattern` is
+    given, prints something that this regular expression (re.search, MULTILINE) finds.
+    """
+
+    argv: tuple[str, ...]
+    at: Node = HOST
+    pattern: str | None = None
+    ok: tuple[int, ...] = (0,)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Poll `check` until it holds; `NotReady` after `timeout_s`, or as soon as the process
+    of the Spawn that `unless_dead` names has ended.
+    """
+
+    why: str
+    check: Check
+    timeout_s: float = 10.0
+    unless_dead: str | None = None
+
+
+Step = Run | Spawn | Write | Wait
+Plan = tuple[Step, ...]

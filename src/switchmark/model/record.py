@@ -1,0 +1,120 @@
+"""What a trial yields and what a record says: schema 1 of DESIGN section 7 and 9.
+
+Counts are integers and exact; rates are derived by whoever prints them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from switchmark.model.spec import Test, TrialSpec
+
+__all__ = ["SCHEMA", "FlowCounts", "Latency", "PartReport", "Record", "TrialResult"]
+
+SCHEMA = 1
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FlowCounts(_Frozen):
+    """One flow's frames of the measured phase. `rx` counts distinct frames."""
+
+    flow: str
+    tx: int
+    rx: int
+    lost: int
+    duplicated: int = 0
+    reordered: int = 0
+    corrupted: int = 0
+
+
+class Latency(_Frozen):
+    """Nanoseconds from when a frame should have left. A percentile is None unless at least
+    ten samples lie beyond it. `histogram` is HdrHistogram's V2 compressed encoding."""
+
+    kind: Literal["rtt", "one-way"]
+    count: int
+    min: int
+    mean: float
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    p999: int | None
+    max: int
+    histogram: str | None = None
+
+
+class PartReport(_Frozen):
+    """What one part used in the measured phase; `cores` is CPU time over elapsed time."""
+
+    part: str
+    roles: tuple[str, ...]
+    cpu: int | None
+    cores: float | None
+    polls: int = 0
+    empty_polls: int = 0
+    yields: int = 0
+    lag_max_ns: int = 0
+    engine_mode: str = ""
+
+
+class TrialResult(_Frozen):
+    """One finished trial. Sums over all flows; `intervals` are frames received in each
+    interval of `interval_ns` since the start of the measured phase, on the receivers' clock."""
+
+    spec: TrialSpec
+    elapsed_ns: int = Field(gt=0)
+    tx_frames: int
+    tx_unsent: int
+    rx_frames: int
+    rx_bytes: int
+    lost: int
+    lost_at: dict[str, int]
+    late: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    corrupted: int = 0
+    foreign: int = 0
+    stray: int = 0
+    interval_ns: int = 100_000_000
+    intervals: tuple[int, ...] = ()
+    latency: Latency | None = None
+    parts: tuple[PartReport, ...] = ()
+    per_flow: tuple[FlowCounts, ...] = ()
+    doubts: tuple[str, ...] = ()
+    counters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def unaccounted(self) -> int:
+        return self.lost - sum(self.lost_at.values())
+
+
+class Record(BaseModel):
+    """One test's outcome; `to_json()` is what `--json` prints, with the names of DESIGN 9."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    number: int
+    status: Literal["ok", "failed", "refused"]
+    error: str | None
+    test: Test
+    semantics: str | None = None
+    memory: str | None = None
+    engine_mode: str | None = None
+    switch_version: str | None = None
+    switch_mode: str | None = None
+    verdict: Literal[
+        "offered-load", "sender", "receiver", "switch", "function", "host", "unknown"
+    ] = "unknown"
+    doubts: tuple[str, ...] = ()
+    placement: dict[str, Any] = Field(default_factory=dict)
+    trials: tuple[TrialResult, ...] = ()
+    search: dict[str, Any] | None = None
+    setup_s: float | None = None
+    teardown_s: float | None = None
+    started: str | None = None

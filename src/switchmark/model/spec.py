@@ -1,0 +1,90 @@
+"""The test (one point of a campaign) and the trial specs that a search asks for.
+
+Every axis of the command line is a field of `Test`; campaigns, records and options are
+derived from this one list.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from switchmark.model.units import (
+    Rate,
+    mean_frame_bytes,
+    parse_duration,
+    parse_frame_size,
+    parse_rate,
+)
+
+__all__ = ["Test", "TrialSpec"]
+
+
+class Test(BaseModel):
+    """One point: every axis at one value. Names are checked against the tables later
+    (`campaign.resolve`), ranges here. Rates are per sender and kept as written."""
+
+    __test__ = False  # not a test case, whatever pytest thinks of its name
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimension: Literal["throughput", "latency"] = "throughput"
+    locality: Literal["local"] = "local"
+    scenario: str = "v2v"
+    direction: Literal["uni", "bi"] = "uni"
+    switch: str = "linux-bridge"
+    switch_environment: str = "netns"
+    environment: str = "netns"
+    function: str = "traffic"
+    engine: str = "raw-mmsg"
+    frame_size: int | str = 64
+    rate: str = "max"
+    burst: int = Field(32, ge=1, le=4096)
+    pairs: int = Field(1, ge=1, le=64)
+    flows: int = Field(1, ge=1, le=16384)
+    flows_by: Literal["mac", "ip", "port"] = "port"
+    vlan: int | None = Field(None, ge=1, le=4094)
+    touch: Literal["none", "header", "full"] = "header"
+    placement: str = "pinned"
+    search: str = "fixed"
+    duration: float = Field(10.0, gt=0, le=86400)
+    warmup: float = Field(0.5, ge=0, le=3600)
+    repeat: int = Field(1, ge=1, le=1000)
+    seed: int = Field(0, ge=0)
+    nic: str | None = None
+
+    @field_validator("frame_size", mode="before")
+    @classmethod
+    def _size(cls, value: str | int) -> int | str:
+        return parse_frame_size(value)
+
+    @field_validator("rate", mode="before")
+    @classmethod
+    def _rate(cls, value: str | int | float) -> str:
+        parse_rate(value)
+        return str(value)
+
+    @field_validator("duration", "warmup", mode="before")
+    @classmethod
+    def _seconds(cls, value: str | int | float) -> float:
+        return parse_duration(value)
+
+    @property
+    def parsed_rate(self) -> Rate:
+        return parse_rate(self.rate)
+
+    @property
+    def rate_pps(self) -> float | None:
+        """Frames per second and sender; None for `max`."""
+        return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
+
+
+class TrialSpec(BaseModel):
+    """One run of the traffic: a load for a time. `rate_pps` None means as fast as it goes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rate_pps: float | None
+    duration_s: float
+    warmup_s: float

@@ -1,0 +1,242 @@
+"""What a scenario draws and a switch is given: nodes, ports, flows, endpoints, wiring.
+
+All of it is data; nothing here is alive. A *port* is one attachment to the switch; its far
+end is held by a *part* (the traffic program in a role, or another function).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from switchmark.errors import UsageError
+from switchmark.model.plan import Node
+
+__all__ = [
+    "Addressing",
+    "Endpoint",
+    "Flow",
+    "Part",
+    "Port",
+    "PortKind",
+    "Role",
+    "Semantics",
+    "Topology",
+    "Wiring",
+    "ip_address",
+    "mac_address",
+]
+
+
+class PortKind(StrEnum):
+    """How a port is attached to a switch."""
+
+    VETH = "veth"
+    TAP = "tap"
+    VHOST_USER = "vhost-user"
+    MEMIF = "memif"
+    MACVLAN = "macvlan"
+    VF = "vf"
+    NETMAP = "netmap"
+    NIC_KERNEL = "nic-kernel"
+    NIC_PCI = "nic-pci"
+    NULL = "null"
+
+
+class Semantics(StrEnum):
+    """What a switch does with a frame; figures are never ranked across these."""
+
+    PATCH = "patch"
+    STATIC = "static"
+    LEARNING = "learning"
+    ROUTED = "routed"
+
+
+class Role(StrEnum):
+    """What the traffic program does."""
+
+    SENDER = "sender"
+    RECEIVER = "receiver"
+    CLIENT = "client"
+    SERVER = "server"
+    FORWARDER = "forwarder"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One attachment: `id` is unique in the topology, `index` counts from 0.
+
+    `nic` names the switch's end when the port is a real NIC; `nic_peer` the NIC at the other
+    end of its cable, which the traffic program opens.
+    """
+
+    id: str
+    index: int
+    part: str
+    physical: bool = False
+    nic: str | None = None
+    nic_peer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program with ports: `id` as in a record (`f0`, `a0`), its function, its ports in order."""
+
+    id: str
+    function: str
+    physical: bool
+    ports: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Frames from one port to another; `index` is the flow number carried by its frames."""
+
+    id: str
+    index: int
+    source: str
+    sink: str
+
+
+@dataclass(slots=True)
+class Topology:
+    """The sheet that a scenario draws on."""
+
+    parts: list[Part] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    _ports: int = 0
+
+    def physical(
+        self, name: str, *, nic: str | None = None, nic_peer: str | None = None
+    ) -> Port:
+        """A physical port with the traffic program at its far end."""
+        return self._part(name, "traffic", 1, True, nic, nic_peer).ports[0]
+
+    def function(self, name: str, function: str = "traffic", ports: int = 1) -> tuple[Port, ...]:
+        """A network function with `ports` ports."""
+        return self._part(name, function, ports, False, None, None).ports
+
+    def flow(self, source: Port, sink: Port) -> Flow:
+        """Frames from `source` to `sink`."""
+        new = Flow(f"{source.part}-{sink.part}", len(self.flows), source.id, sink.id)
+        self.flows.append(new)
+        return new
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        return tuple(port for part in self.parts for port in part.ports)
+
+    def _part(
+        self,
+        name: str,
+        function: str,
+        count: int,
+        physical: bool,
+        nic: str | None,
+        nic_peer: str | None,
+    ) -> Part:
+        if any(part.id == name for part in self.parts):
+            raise UsageError(f"the scenario draws two parts named {name}")
+        ports = tuple(
+            Port(
+                id=name if count == 1 else f"{name}.{i}",
+                index=self._ports + i,
+                part=name,
+                physical=physical,
+                nic=nic,
+                nic_peer=nic_peer,
+            )
+            for i in range(count)
+        )
+        self._ports += count
+        part = Part(name, function, physical, ports)
+        self.parts.append(part)
+        return part
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The far end of a port, as the function opens it, and the switch's end, as it is counted.
+
+    `ifname` is the interface in the function's node, `switch_ifname` the one at the switch
+    (empty where the switch has none); `path` is a socket for vhost-user and memif and
+    `server` says that the function's side listens on it. A kernel interface is created at
+    the switch under `staged` and moved into the function's node by the environment.
+    """
+
+    kind: PortKind
+    mac: str
+    ifname: str = ""
+    switch_ifname: str = ""
+    staged: str = ""
+    path: str = ""
+    server: bool = False
+    mtu: int = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """The addresses of one flow: as sent, and what the receiver will see of the MACs.
+
+    `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both
+    MACs). `prefix` is the length of the network that `source_ip` is in; `gateway` is where
+    a socket engine routes to when the sink is in another network, and `sent_dst_mac` is
+    always the neighbour's MAC.
+    """
+
+    sent_src_mac: str
+    sent_dst_mac: str
+    seen_src_mac: str
+    seen_dst_mac: str
+    source_ip: str
+    sink_ip: str
+    prefix: int = 16
+    gateway: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """All that a switch is told: its ports, flows, place and resources.
+
+    `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
+    sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `mode`
+    is what the probe of the switch found (its datapath, for instance). `napi` says that the
+    functions send by XDP redirect, which a veth takes only if its peer polls (NAPI).
+    """
+
+    prefix: str
+    run_dir: str
+    at: Node
+    ports: tuple[Port, ...]
+    flows: tuple[Flow, ...]
+    nodes: Mapping[str, Node]
+    mode: str | None = None
+    mtu: int = 1500
+    napi: bool = False
+    cores: tuple[int, ...] = ()
+    queues: int = 1
+    descriptors: int | None = None
+
+    def port(self, port_id: str) -> Port:
+        return next(port for port in self.ports if port.id == port_id)
+
+    def name(self, suffix: str) -> str:
+        """A name of this run for an interface or node; at most 15 bytes, as the kernel holds."""
+        name = f"{self.prefix}-{suffix}"
+        if len(name) > 15:
+            raise UsageError(f"the interface name '{name}' is longer than 15 bytes")
+        return name
+
+
+def mac_address(index: int, *, router: bool = False) -> str:
+    """The locally administered MAC of port `index`, or of the router's side of that port."""
+    return f"02:{'52' if router else '53'}:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
+
+
+def ip_address(index: int, *, net: int | None = None) -> str:
+    """An address of RFC 2544's benchmark network: port `index` of one flat 198.18.0.0/16, or
+    host `index` of the 198.18.`net`.0/24 that a router gives a port."""
+    if net is not None:
+        return f"198.18.{net}.{index}"
+    return f"198.18.{(index + 1) >> 8}.{(index + 1) & 255}"

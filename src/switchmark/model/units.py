@@ -1,0 +1,136 @@
+"""Units as people write them: rates, frame sizes, durations, and Ethernet's arithmetic.
+
+Frame sizes count the FCS (RFC 2544); a rate is per sender, in frames per second.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from switchmark.errors import UsageError
+
+__all__ = [
+    "FCS_BYTES",
+    "FRAME_MAX",
+    "FRAME_MIN",
+    "IMIX_SIZES",
+    "PREAMBLE_AND_GAP_BYTES",
+    "Rate",
+    "format_pps",
+    "gbps_l1",
+    "gbps_l2",
+    "mean_frame_bytes",
+    "parse_duration",
+    "parse_frame_size",
+    "parse_rate",
+]
+
+FCS_BYTES = 4
+PREAMBLE_AND_GAP_BYTES = 20
+FRAME_MIN = 64
+FRAME_MAX = 9000
+IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
+"""Simple IMIX: 7 x 64, 4 x 594, 1 x 1518, spread over twelve frames."""
+
+_SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate as asked for: `max`, frames per second, bits per second, or a share of R+.
+
+    Exactly one of `pps`, `bps_l1`, `share` is set; none for `max`.
+    """
+
+    pps: float | None = None
+    bps_l1: float | None = None
+    share: float | None = None
+
+    @property
+    def is_max(self) -> bool:
+        return self.pps is None and self.bps_l1 is None and self.share is None
+
+    def per_second(self, frame_bytes: float) -> float | None:
+        """Frames per second at this mean frame size; None for `max` or a share of R+."""
+        if self.pps is not None:
+            return self.pps
+        if self.bps_l1 is not None:
+            return self.bps_l1 / ((frame_bytes + PREAMBLE_AND_GAP_BYTES) * 8)
+        return None
+
+
+def parse_rate(text: str | int | float) -> Rate:
+    """`max`, `1000`, `10M`, `500kpps`, `2.5Gbps` (L1 bits), `50%` (of R+). UsageError otherwise."""
+    word = str(text).strip().replace("_", "")
+    if word == "max":
+        return Rate()
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([kKmMgG]?)(pps|bps|%)?", word)
+    if match is None or (match[3] == "%" and match[2]):
+        raise UsageError(
+            f"'{text}' is not a rate",
+            hint="write max, 1000, 10M, 500kpps, 2.5Gbps or 50%",
+        )
+    value = float(match[1]) * _SCALE[match[2]]
+    if match[3] == "%":
+        if not 0 < value <= 100:
+            raise UsageError(f"a rate of '{text}' is not between 0% and 100% of R+")
+        return Rate(share=value / 100)
+    if match[3] == "bps":
+        if value < 1:
+            raise UsageError(f"a rate of '{text}' is below 1 bit per second")
+        return Rate(bps_l1=value)
+    if value < 1:
+        raise UsageError(f"a rate of '{text}' is below 1 frame per second")
+    if value > 1e9:
+        raise UsageError(f"a rate of '{text}' is above 10^9 frames per second")
+    return Rate(pps=value)
+
+
+def parse_frame_size(text: str | int) -> int | str:
+    """Bytes with the FCS, 64 to 9000, or `imix`. UsageError otherwise."""
+    word = str(text).strip()
+    if word == "imix":
+        return "imix"
+    if not re.fullmatch(r"[0-9]+", word):
+        raise UsageError(f"'{text}' is not a frame size", hint="write 64 to 9000, or imix")
+    size = int(word)
+    if not FRAME_MIN <= size <= FRAME_MAX:
+        raise UsageError(
+            f"a frame of {size} bytes is outside of {FRAME_MIN} to {FRAME_MAX} (with the FCS)"
+        )
+    return size
+
+
+def parse_duration(text: str | int | float) -> float:
+    """Seconds from `2`, `0.5`, `200ms`, `30s`, `2min`, `1h`. UsageError otherwise."""
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(ms|s|min|h)?", str(text).strip())
+    if match is None:
+        raise UsageError(f"'{text}' is not a duration", hint="write 2, 0.5, 200ms, 30s or 2min")
+    return float(match[1]) * {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}[match[2]]
+
+
+def mean_frame_bytes(size: int | str) -> float:
+    """The mean frame size in bytes with the FCS, of a size or of `imix`."""
+    return sum(IMIX_SIZES) / len(IMIX_SIZES) if isinstance(size, str) else float(size)
+
+
+def gbps_l2(pps: float, frame_bytes: float) -> float:
+    """10^9 bit/s of frame bytes."""
+    return pps * frame_bytes * 8 / 1e9
+
+
+def gbps_l1(pps: float, frame_bytes: float) -> float:
+    """10^9 bit/s on the wire: frame bytes, preamble and inter-frame gap."""
+    return gbps_l2(pps, frame_bytes + PREAMBLE_AND_GAP_BYTES)
+
+
+def format_pps(pps: float | None) -> str:
+    """`950 pps`, `12.3 kpps`, `1.23 Mpps`, or `-`."""
+    if pps is None:
+        return "-"
+    for limit, unit in ((1e6, "Mpps"), (1e3, "kpps")):
+        if pps >= limit:
+            value = pps / limit
+            return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+    return f"{pps:.3g} pps" if pps < 1000 else f"{pps:.0f} pps"

@@ -1,0 +1,23 @@
+"""From one physical port to another."""
+
+from __future__ import annotations
+
+from switchmark.model.spec import Test
+from switchmark.model.topology import Topology
+from switchmark.scenarios.base import join, physical
+
+
+class P2p:
+    """Pairs of one source and one sink, all through the same switch."""
+
+    name = "p2p"
+    summary = "from one physical port to another"
+
+    def draw(self, t: Topology, test: Test) -> None:
+        for pair in range(test.pairs):
+            source = physical(t, test, f"a{pair}")
+            sink = physical(t, test, f"b{pair}")
+            join(t, test, source, sink)
+
+
+SCENARIO = P2p()

@@ -1,0 +1,23 @@
+"""From a function to a physical port."""
+
+from __future__ import annotations
+
+from switchmark.model.spec import Test
+from switchmark.model.topology import Topology
+from switchmark.scenarios.base import join, physical
+
+
+class V2p:
+    """Pairs of one source and one sink, all through the same switch."""
+
+    name = "v2p"
+    summary = "from a function to a physical port"
+
+    def draw(self, t: Topology, test: Test) -> None:
+        for pair in range(test.pairs):
+            source = t.function(f"f{pair}")[0]
+            sink = physical(t, test, f"b{pair}")
+            join(t, test, source, sink)
+
+
+SCENARIO = V2p()

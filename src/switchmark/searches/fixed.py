@@ -1,0 +1,22 @@
+"""The load that was asked for, as often as asked."""
+
+from __future__ import annotations
+
+from switchmark.model.spec import TrialSpec
+from switchmark.searches.base import Estimate, LoadBounds, Measure
+
+
+class Fixed:
+    """No search at all: one trial a repeat."""
+
+    name = "fixed"
+    summary = "one trial at the rate asked for"
+
+    def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
+        spec = TrialSpec(
+            rate_pps=bounds.rate_pps, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s
+        )
+        return Estimate(tuple(measure(spec) for _ in range(bounds.repeat)), None)
+
+
+SEARCH = Fixed()

@@ -1,0 +1,35 @@
+"""R+: the mean rate received under saturation, warm-up and shut-down discarded (Zhang 2021)."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from switchmark.metrics.throughput import steady_pps
+from switchmark.model.spec import TrialSpec
+from switchmark.searches.base import Estimate, LoadBounds, Measure
+
+
+class Max:
+    """Sends as fast as it goes, whatever rate was asked for."""
+
+    name = "max"
+    summary = "R+: the mean rate received under saturation"
+
+    def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
+        spec = TrialSpec(rate_pps=None, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
+        trials = tuple(measure(spec) for _ in range(bounds.repeat))
+        rates = sorted(steady_pps(trial) for trial in trials)
+        sent = sum(trial.tx_frames for trial in trials)
+        goal = {
+            "goal": "r+",
+            "loss_ratio": sum(trial.lost for trial in trials) / sent if sent else None,
+            "rate_pps": median(rates),
+            "low_pps": rates[0],
+            "high_pps": rates[-1],
+            "latency_ns": None,
+            "verdict": None,
+        }
+        return Estimate(trials, {"name": self.name, "trials": len(trials), "goals": [goal]})
+
+
+SEARCH = Max()

@@ -1,0 +1,28 @@
+"""The table of switches: to add one, add its file and one line here.
+
+Third-party switches come by the entry-point group `switchmark.switches`; each is checked
+against the contract when it is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.plugins import load_plugins
+from switchmark.switches import direct, ip_forward, linux_bridge, macvlan, null, ovs
+from switchmark.switches.base import Switch
+
+__all__ = ["TABLE"]
+
+TABLE: Mapping[str, Switch] = load_plugins(
+    "switchmark.switches",
+    Switch,  # type: ignore[type-abstract]
+    (
+        direct.SWITCH,
+        linux_bridge.SWITCH,
+        ip_forward.SWITCH,
+        macvlan.SWITCH,
+        ovs.SWITCH,
+        null.SWITCH,
+    ),
+)

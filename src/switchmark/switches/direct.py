@@ -1,0 +1,91 @@
+"""A cable: the two ends of each flow joined with no switch, the baseline for every figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Port,
+    PortKind,
+    Semantics,
+    Wiring,
+    mac_address,
+)
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
+from switchmark.switches.links import add_veth, bridged_addressing, kernel_release
+
+
+class Direct:
+    """A veth pair between the two ports of each flow."""
+
+    name = "direct"
+    semantics = frozenset({Semantics.PATCH})
+    port_kinds = frozenset({PortKind.VETH})
+    environments = frozenset({"netns", "host"})
+
+    def probe(self, host: Host) -> Version:
+        """The kernel's release; veth is part of it."""
+        return Version(kernel_release(host))
+
+    def own_core(self, mode: str | None) -> bool:
+        return False
+
+    def accepts(self, w: Wiring) -> str | None:
+        for port in w.ports:
+            peers = {
+                flow.sink if flow.source == port.id else flow.source
+                for flow in w.flows
+                if port.id in (flow.source, flow.sink)
+            }
+            if len(peers) != 1:
+                return f"direct is a cable: port {port.id} must have one peer, not {len(peers)}"
+            if port.nic:
+                return "direct is a cable of switchmark's own: it takes no NIC"
+        return None
+
+    def _cables(self, w: Wiring) -> list[tuple[Port, Port]]:
+        pairs = {frozenset((flow.source, flow.sink)): flow for flow in w.flows}
+        return [(w.port(flow.source), w.port(flow.sink)) for flow in pairs.values()]
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return {
+            port.id: Endpoint(
+                kind=PortKind.VETH,
+                mac=mac_address(port.index),
+                ifname=w.name(f"e{port.index}"),
+                staged=w.name(f"e{port.index}"),
+                mtu=w.mtu,
+            )
+            for port in w.ports
+        }
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        return bridged_addressing(w)
+
+    def start(self, w: Wiring) -> Plan:
+        steps: Plan = ()
+        for a, b in self._cables(w):
+            near, far = w.name(f"e{a.index}"), w.name(f"e{b.index}")
+            macs = (mac_address(a.index), mac_address(b.index))
+            steps += add_veth(w, near, far, *macs, far_gro=w.napi)
+        return steps
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return ()
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return ()
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return Counters()
+
+
+SWITCH = Direct()

@@ -1,0 +1,118 @@
+"""The kernel's IPv4 forwarding: routed, done in the context of whoever sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    PortKind,
+    Semantics,
+    Wiring,
+    ip_address,
+    mac_address,
+)
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
+from switchmark.switches.links import (
+    add_port,
+    kernel_counters,
+    kernel_endpoints,
+    kernel_release,
+    link_counters,
+    set_sysctls,
+    switch_ifname,
+    wait_running,
+)
+
+_NETWORKS = 255
+
+
+class IpForward:
+    """A router with one /24 of 198.18.0.0/16 on each port and every neighbour known."""
+
+    name = "ip-forward"
+    semantics = frozenset({Semantics.ROUTED})
+    port_kinds = frozenset({PortKind.VETH, PortKind.NIC_KERNEL})
+    environments = frozenset({"netns"})
+
+    def probe(self, host: Host) -> Version:
+        """The kernel's release; forwarding is part of it."""
+        return Version(kernel_release(host))
+
+    def own_core(self, mode: str | None) -> bool:
+        return False
+
+    def accepts(self, w: Wiring) -> str | None:
+        if len(w.ports) > _NETWORKS:
+            return f"ip-forward gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
+        return None
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return kernel_endpoints(w)
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        return {
+            flow.id: Addressing(
+                sent_src_mac=mac_address(source.index),
+                sent_dst_mac=mac_address(source.index, router=True),
+                seen_src_mac=mac_address(sink.index, router=True),
+                seen_dst_mac=mac_address(sink.index),
+                source_ip=ip_address(2, net=source.index),
+                sink_ip=ip_address(2, net=sink.index),
+                prefix=24,
+                gateway=ip_address(1, net=source.index),
+            )
+            for flow in w.flows
+            for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
+        }
+
+    def start(self, w: Wiring) -> Plan:
+        forwarding = set_sysctls(
+            w,
+            "forward IPv4, whatever network a source address is of",
+            {
+                "net.ipv4.ip_forward": "1",
+                "net.ipv4.conf.all.rp_filter": "0",
+                "net.ipv4.conf.default.rp_filter": "0",
+                "net.ipv4.conf.all.send_redirects": "0",
+            },
+        )
+        ports: Plan = ()
+        for port in w.ports:
+            near = switch_ifname(w, port)
+            ports += (
+                *add_port(w, port, mac_address(port.index, router=True)),
+                Run(
+                    f"the router's address on {near}",
+                    ("ip", "address", "add", f"{ip_address(1, net=port.index)}/24", "dev", near),
+                    at=w.at,
+                ),
+                Run(
+                    f"the neighbour behind {near}: no ARP during a trial",
+                    (
+                        *("ip", "neighbour", "replace", ip_address(2, net=port.index)),
+                        *("lladdr", mac_address(port.index), "dev", near, "nud", "permanent"),
+                    ),
+                    at=w.at,
+                ),
+            )
+        return forwarding + ports
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return wait_running(w, [switch_ifname(w, port) for port in w.ports])
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return link_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return kernel_counters(w, outputs)
+
+
+SWITCH = IpForward()

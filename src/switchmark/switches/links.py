@@ -1,0 +1,191 @@
+"""Kernel interfaces that several switches use as ports: veth pairs, NICs, their counters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.plan import Check, Plan, Run, Step, Wait, Write
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Port,
+    PortKind,
+    Wiring,
+    ip_address,
+    mac_address,
+)
+from switchmark.switches.base import Counters, PortCounters
+
+__all__ = [
+    "OFFLOADS_OFF",
+    "add_port",
+    "add_veth",
+    "bridged_addressing",
+    "kernel_counters",
+    "kernel_endpoints",
+    "kernel_release",
+    "link_counters",
+    "offloads_off",
+    "parse_link_counters",
+    "set_sysctls",
+    "switch_ifname",
+    "wait_running",
+]
+
+OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
+"""Features that would let one skb carry several frames, or leave a checksum to be filled in."""
+
+
+def kernel_release(host: Host) -> str:
+    """The release of the kernel that forwards. Unavailable if uname does not tell."""
+    done = host.run(("uname", "-r"))
+    release = done.stdout.decode(errors="replace").strip()
+    if done.status or not release:
+        raise Unavailable("uname -r does not tell the kernel's release")
+    return release
+
+
+def switch_ifname(w: Wiring, port: Port) -> str:
+    """The switch's end of a port: its NIC, or its end of the veth pair."""
+    return port.nic or w.name(f"p{port.index}")
+
+
+def kernel_endpoints(w: Wiring) -> Mapping[str, Endpoint]:
+    """A veth pair for each port, or a real NIC where the port names one."""
+    return {
+        port.id: Endpoint(
+            kind=PortKind.NIC_KERNEL if port.nic else PortKind.VETH,
+            mac=mac_address(port.index),
+            ifname=port.nic_peer or w.name(f"e{port.index}"),
+            switch_ifname=switch_ifname(w, port),
+            staged="" if port.nic else w.name(f"e{port.index}"),
+            mtu=w.mtu,
+        )
+        for port in w.ports
+    }
+
+
+def bridged_addressing(w: Wiring) -> Mapping[str, Addressing]:
+    """One flat network: what is sent is what arrives."""
+    return {
+        flow.id: Addressing(
+            sent_src_mac=mac_address(source.index),
+            sent_dst_mac=mac_address(sink.index),
+            seen_src_mac=mac_address(source.index),
+            seen_dst_mac=mac_address(sink.index),
+            source_ip=ip_address(source.index),
+            sink_ip=ip_address(sink.index),
+        )
+        for flow in w.flows
+        for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
+    }
+
+
+def offloads_off(w: Wiring, ifname: str, *, gro: bool = False) -> Run:
+    """One frame is one skb on this interface."""
+    settings = [
+        word for name in OFFLOADS_OFF for word in (name, "on" if gro and name == "gro" else "off")
+    ]
+    return Run(
+        f"one frame is one skb on {ifname}" + (", which polls (NAPI)" if gro else ""),
+        ("ethtool", "-K", ifname, *settings),
+        at=w.at,
+    )
+
+
+def add_veth(
+    w: Wiring, near: str, far: str, near_mac: str, far_mac: str, *, far_gro: bool = False
+) -> Plan:
+    """A veth pair at the switch; `near` is the switch's end, `far` the function's."""
+    return (
+        Run(
+            f"a cable from {near} to {far}",
+            (
+                *("ip", "link", "add", near, "mtu", str(w.mtu), "address", near_mac),
+                *("type", "veth", "peer", "name", far, "mtu", str(w.mtu), "address", far_mac),
+            ),
+            at=w.at,
+            undo=("ip", "link", "del", near),
+        ),
+        offloads_off(w, near, gro=w.napi),
+        offloads_off(w, far, gro=far_gro),
+    )
+
+
+def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
+    """The switch's end of a port, up: a veth pair, or the NIC that the user named."""
+    near = switch_ifname(w, port)
+    steps: list[Step] = []
+    if port.nic:
+        if w.at.environment != "host":
+            steps.append(
+                Run(
+                    f"lend the NIC {near} to the switch's node",
+                    ("ip", "link", "set", near, "netns", w.at.name),
+                    undo=("ip", "-n", w.at.name, "link", "set", near, "netns", "1"),
+                )
+            )
+        steps.append(offloads_off(w, near))
+    else:
+        steps += add_veth(w, near, w.name(f"e{port.index}"), near_mac, mac_address(port.index))
+    steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=w.at))
+    return tuple(steps)
+
+
+def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
+    """Kernel settings of the switch's network stack: its node's own, or leased on the host."""
+    if w.at.environment == "host":
+        return tuple(
+            Write(why, f"/proc/sys/{name.replace('.', '/')}", value.encode(), machine_wide=True)
+            for name, value in values.items()
+        )
+    settings = tuple(f"{name}={value}" for name, value in values.items())
+    return (Run(why, ("sysctl", "-e", "-q", "-w", *settings), at=w.at),)
+
+
+def wait_running(w: Wiring, ifnames: Sequence[str]) -> Plan:
+    """Waits until each interface is up with its peer there."""
+    return tuple(
+        Wait(
+            f"{ifname} has its link",
+            Check(("ip", "-o", "link", "show", "dev", ifname), at=w.at, pattern="[<,]LOWER_UP[,>]"),
+        )
+        for ifname in ifnames
+    )
+
+
+def link_counters(w: Wiring) -> tuple[Run, ...]:
+    """The kernel's counters of every interface at the switch."""
+    return (
+        Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=w.at),
+    )
+
+
+def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
+    """Counters by interface name, from `ip -j -s link show`. ValueError if garbled."""
+    links = json.loads(output)
+    if not isinstance(links, list):
+        raise ValueError("ip printed no list of links")
+    found = {}
+    for link in links:
+        try:
+            stats = link["stats64"]
+            found[str(link["ifname"])] = PortCounters(
+                rx=int(stats["rx"]["packets"]),
+                tx=int(stats["tx"]["packets"]),
+                rx_dropped=int(stats["rx"]["dropped"]) + int(stats["rx"]["errors"]),
+                tx_dropped=int(stats["tx"]["dropped"]) + int(stats["tx"]["errors"]),
+            )
+        except (KeyError, TypeError) as missing:
+            raise ValueError(f"ip printed a link without {missing}") from missing
+    return found
+
+
+def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Counters of the ports by id, for switches whose ports are kernel interfaces."""
+    links = parse_link_counters(outputs[0])
+    names = {port.id: switch_ifname(w, port) for port in w.ports}
+    return Counters({port: links[name] for port, name in names.items() if name in links})

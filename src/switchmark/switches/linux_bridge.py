@@ -1,0 +1,113 @@
+"""The kernel's bridge: learning, done in the context of whoever sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Check, Plan, Run, Wait
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    PortKind,
+    Semantics,
+    Wiring,
+    mac_address,
+)
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
+from switchmark.switches.links import (
+    add_port,
+    bridged_addressing,
+    kernel_counters,
+    kernel_endpoints,
+    kernel_release,
+    link_counters,
+    set_sysctls,
+    switch_ifname,
+)
+
+
+class LinuxBridge:
+    """`ip link add type bridge`, without spanning tree or multicast snooping."""
+
+    name = "linux-bridge"
+    semantics = frozenset({Semantics.LEARNING})
+    port_kinds = frozenset({PortKind.VETH, PortKind.NIC_KERNEL})
+    environments = frozenset({"netns", "host"})
+
+    def probe(self, host: Host) -> Version:
+        """The kernel's release; the bridge is part of it."""
+        return Version(kernel_release(host))
+
+    def own_core(self, mode: str | None) -> bool:
+        return False
+
+    def accepts(self, w: Wiring) -> str | None:
+        return None
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return kernel_endpoints(w)
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        return bridged_addressing(w)
+
+    def start(self, w: Wiring) -> Plan:
+        bridge = w.name("br")
+        ports = tuple(step for port in w.ports for step in self._port(w, port.index))
+        return (
+            Run(
+                "a bridge that forwards at once",
+                (
+                    *("ip", "link", "add", bridge, "type", "bridge"),
+                    *("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"),
+                ),
+                at=w.at,
+                undo=("ip", "link", "del", bridge),
+            ),
+            # br_netfilter would drop IPv4 frames with a bad header before they are counted.
+            *set_sysctls(
+                w,
+                "bridged frames do not pass iptables",
+                {
+                    f"net.bridge.bridge-nf-call-{table}": "0"
+                    for table in ("iptables", "ip6tables", "arptables")
+                },
+            ),
+            *ports,
+            Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=w.at),
+        )
+
+    def _port(self, w: Wiring, index: int) -> Plan:
+        port = w.ports[index]
+        near = switch_ifname(w, port)
+        return (
+            *add_port(w, port, mac_address(index, router=True)),
+            Run(
+                f"{near} is a port of the bridge",
+                ("ip", "link", "set", near, "master", w.name("br")),
+                at=w.at,
+                undo=("ip", "link", "set", near, "nomaster") if port.nic else None,
+            ),
+        )
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return tuple(
+            Wait(
+                f"{name} forwards",
+                Check(("bridge", "link", "show", "dev", name), at=w.at, pattern="state forwarding"),
+            )
+            for name in (switch_ifname(w, port) for port in w.ports)
+        )
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return link_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return kernel_counters(w, outputs)
+
+
+SWITCH = LinuxBridge()
