@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * raw and raw-mmsg: AF_PACKET sockets, a system call a frame or one a burst.
+ */
+#include "engine.h"
+#include "pool.h"
+#include "socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct raw_port {
+	struct pool *pool;
+	int fd;
+	uint64_t drops;
+	struct mmsghdr *headers;
+	struct iovec *vectors;
+};
+
+static const struct option_spec raw_options[] = {
+	SOCKET_BUFFER_OPTION,
+	{ .name = "bypass", .type = OPTION_NUMBER, .max = 1, .help = "send past the qdisc" },
+	{ 0 },
+};
+
+static void raw_close(struct port *port)
+{
+	struct raw_port *p = port->priv;
+
+	if (!p)
+		return;
+	if (p->fd >= 0)
+		close(p->fd);
+	pool_destroy(p->pool);
+	free(p->headers);
+	free(p->vectors);
+	free(p);
+	port->priv = NULL;
+}
+
+static int raw_open(struct port *port)
+{
+	const struct port_config *c = &port->config;
+	struct raw_port *p = calloc(1, sizeof(*p));
+	int error;
+
+	if (!p)
+		return port_fail(port, ENOMEM, "no memory for a port");
+	port->priv = p;
+	p->fd = -1;
+	p->pool = pool_create(4 * c->burst, FRAME_CAPACITY);
+	p->headers = calloc(c->burst, sizeof(*p->headers));
+	p->vectors = calloc(c->burst, sizeof(*p->vectors));
+	if (!p->pool || !p->headers || !p->vectors) {
+		raw_close(port);
+		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
+	}
+	for (uint32_t i = 0; i < c->burst; i++) {
+		p->headers[i].msg_hdr.msg_iov = &p->vectors[i];
+		p->headers[i].msg_hdr.msg_iovlen = 1;
+	}
+	p->fd = packet_socket(port);
+	if (p->fd < 0) {
+		error = p->fd;
+		raw_close(port);
+		return error;
+	}
+	socket_buffers(port, p->fd);
+	if (port_option(port, "bypass") &&
+	    setsockopt(p->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &(int){ 1 }, sizeof(int))) {
+		error = errno;
+		raw_close(port);
+		return port_fail(port, error, "PACKET_QDISC_BYPASS on %s: %s", c->ifname, strerror(error));
+	}
+	error = packet_bind(port, p->fd, c->receives);
+	if (error)
+		raw_close(port);
+	return error;
+}
+
+static bool raw_ready(struct port *port)
+{
+	return interface_running(port);
+}
+
+static uint32_t raw_alloc(struct port *port, struct frame *f, uint32_t n)
+{
+	struct raw_port *p = port->priv;
+
+	return pool_take(p->pool, f, n);
+}
+
+static uint32_t raw_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct raw_port *p = port->priv;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (unlikely(send(p->fd, f[i].data, f[i].len, MSG_DONTWAIT) < 0)) {
+			socket_tx_failed(port);
+			break;
+		}
+	}
+	pool_give(f, i);
+	return i;
+}
+
+static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct raw_port *p = port->priv;
+	int sent;
+
+	for (uint32_t i = 0; i < n; i++)
+		p->vectors[i] = (struct iovec){ f[i].data, f[i].len };
+	sent = sendmmsg(p->fd, p->headers, n, MSG_DONTWAIT);
+	if (unlikely(sent < 0)) {
+		socket_tx_failed(port);
+		return 0;
+	}
+	pool_give(f, (uint32_t)sent);
+	return (uint32_t)sent;
+}
+
+static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct raw_port *p = port->priv;
+	uint32_t got = pool_take(p->pool, f, n), i;
+
+	for (i = 0; i < got; i++) {
+		ssize_t len = recv(p->fd, f[i].data, FRAME_CAPACITY, MSG_DONTWAIT);
+
+		if (len < 0) {
+			socket_rx_failed(port);
+			break;
+		}
+		f[i].len = (uint32_t)len;
+	}
+	pool_give(f + i, got - i);
+	return i;
+}
+
+static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct raw_port *p = port->priv;
+	uint32_t room = pool_take(p->pool, f, n);
+	int got;
+
+	for (uint32_t i = 0; i < room; i++)
+		p->vectors[i] = (struct iovec){ f[i].data, FRAME_CAPACITY };
+	got = recvmmsg(p->fd, p->headers, room, MSG_DONTWAIT, NULL);
+	if (got < 0) {
+		socket_rx_failed(port);
+		got = 0;
+	}
+	for (int i = 0; i < got; i++)
+		f[i].len = p->headers[i].msg_len;
+	pool_give(f + got, room - (uint32_t)got);
+	return (uint32_t)got;
+}
+
+static void raw_release(struct port *port, struct frame *f, uint32_t n)
+{
+	(void)port;
+	pool_give(f, n);
+}
+
+static void raw_stats(struct port *port, struct engine_stats *stats)
+{
+	struct raw_port *p = port->priv;
+
+	p->drops += packet_socket_drops(p->fd);
+	*stats = (struct engine_stats){ .rx_ring_drops = p->drops, .tx_errors = port->tx_errors };
+}
+
+#define RAW_CAPS                                                                                  \
+	(ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES | ENGINE_NEEDS_INTERFACE)
+
+const struct engine engine_raw = {
+	.name = "raw",
+	.caps = RAW_CAPS,
+	.options = raw_options,
+	.summary = "AF_PACKET, a system call a frame",
+	.open = raw_open,
+	.ready = raw_ready,
+	.alloc = raw_alloc,
+	.tx = raw_tx,
+	.rx = raw_rx,
+	.release = raw_release,
+	.stats = raw_stats,
+	.close = raw_close,
+};
+
+const struct engine engine_raw_mmsg = {
+	.name = "raw-mmsg",
+	.caps = RAW_CAPS,
+	.options = raw_options,
+	.summary = "AF_PACKET, a system call a burst (sendmmsg, recvmmsg)",
+	.open = raw_open,
+	.ready = raw_ready,
+	.alloc = raw_alloc,
+	.tx = raw_mmsg_tx,
+	.rx = raw_mmsg_rx,
+	.release = raw_release,
+	.stats = raw_stats,
+	.close = raw_close,
+};

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * udp and udp-mmsg: UDP sockets, a system call a datagram or one a burst. The kernel makes
+ * and checks the headers; a frame is the UDP payload. Flows differ in their source port: one
+ * socket each. UDP_SEGMENT is never used: it would send one large frame for many.
+ */
+#include "engine.h"
+#include "frames.h"
+#include "pool.h"
+#include "socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { UDP_FLOWS_MAX = 256 };
+
+struct udp_port {
+	struct pool *pool;
+	int *fds; /* one a flow; the first receives */
+	uint32_t count;
+	struct sockaddr_in remote;
+	struct mmsghdr *headers;
+	struct iovec *vectors;
+	struct sockaddr_in *peers;
+};
+
+static const struct option_spec udp_options[] = {
+	SOCKET_BUFFER_OPTION,
+	{ 0 },
+};
+
+static void udp_close(struct port *port)
+{
+	struct udp_port *p = port->priv;
+
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->count; i++)
+		close(p->fds[i]);
+	pool_destroy(p->pool);
+	free(p->fds);
+	free(p->headers);
+	free(p->vectors);
+	free(p->peers);
+	free(p);
+	port->priv = NULL;
+}
+
+static int udp_socket(struct port *port, uint32_t flow)
+{
+	const struct port_config *c = &port->config;
+	struct sockaddr_in local = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = c->local_ip,
+		.sin_port = htons((uint16_t)(c->local_port + flow)),
+	};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return port_fail(port, errno, "UDP socket: %s", strerror(errno));
+	socket_buffers(port, fd);
+	if (bind(fd, (struct sockaddr *)&local, sizeof(local))) {
+		int error = port_fail(port, errno, "cannot bind to %s:%u: %s", inet_ntoa(local.sin_addr),
+				      ntohs(local.sin_port), strerror(errno));
+
+		close(fd);
+		return error;
+	}
+	return fd;
+}
+
+static int udp_open(struct port *port)
+{
+	const struct port_config *c = &port->config;
+	uint32_t sockets = c->flows ? c->flows : 1;
+	struct udp_port *p;
+
+	if (sockets > UDP_FLOWS_MAX)
+		return port_fail(port, EINVAL, "%u flows: a UDP engine sends at most %d, one a socket",
+				 sockets, UDP_FLOWS_MAX);
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return port_fail(port, ENOMEM, "no memory for a port");
+	port->priv = p;
+	p->remote = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = c->remote_ip,
+		.sin_port = htons(c->remote_port),
+	};
+	p->pool = pool_create(4 * c->burst, FRAME_CAPACITY);
+	p->fds = calloc(sockets, sizeof(*p->fds));
+	p->headers = calloc(c->burst, sizeof(*p->headers));
+	p->vectors = calloc(c->burst, sizeof(*p->vectors));
+	p->peers = calloc(c->burst, sizeof(*p->peers));
+	if (!p->pool || !p->fds || !p->headers || !p->vectors || !p->peers) {
+		udp_close(port);
+		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
+	}
+	for (uint32_t i = 0; i < c->burst; i++) {
+		p->headers[i].msg_hdr.msg_iov = &p->vectors[i];
+		p->headers[i].msg_hdr.msg_iovlen = 1;
+	}
+	for (uint32_t i = 0; i < sockets; i++) {
+		int fd = udp_socket(port, i);
+
+		if (fd < 0) {
+			udp_close(port);
+			return fd;
+		}
+		p->fds[p->count++] = fd;
+	}
+	return 0;
+}
+
+static bool udp_ready(struct port *port)
+{
+	return !port->config.ifname[0] || interface_running(port);
+}
+
+static uint32_t udp_alloc(struct port *port, struct frame *f, uint32_t n)
+{
+	struct udp_port *p = port->priv;
+
+	return pool_take(p->pool, f, n);
+}
+
+/* An answer goes to who asked; else to the peer of the port, from the flow's socket. */
+always_inline const struct sockaddr_in *udp_destination(const struct udp_port *p,
+							 const struct frame *f)
+{
+	const struct buffer *b = frame_buffer(f);
+
+	return b->has_peer ? &b->peer : &p->remote;
+}
+
+always_inline int udp_source(const struct udp_port *p, const struct frame *f)
+{
+	if (likely(p->count == 1) || frame_buffer(f)->has_peer)
+		return p->fds[0];
+	return p->fds[payload_flow(f->data) % p->count];
+}
+
+static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct udp_port *p = port->priv;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (unlikely(sendto(udp_source(p, &f[i]), f[i].data, f[i].len, MSG_DONTWAIT,
+				    (const struct sockaddr *)udp_destination(p, &f[i]),
+				    sizeof(struct sockaddr_in)) < 0)) {
+			socket_tx_failed(port);
+			break;
+		}
+	}
+	pool_give(f, i);
+	return i;
+}
+
+static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct udp_port *p = port->priv;
+	uint32_t done = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		p->vectors[i] = (struct iovec){ f[i].data, f[i].len };
+		p->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)udp_destination(p, &f[i]);
+		p->headers[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in);
+	}
+	/* One call for each run of frames that leave by the same socket. */
+	while (done < n) {
+		int fd = udp_source(p, &f[done]), sent;
+		uint32_t run = 1;
+
+		while (done + run < n && udp_source(p, &f[done + run]) == fd)
+			run++;
+		sent = sendmmsg(fd, p->headers + done, run, MSG_DONTWAIT);
+		if (unlikely(sent < 0)) {
+			socket_tx_failed(port);
+			break;
+		}
+		done += (uint32_t)sent;
+		if ((uint32_t)sent < run)
+			break;
+	}
+	pool_give(f, done);
+	return done;
+}
+
+static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct udp_port *p = port->priv;
+	uint32_t got = pool_take(p->pool, f, n), i;
+
+	for (i = 0; i < got; i++) {
+		struct buffer *b = frame_buffer(&f[i]);
+		socklen_t size = sizeof(b->peer);
+		ssize_t len = recvfrom(p->fds[0], f[i].data, FRAME_CAPACITY, MSG_DONTWAIT,
+				       (struct sockaddr *)&b->peer, &size);
+
+		if (len < 0) {
+			socket_rx_failed(port);
+			break;
+		}
+		b->has_peer = true;
+		f[i].len = (uint32_t)len;
+	}
+	pool_give(f + i, got - i);
+	return i;
+}
+
+static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct udp_port *p = port->priv;
+	uint32_t room = pool_take(p->pool, f, n);
+	int got;
+
+	for (uint32_t i = 0; i < room; i++) {
+		p->vectors[i] = (struct iovec){ f[i].data, FRAME_CAPACITY };
+		p->headers[i].msg_hdr.msg_name = &frame_buffer(&f[i])->peer;
+		p->headers[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in);
+	}
+	got = recvmmsg(p->fds[0], p->headers, room, MSG_DONTWAIT, NULL);
+	if (got < 0) {
+		socket_rx_failed(port);
+		got = 0;
+	}
+	for (int i = 0; i < got; i++) {
+		frame_buffer(&f[i])->has_peer = true;
+		f[i].len = p->headers[i].msg_len;
+	}
+	pool_give(f + got, room - (uint32_t)got);
+	return (uint32_t)got;
+}
+
+static void udp_release(struct port *port, struct frame *f, uint32_t n)
+{
+	(void)port;
+	pool_give(f, n);
+}
+
+static void udp_stats(struct port *port, struct engine_stats *stats)
+{
+	struct udp_port *p = port->priv;
+
+	*stats = (struct engine_stats){
+		.rx_ring_drops = udp_socket_drops(p->fds[0]),
+		.tx_errors = port->tx_errors,
+	};
+}
+
+#define UDP_CAPS                                                                                  \
+	(ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_PAYLOAD | ENGINE_REFLECTS | ENGINE_CROSSES)
+
+const struct engine engine_udp = {
+	.name = "udp",
+	.caps = UDP_CAPS,
+	.options = udp_options,
+	.summary = "UDP sockets, a system call a datagram",
+	.open = udp_open,
+	.ready = udp_ready,
+	.alloc = udp_alloc,
+	.tx = udp_tx,
+	.rx = udp_rx,
+	.release = udp_release,
+	.stats = udp_stats,
+	.close = udp_close,
+};
+
+const struct engine engine_udp_mmsg = {
+	.name = "udp-mmsg",
+	.caps = UDP_CAPS,
+	.options = udp_options,
+	.summary = "UDP sockets, a system call a burst (sendmmsg, recvmmsg)",
+	.open = udp_open,
+	.ready = udp_ready,
+	.alloc = udp_alloc,
+	.tx = udp_mmsg_tx,
+	.rx = udp_mmsg_rx,
+	.release = udp_release,
+	.stats = udp_stats,
+	.close = udp_close,
+};

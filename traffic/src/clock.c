@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
+
+/* The tightest of a few readings: ticks and nanoseconds of one moment. */
+static void clock_pair(uint64_t *ticks, uint64_t *ns)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < 16; i++) {
+		uint64_t before = clock_ticks(), at = clock_monotonic_ns(), after = clock_ticks();
+
+		if (after - before < best) {
+			best = after - before;
+			*ticks = before + (after - before) / 2;
+			*ns = at;
+		}
+	}
+}
+
+void clock_derive(struct clock *c)
+{
+	c->ns_per_tick = (uint64_t)((((__int128)1000000000 << 32) + c->hz / 2) / c->hz);
+}
+
+void clock_measure(struct clock *c, unsigned ms)
+{
+	struct timespec wait = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+	uint64_t ticks1 = 0, ns1 = 0;
+
+	clock_pair(&c->ticks0, &c->ns0);
+	nanosleep(&wait, NULL);
+	clock_pair(&ticks1, &ns1);
+	c->hz = (uint64_t)((__int128)(ticks1 - c->ticks0) * 1000000000 / (__int128)(ns1 - c->ns0));
+	clock_derive(c);
+}

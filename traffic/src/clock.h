@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time by the cycle counter. All parts of a trial on one kernel are given the same `struct
+ * clock`, so that their nanoseconds are the same to the tick, and one-way latency has no
+ * error of calibration.
+ */
+#ifndef SWITCHMARK_CLOCK_H
+#define SWITCHMARK_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+struct clock {
+	uint64_t ticks0, ns0; /* one moment in both counts; ns of CLOCK_MONOTONIC */
+	uint64_t hz; /* ticks a second */
+	uint64_t ns_per_tick; /* 32.32 fixed point */
+};
+
+static inline uint64_t clock_monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+	return clock_monotonic_ns();
+#endif
+}
+
+static inline uint64_t clock_ns(const struct clock *c, uint64_t ticks)
+{
+	__int128 since = (__int128)ticks - (__int128)c->ticks0;
+
+	return c->ns0 + (uint64_t)((since * (__int128)c->ns_per_tick) >> 32);
+}
+
+static inline uint64_t clock_at(const struct clock *c, uint64_t ns)
+{
+	__int128 since = (__int128)ns - (__int128)c->ns0;
+
+	return c->ticks0 + (uint64_t)(since * (__int128)c->hz / 1000000000);
+}
+
+/* Measures the counter against CLOCK_MONOTONIC for `ms` milliseconds. */
+void clock_measure(struct clock *c, unsigned ms);
+
+/* Fills in what is derived from the first three members. */
+void clock_derive(struct clock *c);
+
+#endif

@@ -1,0 +1,767 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control.h"
+
+#include "config.h"
+#include "loop.h"
+#include "socket.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES (1 << 20)
+
+struct control {
+	int in;
+	FILE *out;
+	bool ended; /* of stdin */
+
+	struct port ports[PORTS_MAX];
+	uint32_t port_count;
+	struct task *tasks;
+	uint32_t task_count;
+	struct worker workers[THREADS_MAX];
+	uint32_t worker_count;
+
+	struct clock clock;
+	struct window window;
+	struct engine_stats at_start[PORTS_MAX];
+	bool armed, running;
+	struct command command;
+};
+
+static volatile sig_atomic_t terminated;
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	terminated = 1;
+}
+
+/* ---- answers ---------------------------------------------------------------------- */
+
+static void answer(struct control *c, json_t *object)
+{
+	json_dumpf(object, c->out, JSON_COMPACT);
+	fputc('\n', c->out);
+	fflush(c->out);
+	json_decref(object);
+}
+
+static void answer_ok(struct control *c)
+{
+	answer(c, json_pack("{s:b}", "ok", 1));
+}
+
+__attribute__((format(printf, 2, 3))) static void answer_error(struct control *c, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	answer(c, json_pack("{s:b,s:s}", "ok", 0, "error", text));
+}
+
+/* Sleeps a millisecond; false if stdin has ended or a signal came. */
+static bool control_tick(struct control *c)
+{
+	struct pollfd in = { .fd = c->in, .events = 0 };
+
+	if (poll(&in, 1, 1) > 0 && (in.revents & (POLLHUP | POLLERR | POLLNVAL)))
+		c->ended = true;
+	return !c->ended && !terminated;
+}
+
+/* ---- open, close ------------------------------------------------------------------ */
+
+static void sender_free(struct sender *s)
+{
+	free(s->templates);
+	free(s->frames);
+	*s = (struct sender){ .port = s->port };
+}
+
+static void receiver_free(struct receiver *r)
+{
+	free(r->frames);
+	free(r->sequences);
+	free(r->windows);
+	free(r->latency);
+	free(r->intervals);
+	memset(r, 0, sizeof(*r));
+}
+
+static void forwarder_free(struct forwarder *w)
+{
+	free(w->frames);
+	free(w->copies);
+	w->frames = w->copies = NULL;
+}
+
+static void control_halt(struct control *c)
+{
+	for (uint32_t i = 0; i < c->worker_count; i++)
+		worker_halt(&c->workers[i]);
+	if (c->running)
+		for (uint32_t i = 0; i < c->task_count; i++)
+			task_end(&c->tasks[i]);
+	c->running = false;
+}
+
+static void control_close(struct control *c)
+{
+	control_halt(c);
+	for (uint32_t i = 0; i < c->worker_count; i++) {
+		worker_quit(&c->workers[i]);
+		free(c->workers[i].tasks);
+	}
+	for (uint32_t i = 0; i < c->task_count; i++) {
+		sender_free(&c->tasks[i].sender);
+		receiver_free(&c->tasks[i].receiver);
+		forwarder_free(&c->tasks[i].forwarder);
+	}
+	for (uint32_t i = 0; i < c->port_count; i++)
+		c->ports[i].engine->close(&c->ports[i]);
+	free(c->tasks);
+	c->tasks = NULL;
+	c->worker_count = c->task_count = c->port_count = 0;
+	c->armed = false;
+}
+
+static bool ports_open(struct control *c, const struct open_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->port_count; i++) {
+		struct port *port = &c->ports[i];
+		int saved, error;
+
+		memset(port, 0, sizeof(*port));
+		port->engine = plan->ports[i].engine;
+		port->config = plan->ports[i].config;
+		saved = namespace_enter(port);
+		if (saved < -1) {
+			answer_error(c, "port %u: %s", i, port->why);
+			return false;
+		}
+		error = port->engine->open(port);
+		namespace_leave(saved);
+		if (error) {
+			answer_error(c, "port %u, engine %s: %s", i, port->engine->name,
+				     port->why[0] ? port->why : strerror(-error));
+			return false;
+		}
+		c->port_count++;
+	}
+	return true;
+}
+
+static bool workers_open(struct control *c, const struct open_plan *plan)
+{
+	uint32_t total = 0;
+
+	for (uint32_t i = 0; i < plan->thread_count; i++)
+		total += plan->threads[i].task_count;
+	if (total > TASKS_MAX) {
+		answer_error(c, "open: more than %d tasks", TASKS_MAX);
+		return false;
+	}
+	/* Cache lines of tasks must not be shared between threads. */
+	c->tasks = aligned_alloc(CACHE_LINE, (total * sizeof(*c->tasks) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	if (!c->tasks) {
+		answer_error(c, "open: no memory");
+		return false;
+	}
+	memset(c->tasks, 0, total * sizeof(*c->tasks));
+	for (uint32_t i = 0; i < plan->thread_count; i++) {
+		const struct thread_plan *plan_of = &plan->threads[i];
+		struct worker *w = &c->workers[c->worker_count];
+		int error;
+
+		*w = (struct worker){ .cpu = plan_of->cpu, .yield = plan_of->yield, .window = &c->window };
+		w->tasks = calloc(plan_of->task_count, sizeof(*w->tasks));
+		if (!w->tasks) {
+			answer_error(c, "open: no memory");
+			return false;
+		}
+		for (uint32_t j = 0; j < plan_of->task_count; j++) {
+			const struct task_plan *p = &plan_of->tasks[j];
+			struct task *t = &c->tasks[c->task_count];
+
+			t->index = c->task_count++;
+			t->role = p->role;
+			t->sender.port = t->receiver.port = &c->ports[p->ports[0]];
+			t->forwarder.ports[0] = &c->ports[p->ports[0]];
+			t->forwarder.ports[1] = &c->ports[p->ports[p->port_count - 1]];
+			t->forwarder.reflect = p->role == ROLE_SERVER;
+			w->tasks[w->count++] = t;
+		}
+		c->worker_count++;
+		error = worker_start(w);
+		if (error) {
+			answer_error(c, "cannot run a thread on CPU %d: %s", w->cpu, strerror(-error));
+			return false;
+		}
+	}
+	return true;
+}
+
+static void control_open(struct control *c, const struct open_plan *plan)
+{
+	json_t *modes;
+
+	if (c->port_count) {
+		answer_error(c, "open: ports are open; close first");
+		return;
+	}
+	if (!ports_open(c, plan) || !workers_open(c, plan)) {
+		control_close(c);
+		return;
+	}
+	modes = json_array();
+	for (uint32_t i = 0; i < c->port_count; i++)
+		json_array_append_new(modes, json_string(c->ports[i].mode));
+	answer(c, json_pack("{s:b,s:o}", "ok", 1, "modes", modes));
+}
+
+static void control_ready(struct control *c, uint64_t timeout_ms)
+{
+	uint64_t until = clock_monotonic_ns() + timeout_ms * 1000000;
+
+	for (uint32_t i = 0; i < c->port_count;) {
+		if (c->ports[i].engine->ready(&c->ports[i])) {
+			i++;
+		} else if (clock_monotonic_ns() > until || !control_tick(c)) {
+			answer_error(c, "port %u (%s): the link is not up after %llu ms", i,
+				     c->ports[i].config.ifname, (unsigned long long)timeout_ms);
+			return;
+		}
+	}
+	answer_ok(c);
+}
+
+/* ---- arm -------------------------------------------------------------------------- */
+
+static void mac_step(uint8_t mac[6], uint32_t by)
+{
+	uint32_t low = ((uint32_t)mac[3] << 16 | (uint32_t)mac[4] << 8 | mac[5]) + by;
+
+	mac[3] = (uint8_t)(low >> 16);
+	mac[4] = (uint8_t)(low >> 8);
+	mac[5] = (uint8_t)low;
+}
+
+static void address_step(struct address *a, uint32_t vary, uint32_t by)
+{
+	if (vary & VARY_SRC_MAC)
+		mac_step(a->src_mac, by);
+	if (vary & VARY_DST_MAC)
+		mac_step(a->dst_mac, by);
+	if (vary & VARY_SRC_IP)
+		a->src_ip += by;
+	if (vary & VARY_DST_IP)
+		a->dst_ip += by;
+	if (vary & VARY_SRC_PORT)
+		a->src_port = (uint16_t)(a->src_port + by);
+	if (vary & VARY_DST_PORT)
+		a->dst_port = (uint16_t)(a->dst_port + by);
+}
+
+/* The length of a frame as the engine sees it. */
+static uint32_t frame_len(const struct port *port, uint32_t len)
+{
+	return port->engine->caps & ENGINE_PAYLOAD ? len - ETH_BYTES - IP_BYTES - UDP_BYTES : len;
+}
+
+static const char *sender_arm(struct control *c, struct task *t, const struct arm_plan *arm, const struct task_load *load)
+{
+	struct sender *s = &t->sender;
+	bool headless = s->port->engine->caps & ENGINE_PAYLOAD;
+
+	sender_free(s);
+	if (!load->len_count)
+		return "a sender needs frame_bytes";
+	if (headless && (load->address.vlan || (load->vary & ~(uint32_t)VARY_SRC_PORT)))
+		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, without a tag";
+	for (uint32_t i = 0; i < load->len_count; i++)
+		if (load->lens[i] > s->port->config.frame_max)
+			return "frame_bytes is above that of open";
+	s->flows = load->flows;
+	s->sizes = load->len_count;
+	s->burst = load->burst;
+	s->rate_pps = load->rate_pps;
+	s->clock = &c->clock;
+	s->window = &c->window;
+	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
+	s->frames = calloc(s->burst, sizeof(*s->frames));
+	if (!s->templates || !s->frames)
+		return "no memory for so many flows";
+	for (uint32_t f = 0; f < s->flows; f++) {
+		struct address a = load->address;
+
+		address_step(&a, load->vary, f);
+		for (uint32_t i = 0; i < s->sizes; i++)
+			template_make(&s->templates[(size_t)f * s->sizes + i], &a, frame_len(s->port, load->lens[i]),
+				      arm->run, (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
+	}
+	return NULL;
+}
+
+/* Bits of a flow's window: a million frames for one flow, less each for many. */
+static uint32_t window_bits(uint32_t flows)
+{
+	uint32_t bits = 1 << 20;
+
+	while (bits > 4096 && (uint64_t)bits * flows > 1 << 24)
+		bits /= 2;
+	return bits;
+}
+
+static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm, const struct task_load *load)
+{
+	struct receiver *r = &t->receiver;
+	struct port *port = r->port;
+	uint32_t bits = window_bits(load->flows);
+
+	receiver_free(r);
+	r->port = port;
+	r->run = arm->run;
+	r->first_flow = load->first_flow;
+	r->flows = load->flows;
+	r->burst = load->burst < port->config.burst ? load->burst : port->config.burst;
+	r->clock = &c->clock;
+	r->window = &c->window;
+	r->delay_ticks = load->delay_ns * c->clock.hz / 1000000000;
+	r->interval_count = (uint32_t)(arm->longest_ns / arm->interval_ns) + 1;
+	r->frames = calloc(r->burst, sizeof(*r->frames));
+	r->sequences = calloc(r->flows, sizeof(*r->sequences));
+	r->windows = calloc((size_t)r->flows * bits / 64, sizeof(uint64_t));
+	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
+	if (load->latency)
+		r->latency = aligned_alloc(CACHE_LINE, (sizeof(*r->latency) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	if (!r->frames || !r->sequences || !r->windows || !r->intervals || (load->latency && !r->latency))
+		return "no memory for so many flows";
+	for (uint32_t i = 0; i < r->flows; i++)
+		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)i * bits / 64, .bits = bits };
+	port_flush(port, r->frames, r->burst, 1 << 20);
+	return NULL;
+}
+
+static const char *forwarder_arm(struct task *t, const struct task_load *load)
+{
+	struct forwarder *w = &t->forwarder;
+	uint32_t burst = load->burst;
+
+	for (int i = 0; i < 2; i++) {
+		if (burst > w->ports[i]->config.burst)
+			burst = w->ports[i]->config.burst;
+		w->rewrite[i] = load->rewrite[i];
+		memcpy(w->src_mac[i], load->src_mac[i], 6);
+		memcpy(w->dst_mac[i], load->dst_mac[i], 6);
+	}
+	forwarder_free(w);
+	w->burst = burst;
+	w->frames = calloc(burst, sizeof(*w->frames));
+	w->copies = calloc(burst, sizeof(*w->copies));
+	if (!w->frames || !w->copies)
+		return "no memory";
+	for (int i = 0; i < 2; i++)
+		port_flush(w->ports[i], w->frames, burst, 1 << 20);
+	return NULL;
+}
+
+static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm, const struct task_load *load)
+{
+	const char *why = NULL;
+	struct template hello;
+
+	if (role_sends(t->role))
+		why = sender_arm(c, t, arm, load);
+	if (!why && role_receives(t->role))
+		why = receiver_arm(c, t, arm, load);
+	if (!why && !role_sends(t->role) && !role_receives(t->role))
+		why = forwarder_arm(t, load);
+	if (why)
+		return why;
+	task_choose_step(t, arm->touch, load->latency);
+	if (load->announce) {
+		struct port *port = t->receiver.port ? t->receiver.port : t->forwarder.ports[0];
+
+		template_make(&hello, &load->announced, frame_len(port, FRAME_MIN + (load->announced.vlan ? VLAN_BYTES : 0)),
+			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE, port->engine->caps & ENGINE_PAYLOAD);
+		if (!port_announce(port, &hello))
+			return port->why[0] ? port->why : "the port could not announce its MAC";
+	}
+	return NULL;
+}
+
+static void control_arm(struct control *c, const struct arm_plan *arm)
+{
+	if (!c->port_count) {
+		answer_error(c, "arm: open first");
+		return;
+	}
+	control_halt(c);
+	c->armed = false;
+	if (arm->task_count != c->task_count) {
+		answer_error(c, "arm: %u tasks, but %u are open", arm->task_count, c->task_count);
+		return;
+	}
+	if (arm->has_clock) {
+		c->clock = arm->clock;
+		clock_derive(&c->clock);
+	} else if (!c->clock.hz) {
+		clock_measure(&c->clock, 50);
+	}
+	c->window = (struct window){ .interval = (uint64_t)((__int128)arm->interval_ns * c->clock.hz / 1000000000) };
+	for (uint32_t i = 0; i < c->task_count; i++) {
+		const char *why = task_arm(c, &c->tasks[i], arm, &arm->tasks[i]);
+
+		if (why) {
+			answer_error(c, "arm: task %u (%s): %s", i, role_name(c->tasks[i].role), why);
+			return;
+		}
+	}
+	c->armed = true;
+	answer_ok(c);
+}
+
+/* ---- start, wait, stop, drain ----------------------------------------------------- */
+
+static void control_start(struct control *c, const struct start_plan *plan)
+{
+	uint64_t at;
+
+	if (!c->armed) {
+		answer_error(c, "start: arm first");
+		return;
+	}
+	control_halt(c);
+	at = plan->at_ns ? clock_at(&c->clock, plan->at_ns) : clock_ticks() + c->clock.hz / 500;
+	c->window.start = at;
+	c->window.end = at + (uint64_t)((__int128)plan->duration_ns * c->clock.hz / 1000000000);
+	c->window.phase = plan->phase;
+	for (uint32_t i = 0; i < c->task_count; i++)
+		task_begin(&c->tasks[i]);
+	for (uint32_t i = 0; i < c->port_count; i++)
+		c->ports[i].engine->stats(&c->ports[i], &c->at_start[i]);
+	c->running = true;
+	for (uint32_t i = 0; i < c->worker_count; i++)
+		worker_run(&c->workers[i]);
+	answer(c, json_pack("{s:b,s:I}", "ok", 1, "at_ns", (json_int_t)clock_ns(&c->clock, at)));
+}
+
+static const char *control_failure(const struct control *c)
+{
+	for (uint32_t i = 0; i < c->port_count; i++)
+		if (c->ports[i].failed)
+			return c->ports[i].why;
+	return NULL;
+}
+
+static void control_wait(struct control *c, uint64_t timeout_ms)
+{
+	uint64_t until = clock_monotonic_ns() + timeout_ms * 1000000;
+
+	for (uint32_t i = 0; c->running && i < c->task_count;) {
+		const char *why = control_failure(c);
+
+		if (why) {
+			answer_error(c, "%s", why);
+			return;
+		}
+		if (c->tasks[i].sent_all) {
+			i++;
+		} else if (clock_monotonic_ns() > until || !control_tick(c)) {
+			answer_error(c, "wait: task %u still sends after %llu ms", i, (unsigned long long)timeout_ms);
+			return;
+		}
+	}
+	answer_ok(c);
+}
+
+static void control_stop(struct control *c, uint64_t timeout_ms)
+{
+	for (uint32_t i = 0; i < c->task_count; i++)
+		c->tasks[i].stop = true;
+	control_wait(c, timeout_ms);
+}
+
+static uint64_t control_seen(const struct control *c)
+{
+	uint64_t seen = 0;
+
+	for (uint32_t i = 0; i < c->task_count; i++)
+		seen += c->tasks[i].receiver.seen;
+	return seen;
+}
+
+/* Until no frame has come for quiet_ms; frames from now on are late, after it too late. */
+static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout_ms)
+{
+	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
+	uint64_t quiet = quiet_ms * 1000000, changed = now, seen = control_seen(c);
+	bool calm = false;
+
+	for (uint32_t i = 0; i < c->task_count; i++)
+		c->tasks[i].receiver.draining = true;
+	while (c->running && now < until && !calm && control_tick(c)) {
+		uint64_t more = control_seen(c);
+
+		now = clock_monotonic_ns();
+		if (more != seen)
+			changed = now;
+		seen = more;
+		calm = now - changed >= quiet;
+	}
+	for (uint32_t i = 0; i < c->task_count; i++)
+		c->tasks[i].receiver.closed = true;
+	answer(c, json_pack("{s:b,s:b}", "ok", 1, "quiet", calm || !c->running));
+}
+
+/* ---- report ----------------------------------------------------------------------- */
+
+#define COUNT(value) ((json_int_t)(value))
+
+static json_t *histogram_report(const struct histogram *h)
+{
+	json_t *counts = json_array();
+
+	if (h->count) {
+		uint32_t last = histogram_index(h->max);
+
+		for (uint32_t i = histogram_index(h->min); i <= last; i++)
+			if (h->counts[i])
+				json_array_append_new(counts, json_pack("[I,I]", COUNT(i), COUNT(h->counts[i])));
+	}
+	return json_pack("{s:I,s:I,s:I,s:I,s:o}", "count", COUNT(h->count), "min", COUNT(h->count ? h->min : 0),
+			 "max", COUNT(h->max), "sum", COUNT(h->sum), "counts", counts);
+}
+
+static json_t *receiver_report(const struct receiver *r)
+{
+	json_t *flows = json_array(), *intervals = json_array(), *report;
+	uint64_t duplicated = 0, reordered = 0, beyond = 0;
+
+	for (uint32_t i = 0; i < r->flows; i++) {
+		const struct sequence *s = &r->sequences[i];
+
+		json_array_append_new(flows, json_pack("[I,I,I]", COUNT(s->distinct), COUNT(s->duplicated),
+						       COUNT(s->reordered)));
+		duplicated += s->duplicated;
+		reordered += s->reordered;
+		beyond += s->beyond;
+	}
+	for (uint32_t i = 0; i < r->interval_count; i++)
+		json_array_append_new(intervals, json_integer(COUNT(r->intervals[i])));
+	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "frames", COUNT(r->rx),
+			   "bytes", COUNT(r->bytes), "late", COUNT(r->late), "after_drain", COUNT(r->after_drain),
+			   "duplicated", COUNT(duplicated), "reordered", COUNT(reordered), "beyond", COUNT(beyond),
+			   "corrupted", COUNT(r->corrupted), "foreign", COUNT(r->foreign), "stray", COUNT(r->stray),
+			   "other_phase", COUNT(r->other_phase), "polls", COUNT(r->polls), "empty_polls",
+			   COUNT(r->empty), "flows", flows, "intervals", intervals);
+	if (r->latency)
+		json_object_set_new(report, "latency", histogram_report(r->latency));
+	return report;
+}
+
+static json_t *sender_report(const struct control *c, const struct sender *s)
+{
+	uint64_t unsent = s->intended == UINT64_MAX ? 0 : s->intended - s->sent;
+
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent), "unsent", COUNT(unsent),
+			 "polls", COUNT(s->polls), "empty_polls", COUNT(s->empty), "blocked", COUNT(s->blocked),
+			 "lag_max_ns", COUNT((__int128)s->lag_max * 1000000000 / c->clock.hz), "flows",
+			 COUNT(s->flows), "sizes", COUNT(s->sizes));
+}
+
+static json_t *forwarder_report(const struct forwarder *w)
+{
+	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I}", "in", COUNT(w->in[0]), COUNT(w->in[1]), "out",
+			 COUNT(w->out[0]), COUNT(w->out[1]), "dropped", COUNT(w->dropped[0]), COUNT(w->dropped[1]),
+			 "polls", COUNT(w->polls), "empty_polls", COUNT(w->empty));
+}
+
+static json_t *task_report(const struct control *c, const struct task *t)
+{
+	json_t *report = json_pack("{s:s}", "role", role_name(t->role));
+
+	if (role_sends(t->role))
+		json_object_set_new(report, "sent", sender_report(c, &t->sender));
+	if (role_receives(t->role))
+		json_object_set_new(report, "received", receiver_report(&t->receiver));
+	if (!role_sends(t->role) && !role_receives(t->role))
+		json_object_set_new(report, "forwarded", forwarder_report(&t->forwarder));
+	return report;
+}
+
+static void control_report(struct control *c)
+{
+	json_t *tasks, *ports, *threads;
+	const char *why;
+
+	if (!c->armed) {
+		answer_error(c, "report: arm first");
+		return;
+	}
+	control_halt(c);
+	tasks = json_array();
+	ports = json_array();
+	threads = json_array();
+	for (uint32_t i = 0; i < c->task_count; i++)
+		json_array_append_new(tasks, task_report(c, &c->tasks[i]));
+	for (uint32_t i = 0; i < c->port_count; i++) {
+		struct engine_stats now, *then = &c->at_start[i];
+
+		c->ports[i].engine->stats(&c->ports[i], &now);
+		json_array_append_new(ports, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I}", "ifname", c->ports[i].config.ifname,
+						       "mode", c->ports[i].mode, "rx_ring_drops",
+						       COUNT(now.rx_ring_drops - then->rx_ring_drops), "rx_invalid",
+						       COUNT(now.rx_invalid - then->rx_invalid), "tx_errors",
+						       COUNT(now.tx_errors - then->tx_errors), "tx_drops",
+						       COUNT(now.tx_drops - then->tx_drops)));
+	}
+	for (uint32_t i = 0; i < c->worker_count; i++)
+		json_array_append_new(threads, json_pack("{s:i,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
+							 COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
+							 "yields", COUNT(c->workers[i].yields)));
+	why = control_failure(c);
+	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",
+			    COUNT(clock_ns(&c->clock, c->window.start)), "duration_ns",
+			    COUNT(clock_ns(&c->clock, c->window.end) - clock_ns(&c->clock, c->window.start)), "tasks",
+			    tasks, "ports", ports, "threads", threads));
+}
+
+/* ---- the loop over lines ---------------------------------------------------------- */
+
+static void control_command(struct control *c, const char *line, size_t len)
+{
+	char why[256] = "";
+
+	if (!command_parse(line, len, &c->command, why, sizeof(why))) {
+		answer_error(c, "%s", why);
+		return;
+	}
+	switch (c->command.verb) {
+	case VERB_OPEN:
+		control_open(c, &c->command.open);
+		return;
+	case VERB_READY:
+		control_ready(c, c->command.timeout_ms);
+		return;
+	case VERB_CLOCK:
+		clock_measure(&c->clock, 50);
+		answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(c->clock.ticks0), "ns",
+				    COUNT(c->clock.ns0), "hz", COUNT(c->clock.hz)));
+		return;
+	case VERB_ARM:
+		control_arm(c, &c->command.arm);
+		return;
+	case VERB_START:
+		control_start(c, &c->command.start);
+		return;
+	case VERB_WAIT:
+		control_wait(c, c->command.timeout_ms);
+		return;
+	case VERB_STOP:
+		control_stop(c, c->command.timeout_ms);
+		return;
+	case VERB_DRAIN:
+		control_drain(c, c->command.quiet_ms, c->command.timeout_ms);
+		return;
+	case VERB_REPORT:
+		control_report(c);
+		return;
+	case VERB_CLOSE:
+		control_close(c);
+		answer_ok(c);
+		return;
+	}
+}
+
+/* Takes complete lines out of the buffer; returns how many bytes are left in it. */
+static size_t control_lines(struct control *c, char *buffer, size_t filled)
+{
+	char *line = buffer, *end;
+
+	while ((end = memchr(line, '\n', filled - (size_t)(line - buffer)))) {
+		if (end > line)
+			control_command(c, line, (size_t)(end - line));
+		line = end + 1;
+	}
+	memmove(buffer, line, filled - (size_t)(line - buffer));
+	return filled - (size_t)(line - buffer);
+}
+
+int control_serve(int in, FILE *out)
+{
+	struct control *c = calloc(1, sizeof(*c));
+	char *buffer = malloc(LINE_MAX_BYTES);
+	struct sigaction action = { .sa_handler = on_signal };
+	size_t filled = 0;
+
+	if (!c || !buffer) {
+		free(c);
+		free(buffer);
+		return 70;
+	}
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	c->in = in;
+	c->out = out;
+	while (!terminated && !c->ended) {
+		ssize_t got = read(in, buffer + filled, LINE_MAX_BYTES - filled);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		filled = control_lines(c, buffer, filled + (size_t)got);
+		if (filled == LINE_MAX_BYTES) {
+			answer_error(c, "a line is longer than %d bytes", LINE_MAX_BYTES);
+			filled = 0;
+		}
+	}
+	control_close(c);
+	free(buffer);
+	free(c);
+	return 0;
+}
+
+void control_list_engines(FILE *out)
+{
+	json_t *list = json_array(), *object;
+
+	for (const struct engine *const *e = engines; *e; e++) {
+		json_t *options = json_array();
+
+		for (const struct option_spec *s = (*e)->options; s && s->name; s++) {
+			json_t *o = json_pack("{s:s,s:s}", "name", s->name, "help", s->help);
+
+			if (s->type == OPTION_NUMBER) {
+				json_object_set_new(o, "preset", json_integer(COUNT(s->preset)));
+				json_object_set_new(o, "max", json_integer(COUNT(s->max)));
+			} else if (s->choices) {
+				json_t *choices = json_array();
+
+				for (const char *const *v = s->choices; *v; v++)
+					json_array_append_new(choices, json_string(*v));
+				json_object_set_new(o, "choices", choices);
+			}
+			json_array_append_new(options, o);
+		}
+		json_array_append_new(
+			list, json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", (*e)->name, "summary", (*e)->summary,
+					"sends", !!((*e)->caps & ENGINE_SENDS), "receives",
+					!!((*e)->caps & ENGINE_RECEIVES), "payload", !!((*e)->caps & ENGINE_PAYLOAD),
+					"options", options));
+	}
+	object = json_pack("{s:s,s:o}", "version", SWITCHMARK_VERSION, "engines", list);
+	json_dumpf(object, out, JSON_COMPACT);
+	fputc('\n', out);
+	json_decref(object);
+}

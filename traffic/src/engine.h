@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract of a packet-I/O engine: one table of functions an engine, one port a queue.
+ * The core owns threads, pacing and counts; an engine owns the system calls and the memory
+ * of frames. An engine knows nothing of test frames beyond what its comments say.
+ */
+#ifndef SWITCHMARK_ENGINE_H
+#define SWITCHMARK_ENGINE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CACHE_LINE 64
+#define BURST_MAX 4096
+#define FRAME_CAPACITY 9216 /* the most bytes of one frame, without the FCS */
+#define OPTIONS_MAX 16
+
+/*
+ * A frame in memory, without the FCS. `data` is where the Ethernet header begins (for an
+ * engine with ENGINE_PAYLOAD: the UDP payload), `handle` is the engine's own.
+ */
+struct frame {
+	void *data;
+	uint32_t len;
+	uint64_t handle;
+};
+
+enum engine_cap {
+	ENGINE_SENDS = 1 << 0,
+	ENGINE_RECEIVES = 1 << 1,
+	ENGINE_PAYLOAD = 1 << 2, /* frames are UDP payloads: the kernel makes the headers */
+	ENGINE_REFLECTS = 1 << 3, /* tx takes frames that this port received */
+	ENGINE_CROSSES = 1 << 4, /* tx takes frames that another port of this engine received */
+	ENGINE_NEEDS_INTERFACE = 1 << 5,
+	ENGINE_NEEDS_ROOT = 1 << 6, /* not even a user namespace will do */
+};
+
+enum option_type { OPTION_NUMBER, OPTION_TEXT };
+
+/* One option of an engine; a table of them ends with a name of NULL. */
+struct option_spec {
+	const char *name;
+	enum option_type type;
+	uint64_t min, max, preset; /* of a number */
+	const char *const *choices; /* of a text, ends with NULL; the first is the preset */
+	const char *help;
+};
+
+struct option_value {
+	const char *name;
+	uint64_t number;
+	char text[128];
+};
+
+/* What a port is opened with. Strings are owned by the core and outlive the port. */
+struct port_config {
+	char ifname[IFNAMSIZ];
+	char netns[128]; /* a path that setns() takes; empty: where the program runs */
+	bool sends, receives;
+	uint32_t burst; /* the largest burst that will be asked of tx and rx */
+	uint32_t frame_max; /* the longest frame, without the FCS */
+	uint32_t queue;
+	uint32_t flows; /* ENGINE_PAYLOAD: source ports to send from, starting at local_port */
+	uint32_t local_ip, remote_ip; /* ENGINE_PAYLOAD: IPv4, network order */
+	uint16_t local_port, remote_port; /* ENGINE_PAYLOAD: host order */
+	struct option_value options[OPTIONS_MAX];
+	uint32_t option_count;
+};
+
+/* Counters of a port since it was opened; what an engine cannot tell stays 0. */
+struct engine_stats {
+	uint64_t rx_ring_drops; /* frames that arrived and found no room here */
+	uint64_t rx_invalid; /* frames that the engine had to throw away */
+	uint64_t tx_errors; /* system calls that failed; their frames were not taken */
+	uint64_t tx_drops; /* frames taken by tx and lost before they left */
+};
+
+struct port {
+	const struct engine *engine;
+	struct port_config config;
+	void *priv;
+	char mode[64]; /* how the engine works here, for the record: "native, copy" */
+	char why[256]; /* the reason of a failed open, or of the first fatal error */
+	bool failed; /* set with `why` when the port can work no more */
+	uint64_t tx_errors;
+};
+
+struct engine {
+	const char *name;
+	uint32_t caps;
+	const struct option_spec *options; /* NULL: none */
+	const char *summary; /* one line, for lists */
+
+	/* 0 or -errno with the reason in port->why; on failure nothing is left open. */
+	int (*open)(struct port *);
+	/* Is the link up, with its peer there? */
+	bool (*ready)(struct port *);
+	/* Up to n empty frames with room for config.frame_max bytes each. Their content is
+	 * whatever it was. Returns how many. */
+	uint32_t (*alloc)(struct port *, struct frame *, uint32_t n);
+	/* Takes the first k frames; the caller keeps the rest. Never blocks. */
+	uint32_t (*tx)(struct port *, struct frame *, uint32_t n);
+	/* Up to n frames that have arrived. Never blocks. */
+	uint32_t (*rx)(struct port *, struct frame *, uint32_t n);
+	/* Gives frames from alloc or rx back unsent. */
+	void (*release)(struct port *, struct frame *, uint32_t n);
+	/* Never called while tx or rx runs on the port. */
+	void (*stats)(struct port *, struct engine_stats *);
+	void (*close)(struct port *);
+};
+
+/* The table: every engine that this build has; ends with NULL. */
+extern const struct engine *const engines[];
+
+const struct engine *engine_find(const char *name);
+
+/* The value of an option, or its preset from the engine's table. */
+uint64_t port_option(const struct port *port, const char *name);
+const char *port_option_text(const struct port *port, const char *name);
+
+/* Formats port->why and returns error (a negative errno). */
+int port_fail(struct port *port, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define always_inline static inline __attribute__((always_inline))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#endif

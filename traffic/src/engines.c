@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of engines: to add one, add its file to meson.build and two lines here. */
+#include "config.h"
+#include "engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const struct engine engine_null;
+extern const struct engine engine_udp;
+extern const struct engine engine_udp_mmsg;
+extern const struct engine engine_raw;
+extern const struct engine engine_raw_mmsg;
+extern const struct engine engine_mmap;
+#ifdef HAVE_XDP
+extern const struct engine engine_xdp;
+extern const struct engine engine_xdp_live;
+#endif
+
+const struct engine *const engines[] = {
+	&engine_null,
+	&engine_udp,
+	&engine_udp_mmsg,
+	&engine_raw,
+	&engine_raw_mmsg,
+	&engine_mmap,
+#ifdef HAVE_XDP
+	&engine_xdp,
+	&engine_xdp_live,
+#endif
+	NULL,
+};
+
+const struct engine *engine_find(const char *name)
+{
+	for (const struct engine *const *e = engines; *e; e++)
+		if (!strcmp((*e)->name, name))
+			return *e;
+	return NULL;
+}
+
+static const struct option_spec *option_spec_find(const struct port *port, const char *name)
+{
+	for (const struct option_spec *s = port->engine->options; s && s->name; s++)
+		if (!strcmp(s->name, name))
+			return s;
+	return NULL;
+}
+
+static const struct option_value *option_value_find(const struct port *port, const char *name)
+{
+	for (uint32_t i = 0; i < port->config.option_count; i++)
+		if (!strcmp(port->config.options[i].name, name))
+			return &port->config.options[i];
+	return NULL;
+}
+
+uint64_t port_option(const struct port *port, const char *name)
+{
+	const struct option_value *v = option_value_find(port, name);
+	const struct option_spec *s = option_spec_find(port, name);
+
+	if (v)
+		return v->number;
+	return s ? s->preset : 0;
+}
+
+const char *port_option_text(const struct port *port, const char *name)
+{
+	const struct option_value *v = option_value_find(port, name);
+	const struct option_spec *s = option_spec_find(port, name);
+
+	if (v)
+		return v->text;
+	return s && s->choices ? s->choices[0] : "";
+}
+
+int port_fail(struct port *port, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(port->why, sizeof(port->why), format, args);
+	va_end(args);
+	port->failed = true;
+	return error < 0 ? error : -error;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frames.h"
+
+static void put16(uint8_t *at, uint16_t v)
+{
+	store16(at, net16(v));
+}
+
+static void put32(uint8_t *at, uint32_t v)
+{
+	store32(at, net32(v));
+}
+
+uint64_t checksum_add(const void *data, size_t len)
+{
+	const uint8_t *p = data;
+	uint64_t sum = 0;
+
+	/* Halves of 32 bits cannot overflow 64 bits below 2^35 bytes; gcc makes vectors of it. */
+	for (; len >= 8; len -= 8, p += 8) {
+		uint64_t v = load64(p);
+
+		sum += (v & 0xffffffff) + (v >> 32);
+	}
+	if (len) {
+		uint64_t v = 0;
+
+		memcpy(&v, p, len);
+		sum += (v & 0xffffffff) + (v >> 32);
+	}
+	return sum;
+}
+
+static void template_sum(struct template *t)
+{
+	uint8_t *p = t->head + t->payload_at, *udp = p - UDP_BYTES;
+	uint16_t checksum;
+
+	store16(udp + 6, 0);
+	t->sum = checksum_add(udp - 8, 8) + net16(17) + load16(udp + 4); /* pseudo header */
+	t->sum += checksum_add(udp, UDP_BYTES + PAYLOAD_BYTES);
+	checksum = (uint16_t)~checksum_fold(t->sum);
+	store16(udp + 6, checksum ? checksum : 0xffff);
+}
+
+void template_make(struct template *t, const struct address *a, uint32_t len, uint32_t run,
+		   uint16_t flow, uint8_t phase, bool headless)
+{
+	uint8_t *h = t->head, *ip;
+
+	memset(t, 0, sizeof(*t));
+	t->len = len;
+	if (headless) {
+		t->head_len = PAYLOAD_BYTES;
+		put32(h, run);
+		put16(h + 4, (uint16_t)(phase << 14 | flow));
+		return;
+	}
+	memcpy(h, a->dst_mac, 6);
+	memcpy(h + 6, a->src_mac, 6);
+	ip = h + ETH_BYTES;
+	if (a->vlan) {
+		put16(h + 12, 0x8100);
+		put16(h + 14, a->vlan);
+		ip += VLAN_BYTES;
+	}
+	put16(ip - 2, 0x0800);
+	t->payload_at = (uint8_t)(ip - h + IP_BYTES + UDP_BYTES);
+	t->head_len = t->payload_at + PAYLOAD_BYTES;
+
+	ip[0] = 0x45;
+	put16(ip + 2, (uint16_t)(len - (uint32_t)(ip - h)));
+	put16(ip + 6, 0x4000); /* don't fragment */
+	ip[8] = 64;
+	ip[9] = 17;
+	put32(ip + 12, a->src_ip);
+	put32(ip + 16, a->dst_ip);
+	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
+
+	put16(ip + 20, a->src_port);
+	put16(ip + 22, a->dst_port);
+	put16(ip + 24, (uint16_t)(len - (uint32_t)(ip - h) - IP_BYTES));
+	template_set(t, run, flow, phase);
+}
+
+void template_set(struct template *t, uint32_t run, uint16_t flow, uint8_t phase)
+{
+	uint8_t *p = t->head + t->payload_at;
+
+	put32(p, run);
+	put16(p + 4, (uint16_t)(phase << 14 | flow));
+	if (t->payload_at)
+		template_sum(t);
+}
+
+uint64_t pattern_write(uint8_t *at, uint32_t len, uint32_t seq)
+{
+	uint64_t sum = 0;
+	uint32_t words = len / 8, rest = len % 8;
+
+	for (uint32_t i = 0; i < words; i++) {
+		uint64_t v = pattern_word(seq, i);
+
+		store64(at + (size_t)8 * i, v);
+		sum += (v & 0xffffffff) + (v >> 32);
+	}
+	if (rest) {
+		uint64_t v = pattern_word(seq, words), last = 0;
+
+		memcpy(at + (size_t)8 * words, &v, rest);
+		memcpy(&last, &v, rest);
+		sum += (last & 0xffffffff) + (last >> 32);
+	}
+	return sum;
+}
+
+bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
+{
+	uint32_t words = len / 8, rest = len % 8;
+	uint64_t wrong = 0;
+
+	/* No early exit: frames are right nearly always, and the loop makes vectors. */
+	for (uint32_t i = 0; i < words; i++)
+		wrong |= load64(at + (size_t)8 * i) ^ pattern_word(seq, i);
+	if (rest) {
+		uint64_t v = pattern_word(seq, words), want = 0, have = 0;
+
+		memcpy(&want, &v, rest);
+		memcpy(&have, at + (size_t)8 * words, rest);
+		wrong |= want ^ have;
+	}
+	return !wrong;
+}
+
+void frame_reflect(struct frame *f)
+{
+	uint8_t *d = f->data, *ip = d + ETH_BYTES, mac[6];
+	uint32_t address;
+	uint16_t port;
+
+	if (f->len < FRAME_MIN)
+		return;
+	memcpy(mac, d, 6);
+	memcpy(d, d + 6, 6);
+	memcpy(d + 6, mac, 6);
+	if (load16(d + 12) == net16(0x8100))
+		ip += VLAN_BYTES;
+	if (load16(ip - 2) != net16(0x0800) || f->len < (uint32_t)(ip - d) + IP_BYTES + UDP_BYTES)
+		return;
+	address = load32(ip + 12);
+	store32(ip + 12, load32(ip + 16));
+	store32(ip + 16, address);
+	port = load16(ip + 20);
+	store16(ip + 20, load16(ip + 22));
+	store16(ip + 22, port);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Test frames: Ethernet, an optional 802.1Q tag, IPv4, UDP and 18 bytes of payload that are
+ * ours, in network order:
+ *
+ *     0  run     u32   the trial's run id; a frame of another run is foreign
+ *     4  flow    u16   phase in the two upper bits, flow number below
+ *     6  seq     u32   counts from 0 in each flow and phase
+ *    10  time    u64   when the frame should have left, nanoseconds
+ *
+ * What follows is zero, or with touch `full` a pattern of the sequence number. The UDP
+ * checksum is always right: it is the check against corruption.
+ */
+#ifndef SWITCHMARK_FRAMES_H
+#define SWITCHMARK_FRAMES_H
+
+#include "engine.h"
+
+#include <string.h>
+
+#define ETH_BYTES 14
+#define VLAN_BYTES 4
+#define IP_BYTES 20
+#define UDP_BYTES 8
+#define PAYLOAD_BYTES 18
+#define FRAME_MIN 60 /* without the FCS */
+#define FLOW_MAX 16384
+#define HEAD_BYTES 64 /* all headers, tag and payload fit */
+
+enum touch { TOUCH_NONE, TOUCH_HEADER, TOUCH_FULL };
+enum phase { PHASE_WARMUP, PHASE_MEASURED, PHASE_ANNOUNCE };
+
+/* The addresses of one frame; MACs as bytes, the rest in host order. vlan 0: untagged. */
+struct address {
+	uint8_t src_mac[6], dst_mac[6];
+	uint32_t src_ip, dst_ip;
+	uint16_t src_port, dst_port;
+	uint16_t vlan;
+};
+
+/*
+ * A frame but for what changes from frame to frame. `sum` is the checksum's partial sum of
+ * the pseudo header, the UDP header and the payload with sequence number and time as zero.
+ */
+struct template {
+	uint8_t head[HEAD_BYTES];
+	uint64_t sum;
+	uint32_t len; /* of the whole frame */
+	uint8_t payload_at; /* where our payload begins */
+	uint8_t head_len; /* payload_at + PAYLOAD_BYTES */
+} __attribute__((aligned(CACHE_LINE)));
+
+/* What the parser found. */
+enum verdict_of_frame { FRAME_OURS, FRAME_CORRUPT, FRAME_FOREIGN };
+
+struct payload {
+	uint32_t run;
+	uint16_t flow; /* number only */
+	uint8_t phase;
+	uint32_t seq;
+	uint64_t time_ns;
+};
+
+/*
+ * Makes a template for frames of len bytes (FRAME_MIN at least, PAYLOAD_BYTES at least with
+ * headless). `headless` leaves the headers to the kernel: the frame is the UDP payload.
+ */
+void template_make(struct template *t, const struct address *a, uint32_t len, uint32_t run,
+		   uint16_t flow, uint8_t phase, bool headless);
+
+/* Sets run and phase anew, the sum with them. */
+void template_set(struct template *t, uint32_t run, uint16_t flow, uint8_t phase);
+
+always_inline uint32_t load32(const void *at)
+{
+	uint32_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return v;
+}
+
+always_inline uint64_t load64(const void *at)
+{
+	uint64_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return v;
+}
+
+always_inline uint16_t load16(const void *at)
+{
+	uint16_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return v;
+}
+
+always_inline void store16(void *at, uint16_t v)
+{
+	memcpy(at, &v, sizeof(v));
+}
+
+always_inline void store32(void *at, uint32_t v)
+{
+	memcpy(at, &v, sizeof(v));
+}
+
+always_inline void store64(void *at, uint64_t v)
+{
+	memcpy(at, &v, sizeof(v));
+}
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define net16(v) __builtin_bswap16(v)
+#define net32(v) __builtin_bswap32(v)
+#define net64(v) __builtin_bswap64(v)
+#else
+#define net16(v) (v)
+#define net32(v) (v)
+#define net64(v) (v)
+#endif
+
+always_inline uint16_t payload_flow(const void *payload)
+{
+	return net16(load16((const uint8_t *)payload + 4)) & (FLOW_MAX - 1);
+}
+
+/* The 16-bit one's complement sum of a wide one; 2^16 = 1 modulo 65535. */
+always_inline uint16_t checksum_fold(uint64_t sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+/* Sum of the 16-bit words of a run of bytes, in memory order. */
+uint64_t checksum_add(const void *data, size_t len);
+
+/* What touch `full` writes behind the payload: 8 bytes at a time, from the sequence number. */
+always_inline uint64_t pattern_word(uint32_t seq, uint32_t word)
+{
+	return ((uint64_t)seq + 1) * 0x9e3779b97f4a7c15u + (uint64_t)word * 0xd1342543de82ef95u;
+}
+
+/* Writes the pattern and returns its sum. */
+uint64_t pattern_write(uint8_t *at, uint32_t len, uint32_t seq);
+
+/* Is every byte of it right? */
+bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq);
+
+/*
+ * Writes one frame into `data` from its template. With TOUCH_NONE the template as it is. With
+ * TOUCH_HEADER what lies behind the payload is zeroed unless `prepared` says that it is.
+ */
+always_inline void frame_build(uint8_t *data, const struct template *t, uint32_t seq,
+			       uint64_t time_net, uint64_t time_sum, enum touch touch, bool headless,
+			       bool prepared)
+{
+	uint32_t at = headless ? 0 : t->payload_at;
+	uint32_t head = at + PAYLOAD_BYTES;
+	uint64_t sum = t->sum + time_sum;
+	uint32_t seq_net = net32(seq);
+
+	/* Sizes known to the compiler: a variable one becomes `rep movs`, 6 ns a frame. */
+	if (headless) {
+		memcpy(data, t->head, PAYLOAD_BYTES);
+	} else {
+		memcpy(data, t->head, FRAME_MIN);
+		if (t->len >= HEAD_BYTES)
+			memcpy(data + FRAME_MIN, t->head + FRAME_MIN, HEAD_BYTES - FRAME_MIN);
+	}
+	if (touch == TOUCH_FULL) {
+		if (t->len > head)
+			sum += pattern_write(data + head, t->len - head, seq);
+	} else if (!prepared && t->len > head) {
+		memset(data + head, 0, t->len - head);
+	}
+	if (touch == TOUCH_NONE)
+		return;
+	store32(data + at + 6, seq_net);
+	store64(data + at + 10, time_net);
+	if (!headless) {
+		uint16_t checksum = (uint16_t)~checksum_fold(sum + seq_net);
+
+		store16(data + at - 2, checksum ? checksum : 0xffff);
+	}
+}
+
+/* Time as it stands in a frame, and its part of the checksum. */
+always_inline uint64_t time_to_net(uint64_t ns)
+{
+	return net64(ns);
+}
+
+always_inline uint64_t time_sum(uint64_t time_net)
+{
+	return (time_net & 0xffffffff) + (time_net >> 32);
+}
+
+/*
+ * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and
+ * the payload (what follows is taken to be zero), with TOUCH_NONE only the run id.
+ */
+always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t len, uint32_t run,
+						struct payload *out, enum touch touch, bool headless)
+{
+	const uint8_t *p = data;
+
+	if (!headless) {
+		const uint8_t *ip = data + ETH_BYTES;
+		uint32_t ip_len, udp_len;
+
+		if (unlikely(len < FRAME_MIN))
+			return FRAME_FOREIGN;
+		if (load16(data + 12) == net16(0x8100)) {
+			if (unlikely(len < FRAME_MIN + VLAN_BYTES))
+				return FRAME_FOREIGN;
+			ip += VLAN_BYTES;
+		}
+		p = ip + IP_BYTES + UDP_BYTES;
+		if (load32(p) != net32(run) || load16(ip - 2) != net16(0x0800))
+			return FRAME_FOREIGN;
+		ip_len = net16(load16(ip + 2));
+		udp_len = net16(load16(ip + 24));
+		if (unlikely(ip[0] != 0x45 || ip[9] != 17 || ip_len != udp_len + IP_BYTES ||
+			     udp_len < UDP_BYTES + PAYLOAD_BYTES || ip + ip_len > data + len))
+			return FRAME_CORRUPT;
+		if (touch != TOUCH_NONE) {
+			/* pseudo header: addresses, protocol, length */
+			uint64_t sum = (uint64_t)load32(ip + 12) + load32(ip + 16) + net16(17) +
+				       load16(ip + 24);
+
+			sum += (uint64_t)load32(ip + 20) + load32(ip + 24);
+			sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) + load32(p + 12) +
+			       load16(p + 16);
+			if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
+				sum += checksum_add(p + PAYLOAD_BYTES, udp_len - UDP_BYTES - PAYLOAD_BYTES);
+			if (unlikely(checksum_fold(sum) != 0xffff))
+				return FRAME_CORRUPT;
+		}
+		len = udp_len - UDP_BYTES;
+	} else if (unlikely(len < PAYLOAD_BYTES) || load32(p) != net32(run)) {
+		return FRAME_FOREIGN;
+	}
+	out->run = run;
+	out->flow = net16(load16(p + 4)) & (FLOW_MAX - 1);
+	out->phase = (uint8_t)(net16(load16(p + 4)) >> 14);
+	out->seq = net32(load32(p + 6));
+	out->time_ns = net64(load64(p + 10));
+	if (touch == TOUCH_FULL && len > PAYLOAD_BYTES && out->phase != PHASE_ANNOUNCE &&
+	    unlikely(!pattern_check(p + PAYLOAD_BYTES, len - PAYLOAD_BYTES, out->seq)))
+		return FRAME_CORRUPT;
+	return FRAME_OURS;
+}
+
+/* Swaps source and destination of MACs, addresses and ports: the checksum stays right. */
+void frame_reflect(struct frame *f);
+
+#endif

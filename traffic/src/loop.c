@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "loop.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <unistd.h>
+
+/* ---- sending ---------------------------------------------------------------------- */
+
+/* How many frames of the next burst are due; sets when they should have left. */
+always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
+{
+	uint64_t left = s->intended - s->built;
+
+	if (s->intended == UINT64_MAX) {
+		*due = now;
+		return now >= s->window->start && now < s->window->end ? s->burst : 0;
+	}
+	*due = (uint64_t)(s->due >> 32);
+	if (now < *due || !left)
+		return 0;
+	s->due += s->period;
+	if (now - *due > s->lag_max)
+		s->lag_max = now - *due;
+	return left < s->burst ? (uint32_t)left : s->burst;
+}
+
+always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
+				const bool headless)
+{
+	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
+	const uint64_t sum = time_sum(time_net);
+	const uint32_t flows = s->flows, sizes = s->sizes;
+	const bool single = flows * sizes == 1;
+	struct frame *frames = s->frames;
+	const struct template *t = &s->templates[(size_t)s->flow * sizes + s->size];
+	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
+	const uint32_t run = load32(t->head + t->payload_at);
+	uint32_t flow = s->flow, seq = s->seq, size = s->size;
+	/* Where the memory of sent frames comes back as it was, what follows the payload is
+	 * zero already. A frame that came in may lie in the memory of a port that receives. */
+	const bool reuse = !s->port->config.receives && !(headless && sizes > 1);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint8_t *d = frames[i].data;
+		const uint32_t at = headless ? 0 : t->payload_at;
+		bool prepared = reuse && load32(d + at) == run &&
+				(headless || load16(d + at - 26) == load16(t->head + at - 26));
+
+		frames[i].len = t->len;
+		frame_build(d, t, seq, time_net, sum, touch, headless, prepared);
+		if (likely(single)) {
+			seq++;
+			continue;
+		}
+		if (++size == sizes)
+			size = 0;
+		if (++flow == flows) {
+			flow = 0;
+			seq++;
+		}
+		t = &s->templates[(size_t)flow * sizes + size];
+		__builtin_prefetch(t);
+	}
+	s->flow = flow;
+	s->seq = seq;
+	s->size = size;
+	s->built += n;
+}
+
+always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum touch touch,
+				   const bool headless)
+{
+	struct sender *s = &task->sender;
+	uint32_t taken;
+
+	if (unlikely(now < s->window->start))
+		return 0;
+	s->polls++;
+	if (!s->held) {
+		uint64_t due;
+		uint32_t n = 0;
+
+		if (likely(now < s->window->end + s->grace) && !task->stop)
+			n = sender_due(s, now, &due);
+		if (n) {
+			uint32_t got = s->port->engine->alloc(s->port, s->frames, n);
+
+			/* No room for all of the burst: the rest of it is due at the same time. */
+			if (unlikely(got < n) && s->intended != UINT64_MAX)
+				s->due -= s->period * (n - got) / s->burst;
+			n = got;
+		}
+		if (!n) {
+			s->empty++;
+			if (now >= s->window->end + s->grace || task->stop || s->built == s->intended)
+				task->sent_all = true;
+			return 0;
+		}
+		s->first = 0;
+		s->held = n;
+		sender_build(s, n, due, touch, headless);
+	} else if (unlikely(now >= s->window->end + s->grace || task->stop)) {
+		task->sent_all = true;
+		return 0;
+	}
+	taken = s->port->engine->tx(s->port, s->frames + s->first, s->held);
+	s->first += taken;
+	s->held -= taken;
+	s->sent += taken;
+	s->blocked += !taken;
+	return taken;
+}
+
+/* ---- receiving -------------------------------------------------------------------- */
+
+always_inline void receiver_count(struct receiver *r, const struct frame *f, uint64_t now_ns,
+				  const enum touch touch, const bool latency, const bool headless,
+				  uint32_t *fresh)
+{
+	struct payload p;
+	uint32_t flow;
+
+	switch (frame_parse(f->data, f->len, r->run, &p, touch, headless)) {
+	case FRAME_OURS:
+		break;
+	case FRAME_CORRUPT:
+		r->corrupted++;
+		return;
+	case FRAME_FOREIGN:
+		r->foreign++;
+		return;
+	}
+	if (unlikely(p.phase != r->window->phase)) {
+		r->other_phase++;
+		return;
+	}
+	flow = (uint32_t)p.flow - r->first_flow;
+	if (unlikely(flow >= r->flows)) {
+		r->stray++;
+		return;
+	}
+	if (touch != TOUCH_NONE && !sequence_add(&r->sequences[flow], p.seq))
+		return;
+	(*fresh)++;
+	r->bytes += f->len;
+	if (latency && touch != TOUCH_NONE)
+		histogram_add(r->latency, now_ns > p.time_ns ? now_ns - p.time_ns : 0, 1);
+}
+
+always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum touch touch,
+				     const bool latency, const bool headless)
+{
+	struct receiver *r = &task->receiver;
+	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
+	uint64_t now_ns = 0;
+
+	r->polls += now >= r->window->start && now < r->window->end;
+	if (!n) {
+		r->empty += now >= r->window->start && now < r->window->end;
+		return 0;
+	}
+	now = clock_ticks();
+	if (latency)
+		now_ns = clock_ns(r->clock, now);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i + 4 < n)
+			__builtin_prefetch(r->frames[i + 4].data);
+		receiver_count(r, &r->frames[i], now_ns, touch, latency, headless, &fresh);
+	}
+	r->port->engine->release(r->port, r->frames, n);
+	while (unlikely(now >= r->interval_end) && r->interval + 1 < r->interval_count) {
+		r->interval++;
+		r->interval_end += r->window->interval;
+	}
+	r->intervals[r->interval] += fresh;
+	if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed))) {
+		if (atomic_load_explicit(&r->closed, memory_order_relaxed))
+			r->after_drain += fresh;
+		else
+			r->late += fresh;
+	}
+	r->rx += fresh;
+	atomic_store_explicit(&r->seen, r->rx, memory_order_relaxed);
+	if (unlikely(r->delay_ticks)) {
+		uint64_t until = now + r->delay_ticks * n;
+
+		while (clock_ticks() < until)
+			;
+	}
+	return n;
+}
+
+/* ---- forwarding ------------------------------------------------------------------- */
+
+/* Puts frames of `from` into memory that `to` can send. Returns how many. */
+static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct port *to, uint32_t n)
+{
+	uint32_t room = to->engine->alloc(to, w->copies, n);
+
+	for (uint32_t i = 0; i < room; i++) {
+		memcpy(w->copies[i].data, w->frames[i].data, w->frames[i].len);
+		w->copies[i].len = w->frames[i].len;
+	}
+	from->engine->release(from, w->frames, n);
+	return room;
+}
+
+always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
+{
+	struct port *from = w->ports[way], *to = w->ports[!way];
+	uint32_t n = from->engine->rx(from, w->frames, w->burst), ready = n, sent = 0;
+	struct frame *f = w->frames;
+	const uint32_t caps = to->engine->caps;
+	const bool direct = from == to ? caps & ENGINE_REFLECTS :
+					 from->engine == to->engine && (caps & ENGINE_CROSSES);
+
+	if (!n)
+		return 0;
+	if (!direct) {
+		ready = forwarder_copy(w, from, to, n);
+		f = w->copies;
+	}
+	for (uint32_t i = 0; i < ready; i++) {
+		if (w->reflect && !(caps & ENGINE_PAYLOAD))
+			frame_reflect(&f[i]);
+		if (w->rewrite[!way]) {
+			memcpy(f[i].data, w->dst_mac[!way], 6);
+			memcpy((uint8_t *)f[i].data + 6, w->src_mac[!way], 6);
+		}
+	}
+	/* A full ring may have room in a moment; a burst is offered a few times, as a switch's
+	 * port would buffer it, and then dropped. */
+	for (int tries = 0; sent < ready && tries < 8; tries++)
+		sent += to->engine->tx(to, f + sent, ready - sent);
+	if (sent < ready)
+		(direct ? from : to)->engine->release(direct ? from : to, f + sent, ready - sent);
+	w->in[way] += n;
+	w->out[!way] += sent;
+	w->dropped[!way] += n - sent;
+	return n;
+}
+
+static uint32_t forwarder_step(struct task *task, uint64_t now)
+{
+	struct forwarder *w = &task->forwarder;
+	uint32_t moved = forwarder_way(w, 0);
+
+	(void)now;
+	if (w->ports[0] != w->ports[1])
+		moved += forwarder_way(w, 1);
+	w->polls++;
+	w->empty += !moved;
+	return moved;
+}
+
+/* ---- steps: one function for each combination, so that the loops hold no such branch ---- */
+
+typedef uint32_t step_function(struct task *, uint64_t);
+
+#define STEPS(touch, headless, latency)                                                           \
+	static uint32_t sender_##touch##_##headless##_##latency(struct task *t, uint64_t now)     \
+	{                                                                                         \
+		return sender_step(t, now, touch, headless);                                      \
+	}                                                                                         \
+	static uint32_t receiver_##touch##_##headless##_##latency(struct task *t, uint64_t now)   \
+	{                                                                                         \
+		return receiver_step(t, now, touch, latency, headless);                           \
+	}                                                                                         \
+	static uint32_t client_##touch##_##headless##_##latency(struct task *t, uint64_t now)     \
+	{                                                                                         \
+		return receiver_step(t, now, touch, latency, headless) +                          \
+		       sender_step(t, clock_ticks(), touch, headless);                            \
+	}
+
+#define STEPS_OF(touch) STEPS(touch, 0, 0) STEPS(touch, 0, 1) STEPS(touch, 1, 0) STEPS(touch, 1, 1)
+
+STEPS_OF(TOUCH_NONE)
+STEPS_OF(TOUCH_HEADER)
+STEPS_OF(TOUCH_FULL)
+
+#define ROW(role, touch)                                                                          \
+	{                                                                                         \
+		{ role##_##touch##_0_0, role##_##touch##_0_1 },                                   \
+		{                                                                                 \
+			role##_##touch##_1_0, role##_##touch##_1_1                                \
+		}                                                                                 \
+	}
+
+static step_function *const steps[3][3][2][2] = {
+	{ ROW(sender, TOUCH_NONE), ROW(sender, TOUCH_HEADER), ROW(sender, TOUCH_FULL) },
+	{ ROW(receiver, TOUCH_NONE), ROW(receiver, TOUCH_HEADER), ROW(receiver, TOUCH_FULL) },
+	{ ROW(client, TOUCH_NONE), ROW(client, TOUCH_HEADER), ROW(client, TOUCH_FULL) },
+};
+
+void task_choose_step(struct task *t, enum touch touch, bool latency)
+{
+	const struct port *port = role_sends(t->role) ? t->sender.port : t->receiver.port;
+
+	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER)
+		t->step = forwarder_step;
+	else
+		t->step = steps[t->role][touch][!!(port->engine->caps & ENGINE_PAYLOAD)][latency];
+}
+
+/* ---- phases ----------------------------------------------------------------------- */
+
+static void sender_begin(struct sender *s)
+{
+	const struct window *w = s->window;
+
+	for (uint32_t f = 0; f < s->flows; f++) {
+		for (uint32_t i = 0; i < s->sizes; i++) {
+			struct template *t = &s->templates[(size_t)f * s->sizes + i];
+			const uint8_t *p = t->head + t->payload_at;
+
+			template_set(t, net32(load32(p)), payload_flow(p), w->phase);
+		}
+	}
+	s->built = s->sent = 0;
+	s->flow = s->seq = s->size = s->first = s->held = 0;
+	s->polls = s->empty = s->blocked = s->lag_max = 0;
+	s->due = (unsigned __int128)w->start << 32;
+	s->period = 0;
+	s->intended = UINT64_MAX;
+	s->grace = 0;
+	if (s->rate_pps > 0) {
+		long double seconds = (long double)(w->end - w->start) / (long double)s->clock->hz;
+		long double ticks = (long double)s->clock->hz * s->burst / s->rate_pps;
+
+		s->intended = (uint64_t)(seconds * s->rate_pps + 0.5L);
+		s->period = (unsigned __int128)(ticks * 4294967296.0L);
+		s->grace = s->clock->hz / 1000;
+	}
+}
+
+static void receiver_begin(struct receiver *r)
+{
+	for (uint32_t i = 0; i < r->flows; i++)
+		sequence_reset(&r->sequences[i]);
+	if (r->latency)
+		histogram_clear(r->latency);
+	memset(r->intervals, 0, r->interval_count * sizeof(r->intervals[0]));
+	r->interval = 0;
+	r->interval_end = r->window->start + r->window->interval;
+	r->draining = r->closed = false;
+	r->seen = 0;
+	r->rx = r->bytes = r->late = r->after_drain = 0;
+	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
+	r->polls = r->empty = 0;
+}
+
+void task_begin(struct task *t)
+{
+	t->stop = false;
+	t->sent_all = !role_sends(t->role);
+	if (role_sends(t->role))
+		sender_begin(&t->sender);
+	if (role_receives(t->role))
+		receiver_begin(&t->receiver);
+	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER) {
+		struct forwarder *w = &t->forwarder;
+
+		w->polls = w->empty = 0;
+		for (int i = 0; i < 2; i++)
+			w->in[i] = w->out[i] = w->dropped[i] = 0;
+	}
+}
+
+void task_end(struct task *t)
+{
+	struct sender *s = &t->sender;
+
+	if (!role_sends(t->role) || !s->held)
+		return;
+	s->port->engine->release(s->port, s->frames + s->first, s->held);
+	s->built -= s->held;
+	s->held = 0;
+}
+
+void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit)
+{
+	uint32_t n;
+
+	while (limit && (n = port->engine->rx(port, frames, burst))) {
+		port->engine->release(port, frames, n);
+		limit -= n < limit ? n : limit;
+	}
+}
+
+uint32_t port_announce(struct port *port, const struct template *t)
+{
+	bool headless = port->engine->caps & ENGINE_PAYLOAD;
+	struct frame f;
+
+	if (port->engine->alloc(port, &f, 1) != 1)
+		return 0;
+	frame_build(f.data, t, 0, 0, 0, TOUCH_NONE, headless, false);
+	f.len = t->len;
+	for (int tries = 0; tries < 100; tries++)
+		if (port->engine->tx(port, &f, 1))
+			return 1;
+	port->engine->release(port, &f, 1);
+	return 0;
+}
+
+/* ---- workers ---------------------------------------------------------------------- */
+
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+static void worker_loop(struct worker *w)
+{
+	/* Two moments to note the CPU time: the start and the end of the phase. */
+	uint64_t mark = w->window->start;
+	bool started = false;
+
+	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
+	w->yields = 0;
+	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
+		uint64_t now = clock_ticks();
+		bool sending = false, receiving = false;
+
+		if (unlikely(now >= mark)) {
+			if (!started)
+				w->cpu_start_ns = thread_cpu_ns();
+			w->cpu_end_ns = thread_cpu_ns();
+			mark = started ? UINT64_MAX : w->window->end;
+			started = true;
+		}
+		for (uint32_t i = 0; i < w->count; i++) {
+			struct task *t = w->tasks[i];
+
+			t->step(t, now);
+			sending |= !atomic_load_explicit(&t->sent_all, memory_order_relaxed);
+			receiving |= t->role != ROLE_SENDER;
+		}
+		if (w->yield) {
+			sched_yield();
+			w->yields++;
+		}
+		if (unlikely(!sending && !receiving)) {
+			if (mark != UINT64_MAX)
+				w->cpu_end_ns = thread_cpu_ns();
+			break;
+		}
+	}
+}
+
+static void *worker_main(void *argument)
+{
+	struct worker *w = argument;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		while (!w->run && !w->quit)
+			pthread_cond_wait(&w->wake, &w->lock);
+		if (w->quit)
+			break;
+		w->run = false;
+		pthread_mutex_unlock(&w->lock);
+		worker_loop(w);
+		pthread_mutex_lock(&w->lock);
+		w->idle = true;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int worker_start(struct worker *w)
+{
+	int error;
+
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	w->idle = true;
+	error = pthread_create(&w->thread, NULL, worker_main, w);
+	if (error)
+		return -error;
+	w->started = 1;
+	if (w->cpu >= 0) {
+		cpu_set_t set;
+
+		CPU_ZERO(&set);
+		CPU_SET((unsigned)w->cpu, &set);
+		error = pthread_setaffinity_np(w->thread, sizeof(set), &set);
+		if (error)
+			return -error;
+	}
+	return 0;
+}
+
+void worker_run(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->halt = false;
+	w->idle = false;
+	w->run = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void worker_halt(struct worker *w)
+{
+	w->halt = true;
+	while (!w->idle)
+		usleep(100);
+}
+
+void worker_quit(struct worker *w)
+{
+	if (!w->started)
+		return;
+	worker_halt(w);
+	pthread_mutex_lock(&w->lock);
+	w->quit = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->wake);
+	w->started = 0;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads, tasks and the loops that move frames. A task is one role on one port (a forwarder
+ * has two); a worker is a pinned thread that steps its tasks in turn. Between phases the
+ * workers sleep, and only then does the control thread touch tasks and ports.
+ */
+#ifndef SWITCHMARK_LOOP_H
+#define SWITCHMARK_LOOP_H
+
+#include "clock.h"
+#include "engine.h"
+#include "frames.h"
+#include "histogram.h"
+#include "sequence.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define INTERVALS_MAX 65536
+
+enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER };
+
+/* When and as what the frames of a phase go; the same for every task. */
+struct window {
+	uint64_t start, end; /* ticks */
+	uint64_t interval; /* ticks */
+	uint8_t phase;
+};
+
+struct sender {
+	struct port *port;
+	struct template *templates; /* flows * sizes, the sizes of a flow together */
+	uint32_t flows, sizes;
+	uint32_t burst;
+	double rate_pps; /* 0: as fast as it goes */
+	const struct clock *clock;
+	const struct window *window;
+
+	/* pacing */
+	unsigned __int128 due, period; /* of a burst: ticks, 32 fractional bits */
+	uint64_t intended; /* frames of this phase; UINT64_MAX at full rate */
+	uint64_t grace; /* ticks past the end in which a paced backlog may still leave */
+
+	/* where we are */
+	uint64_t built, sent;
+	uint32_t flow, seq, size;
+	uint32_t first, held; /* frames built and not yet taken */
+	struct frame *frames;
+
+	uint64_t polls, empty, blocked, lag_max;
+};
+
+struct receiver {
+	struct port *port;
+	uint32_t run;
+	uint32_t first_flow, flows;
+	uint32_t burst;
+	const struct clock *clock;
+	const struct window *window;
+	struct frame *frames;
+
+	struct sequence *sequences; /* a flow each */
+	uint64_t *windows; /* their memory */
+	struct histogram *latency; /* NULL: not asked for */
+	uint64_t *intervals;
+	uint32_t interval, interval_count;
+	uint64_t interval_end;
+
+	atomic_bool draining, closed;
+	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
+	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
+	uint64_t polls, empty;
+	uint64_t delay_ticks; /* test option: cost added to each receive */
+};
+
+struct forwarder {
+	struct port *ports[2]; /* the same twice: a server */
+	uint32_t burst;
+	bool reflect;
+	bool rewrite[2]; /* of frames that leave by this port */
+	uint8_t src_mac[2][6], dst_mac[2][6];
+	struct frame *frames, *copies;
+	uint64_t in[2], out[2], dropped[2];
+	uint64_t polls, empty;
+};
+
+struct task {
+	enum role role;
+	uint32_t index;
+	/* Moves at most one burst each way; returns how many frames it moved. */
+	uint32_t (*step)(struct task *, uint64_t now);
+	struct sender sender;
+	struct receiver receiver;
+	struct forwarder forwarder;
+	atomic_bool sent_all;
+	atomic_bool stop;
+};
+
+struct worker {
+	pthread_t thread;
+	int cpu; /* -1: not pinned */
+	bool yield;
+	struct task **tasks;
+	uint32_t count;
+	const struct window *window;
+
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool run, quit; /* under the lock */
+	atomic_bool halt;
+	atomic_bool idle;
+
+	uint64_t cpu_start_ns, cpu_end_ns, yields;
+	int started; /* whether the thread exists */
+};
+
+static inline bool role_sends(enum role role)
+{
+	return role == ROLE_SENDER || role == ROLE_CLIENT;
+}
+
+static inline bool role_receives(enum role role)
+{
+	return role == ROLE_RECEIVER || role == ROLE_CLIENT;
+}
+
+/* 0 or -errno. The thread sleeps until worker_run. */
+int worker_start(struct worker *w);
+void worker_run(struct worker *w);
+/* Waits until the thread sleeps again. */
+void worker_halt(struct worker *w);
+void worker_quit(struct worker *w);
+
+/* Chooses the step for the role, the touch mode and the engine. */
+void task_choose_step(struct task *t, enum touch touch, bool latency);
+
+/* Sets a task up for a phase; the window is set by then. */
+void task_begin(struct task *t);
+
+/* Gives frames back that were built and not sent. */
+void task_end(struct task *t);
+
+/* Receives and throws away what waits at a port; at most `limit` frames. */
+void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit);
+
+/* Sends frames of phase PHASE_ANNOUNCE from these addresses, so that switches learn them.
+ * Returns how many left. */
+uint32_t port_announce(struct port *port, const struct template *t);
+
+#endif

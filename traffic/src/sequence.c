@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sequence.h"
+
+/* Clears the bits of `count` numbers from `first` on. */
+static void window_clear(struct sequence *s, uint64_t first, uint64_t count)
+{
+	if (count >= s->bits) {
+		memset(s->window, 0, s->bits / 8);
+		return;
+	}
+	for (; count; count--, first++) {
+		uint64_t bit = first & (s->bits - 1);
+
+		if (!(bit % 64) && count >= 64) {
+			s->window[bit / 64] = 0;
+			first += 63;
+			count -= 63;
+			continue;
+		}
+		s->window[bit / 64] &= ~(1ull << (bit % 64));
+	}
+}
+
+bool sequence_add_slow(struct sequence *s, uint64_t number)
+{
+	uint64_t bit = number & (s->bits - 1), mask = 1ull << (bit % 64);
+
+	if ((int64_t)(number - s->next) >= 0) {
+		window_clear(s, s->next, number - s->next);
+		s->window[bit / 64] |= mask;
+		s->next = number + 1;
+		s->distinct++;
+		return true;
+	}
+	if (s->next - number > s->bits) {
+		s->beyond++;
+		s->reordered++;
+		s->distinct++;
+		return true;
+	}
+	if (s->window[bit / 64] & mask) {
+		s->duplicated++;
+		return false;
+	}
+	s->window[bit / 64] |= mask;
+	s->reordered++;
+	s->distinct++;
+	return true;
+}

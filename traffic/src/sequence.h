@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What became of one flow's frames, from their sequence numbers: distinct, duplicated, and
+ * reordered as RFC 4737 counts it (a frame is reordered if a later one came before it; type-P-
+ * reordered, section 3.4). A window of bits remembers which frames came.
+ */
+#ifndef SWITCHMARK_SEQUENCE_H
+#define SWITCHMARK_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+struct sequence {
+	uint64_t next; /* one more than the highest number so far: NextExp of RFC 4737 */
+	uint64_t distinct, duplicated, reordered;
+	uint64_t beyond; /* of reordered: older than the window, taken as distinct */
+	uint64_t *window;
+	uint32_t bits; /* a power of two, at least 64 */
+};
+
+/* Frames before `next` whose number the window still holds. */
+static inline void sequence_reset(struct sequence *s)
+{
+	s->next = s->distinct = s->duplicated = s->reordered = s->beyond = 0;
+	memset(s->window, 0, s->bits / 8);
+}
+
+/* A frame that is not the one expected. True if it was not seen before. */
+bool sequence_add_slow(struct sequence *s, uint64_t number);
+
+/* Counts a frame; its 32-bit number is extended by the nearest to what is expected. */
+static inline bool sequence_add(struct sequence *s, uint32_t seq)
+{
+	uint64_t number = s->next + (uint64_t)(int64_t)(int32_t)(seq - (uint32_t)s->next);
+
+	if (__builtin_expect(number == s->next, 1)) {
+		uint64_t bit = number & (s->bits - 1);
+
+		s->window[bit / 64] |= 1ull << (bit % 64);
+		s->next++;
+		s->distinct++;
+		return true;
+	}
+	return sequence_add_slow(s, number);
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/sock_diag.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int namespace_enter(struct port *port)
+{
+	int saved, target;
+
+	if (!port->config.netns[0])
+		return -1;
+	saved = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	target = open(port->config.netns, O_RDONLY | O_CLOEXEC);
+	if (saved < 0 || target < 0 || setns(target, CLONE_NEWNET)) {
+		int error = port_fail(port, errno, "cannot enter the namespace %s: %s",
+				      port->config.netns, strerror(errno));
+
+		if (saved >= 0)
+			close(saved);
+		if (target >= 0)
+			close(target);
+		return error < -1 ? error : -EIO;
+	}
+	close(target);
+	return saved;
+}
+
+void namespace_leave(int saved)
+{
+	if (saved < 0)
+		return;
+	/* We came from there; a failure would mean that later ports open in the wrong place. */
+	if (setns(saved, CLONE_NEWNET))
+		_exit(70);
+	close(saved);
+}
+
+int packet_socket(struct port *port)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return port_fail(port, errno, "AF_PACKET: %s", strerror(errno));
+	return fd;
+}
+
+int packet_bind(struct port *port, int fd, bool receives)
+{
+	const struct port_config *c = &port->config;
+	struct sockaddr_ll address = {
+		.sll_family = AF_PACKET,
+		.sll_protocol = receives ? htons(ETH_P_ALL) : 0,
+		.sll_ifindex = (int)if_nametoindex(c->ifname),
+	};
+
+	if (!address.sll_ifindex)
+		return port_fail(port, ENODEV, "there is no interface %s", c->ifname);
+	if (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &(int){ 1 }, sizeof(int)))
+		return port_fail(port, errno, "PACKET_IGNORE_OUTGOING: %s", strerror(errno));
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)))
+		return port_fail(port, errno, "cannot bind to %s: %s", c->ifname, strerror(errno));
+	return 0;
+}
+
+void socket_buffers(const struct port *port, int fd)
+{
+	int bytes = (int)port_option(port, "buffer");
+
+	/* The FORCE variants pass net.core.{r,w}mem_max; without CAP_NET_ADMIN in the first user
+	 * namespace they fail, and the limits hold. */
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
+		(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+uint64_t packet_socket_drops(int fd)
+{
+	struct tpacket_stats stats;
+	socklen_t size = sizeof(stats);
+
+	/* Reading sets the kernel's counter back to 0. */
+	if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size))
+		return 0;
+	return stats.tp_drops;
+}
+
+uint64_t udp_socket_drops(int fd)
+{
+	uint32_t info[SK_MEMINFO_VARS];
+	socklen_t size = sizeof(info);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &size) || size <= SK_MEMINFO_DROPS * sizeof(info[0]))
+		return 0;
+	return info[SK_MEMINFO_DROPS];
+}
+
+static void socket_failed(struct port *port, const char *what)
+{
+	if (!port->failed)
+		port_fail(port, errno, "%s on %s: %s", what, port->config.ifname, strerror(errno));
+}
+
+void socket_tx_failed(struct port *port)
+{
+	port->tx_errors++;
+	/* Full buffers and queues pass; a peer that does not listen yet is not our failure. */
+	if (errno != EAGAIN && errno != ENOBUFS && errno != EINTR && errno != ECONNREFUSED)
+		socket_failed(port, "cannot send");
+}
+
+void socket_rx_failed(struct port *port)
+{
+	if (errno != EAGAIN && errno != EINTR && errno != ECONNREFUSED)
+		socket_failed(port, "cannot receive");
+}
+
+bool interface_running(struct port *port)
+{
+	struct ifreq request = { 0 };
+	int saved = namespace_enter(port);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool running = false;
+
+	memcpy(request.ifr_name, port->config.ifname, IFNAMSIZ);
+	if (fd >= 0) {
+		running = !ioctl(fd, SIOCGIFFLAGS, &request) && (request.ifr_flags & IFF_UP) &&
+			  (request.ifr_flags & IFF_RUNNING);
+		close(fd);
+	}
+	namespace_leave(saved);
+	return running;
+}

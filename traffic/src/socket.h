@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engines over kernel sockets share: opening, buffers, failures, drop counters. */
+#ifndef SWITCHMARK_SOCKET_H
+#define SWITCHMARK_SOCKET_H
+
+#include "engine.h"
+
+#define SOCKET_BUFFER_OPTION                                                                      \
+	{                                                                                         \
+		.name = "buffer", .type = OPTION_NUMBER, .min = 4096, .max = 1 << 30,             \
+		.preset = 4 << 20, .help = "bytes of the socket's buffers"                        \
+	}
+
+/*
+ * An AF_PACKET socket in the port's namespace, or -errno with port->why. Nothing arrives
+ * before packet_bind, so rings can be set up in between.
+ */
+int packet_socket(struct port *port);
+
+/*
+ * Binds it to the port's interface: to receive every frame that comes in (and none that this
+ * host sends), or only to send. 0, or -errno with port->why.
+ */
+int packet_bind(struct port *port, int fd, bool receives);
+
+/* Sets SO_RCVBUF and SO_SNDBUF to the option `buffer`, past the sysctl limits if root. */
+void socket_buffers(const struct port *port, int fd);
+
+/* Frames that found the socket's buffer or ring full since the last call. */
+uint64_t packet_socket_drops(int fd);
+
+/* The same for a UDP socket, since it was opened. */
+uint64_t udp_socket_drops(int fd);
+
+/* After a failed send or receive: counts it, and fails the port if errno is no passing state. */
+void socket_tx_failed(struct port *port);
+void socket_rx_failed(struct port *port);
+
+/* Does the interface run (up, with carrier)? Looked up in the port's network namespace. */
+bool interface_running(struct port *port);
+
+/* Enters the port's namespace; namespace_leave takes what it returned. -1: nothing to do. */
+int namespace_enter(struct port *port);
+void namespace_leave(int saved);
+
+#endif
