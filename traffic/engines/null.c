@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct null_port {
 	struct pool *pool;
@@ -55,6 +56,7 @@ static int null_open(struct port *port)
 		null_close(port);
 		return port_fail(port, ENOMEM, "no memory for %u frames", size);
 	}
+	strcpy(port->mode, p->loop ? "loop" : "sink");
 	return 0;
 }
 

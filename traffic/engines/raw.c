@@ -3,6 +3,7 @@
  * raw and raw-mmsg: AF_PACKET sockets, a system call a frame or one a burst.
  */
 #include "engine.h"
+#include "frames.h"
 #include "pool.h"
 #include "socket.h"
 
@@ -19,8 +20,9 @@ struct raw_port {
 	struct pool *pool;
 	int fd;
 	uint64_t drops;
-	struct mmsghdr *headers;
+	struct mmsghdr *headers; /* to send; to receive, behind them */
 	struct iovec *vectors;
+	uint8_t *auxdata; /* PACKET_AUXDATA_BYTES for each frame received */
 };
 
 static const struct option_spec raw_options[] = {
@@ -40,6 +42,7 @@ static void raw_close(struct port *port)
 	pool_destroy(p->pool);
 	free(p->headers);
 	free(p->vectors);
+	free(p->auxdata);
 	free(p);
 	port->priv = NULL;
 }
@@ -55,16 +58,19 @@ static int raw_open(struct port *port)
 	port->priv = p;
 	p->fd = -1;
 	p->pool = pool_create(4 * c->burst, FRAME_CAPACITY);
-	p->headers = calloc(c->burst, sizeof(*p->headers));
-	p->vectors = calloc(c->burst, sizeof(*p->vectors));
-	if (!p->pool || !p->headers || !p->vectors) {
+	p->headers = calloc(2 * c->burst, sizeof(*p->headers));
+	p->vectors = calloc(2 * c->burst, sizeof(*p->vectors));
+	p->auxdata = calloc(c->burst, PACKET_AUXDATA_BYTES);
+	if (!p->pool || !p->headers || !p->vectors || !p->auxdata) {
 		raw_close(port);
 		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
 	}
-	for (uint32_t i = 0; i < c->burst; i++) {
+	for (uint32_t i = 0; i < 2 * c->burst; i++) {
 		p->headers[i].msg_hdr.msg_iov = &p->vectors[i];
 		p->headers[i].msg_hdr.msg_iovlen = 1;
 	}
+	for (uint32_t i = 0; i < c->burst; i++)
+		p->headers[c->burst + i].msg_hdr.msg_control = p->auxdata + i * PACKET_AUXDATA_BYTES;
 	p->fd = packet_socket(port);
 	if (p->fd < 0) {
 		error = p->fd;
@@ -78,9 +84,16 @@ static int raw_open(struct port *port)
 		raw_close(port);
 		return port_fail(port, error, "PACKET_QDISC_BYPASS on %s: %s", c->ifname, strerror(error));
 	}
+	/* For the VLAN tags: see packet_restore_vlan. */
+	if (c->receives && setsockopt(p->fd, SOL_PACKET, PACKET_AUXDATA, &(int){ 1 }, sizeof(int))) {
+		error = errno;
+		raw_close(port);
+		return port_fail(port, error, "PACKET_AUXDATA on %s: %s", c->ifname, strerror(error));
+	}
 	error = packet_bind(port, p->fd, c->receives);
 	if (error)
 		raw_close(port);
+	strcpy(port->mode, port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
 	return error;
 }
 
@@ -127,19 +140,31 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return (uint32_t)sent;
 }
 
+/* Readies header i to receive into a frame. */
+always_inline struct mmsghdr *raw_receive_header(struct raw_port *p, uint32_t burst, uint32_t i,
+						 const struct frame *f)
+{
+	struct mmsghdr *h = &p->headers[burst + i];
+
+	*h->msg_hdr.msg_iov = (struct iovec){ f->data, FRAME_CAPACITY - VLAN_BYTES };
+	h->msg_hdr.msg_controllen = PACKET_AUXDATA_BYTES;
+	return h;
+}
+
 static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
 	uint32_t got = pool_take(p->pool, f, n), i;
 
 	for (i = 0; i < got; i++) {
-		ssize_t len = recv(p->fd, f[i].data, FRAME_CAPACITY, MSG_DONTWAIT);
+		struct mmsghdr *h = raw_receive_header(p, port->config.burst, 0, &f[i]);
+		ssize_t len = recvmsg(p->fd, &h->msg_hdr, MSG_DONTWAIT);
 
 		if (len < 0) {
 			socket_rx_failed(port);
 			break;
 		}
-		f[i].len = (uint32_t)len;
+		f[i].len = packet_restore_vlan(&h->msg_hdr, f[i].data, (uint32_t)len);
 	}
 	pool_give(f + i, got - i);
 	return i;
@@ -148,18 +173,19 @@ static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
-	uint32_t room = pool_take(p->pool, f, n);
+	const uint32_t burst = port->config.burst, room = pool_take(p->pool, f, n < burst ? n : burst);
+	struct mmsghdr *h = p->headers + burst;
 	int got;
 
 	for (uint32_t i = 0; i < room; i++)
-		p->vectors[i] = (struct iovec){ f[i].data, FRAME_CAPACITY };
-	got = recvmmsg(p->fd, p->headers, room, MSG_DONTWAIT, NULL);
+		raw_receive_header(p, burst, i, &f[i]);
+	got = recvmmsg(p->fd, h, room, MSG_DONTWAIT, NULL);
 	if (got < 0) {
 		socket_rx_failed(port);
 		got = 0;
 	}
 	for (int i = 0; i < got; i++)
-		f[i].len = p->headers[i].msg_len;
+		f[i].len = packet_restore_vlan(&h[i].msg_hdr, f[i].data, h[i].msg_len);
 	pool_give(f + got, room - (uint32_t)got);
 	return (uint32_t)got;
 }

@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -64,6 +65,13 @@ static int udp_socket(struct port *port, uint32_t flow)
 	if (fd < 0)
 		return port_fail(port, errno, "UDP socket: %s", strerror(errno));
 	socket_buffers(port, fd);
+	/* Without it, a datagram that a full queue or device drops counts as sent. */
+	if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &(int){ 1 }, sizeof(int))) {
+		int error = port_fail(port, errno, "IP_RECVERR: %s", strerror(errno));
+
+		close(fd);
+		return error;
+	}
 	if (bind(fd, (struct sockaddr *)&local, sizeof(local))) {
 		int error = port_fail(port, errno, "cannot bind to %s:%u: %s", inet_ntoa(local.sin_addr),
 				      ntohs(local.sin_port), strerror(errno));
@@ -114,6 +122,7 @@ static int udp_open(struct port *port)
 		}
 		p->fds[p->count++] = fd;
 	}
+	snprintf(port->mode, sizeof(port->mode), "%u socket%s", sockets, sockets > 1 ? "s" : "");
 	return 0;
 }
 
@@ -145,6 +154,40 @@ always_inline int udp_source(const struct udp_port *p, const struct frame *f)
 	return p->fds[payload_flow(f->data) % p->count];
 }
 
+/*
+ * With IP_RECVERR the socket also fails, once each, for every ICMP error that comes in, as
+ * from a peer that is not there yet; they wait in a queue that takes room from the buffer.
+ */
+static bool icmp_errors(int fd)
+{
+	struct msghdr message = { 0 };
+	bool any = false;
+
+	while (recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
+		any = true;
+	return any;
+}
+
+static void udp_tx_failed(struct port *port, int fd)
+{
+	int error = errno;
+
+	if (error != EAGAIN && error != ENOBUFS && icmp_errors(fd))
+		error = ECONNREFUSED;
+	errno = error;
+	socket_tx_failed(port);
+}
+
+static void udp_rx_failed(struct port *port, int fd)
+{
+	int error = errno;
+
+	if (error == EAGAIN || icmp_errors(fd))
+		return;
+	errno = error;
+	socket_rx_failed(port);
+}
+
 static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
@@ -154,7 +197,7 @@ static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
 		if (unlikely(sendto(udp_source(p, &f[i]), f[i].data, f[i].len, MSG_DONTWAIT,
 				    (const struct sockaddr *)udp_destination(p, &f[i]),
 				    sizeof(struct sockaddr_in)) < 0)) {
-			socket_tx_failed(port);
+			udp_tx_failed(port, udp_source(p, &f[i]));
 			break;
 		}
 	}
@@ -181,7 +224,7 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 			run++;
 		sent = sendmmsg(fd, p->headers + done, run, MSG_DONTWAIT);
 		if (unlikely(sent < 0)) {
-			socket_tx_failed(port);
+			udp_tx_failed(port, fd);
 			break;
 		}
 		done += (uint32_t)sent;
@@ -204,7 +247,7 @@ static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
 				       (struct sockaddr *)&b->peer, &size);
 
 		if (len < 0) {
-			socket_rx_failed(port);
+			udp_rx_failed(port, p->fds[0]);
 			break;
 		}
 		b->has_peer = true;
@@ -227,7 +270,7 @@ static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 	}
 	got = recvmmsg(p->fds[0], p->headers, room, MSG_DONTWAIT, NULL);
 	if (got < 0) {
-		socket_rx_failed(port);
+		udp_rx_failed(port, p->fds[0]);
 		got = 0;
 	}
 	for (int i = 0; i < got; i++) {

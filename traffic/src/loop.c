@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "loop.h"
 
+#include "socket.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <unistd.h>
@@ -388,20 +390,26 @@ void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_
 	}
 }
 
-uint32_t port_announce(struct port *port, const struct template *t)
+bool port_announce(struct port *port, const struct template *t)
 {
 	bool headless = port->engine->caps & ENGINE_PAYLOAD;
+	uint8_t copy[HEAD_BYTES];
 	struct frame f;
 
+	/* An engine that only receives has no way to send; its interface has. */
+	if (!port->config.sends && (port->engine->caps & ENGINE_NEEDS_INTERFACE)) {
+		frame_build(copy, t, 0, 0, 0, TOUCH_NONE, false, false);
+		return !packet_send_once(port, copy, t->len);
+	}
 	if (port->engine->alloc(port, &f, 1) != 1)
-		return 0;
+		return false;
 	frame_build(f.data, t, 0, 0, 0, TOUCH_NONE, headless, false);
 	f.len = t->len;
 	for (int tries = 0; tries < 100; tries++)
 		if (port->engine->tx(port, &f, 1))
-			return 1;
+			return true;
 	port->engine->release(port, &f, 1);
-	return 0;
+	return false;
 }
 
 /* ---- workers ---------------------------------------------------------------------- */

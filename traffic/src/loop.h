@@ -143,8 +143,7 @@ void task_end(struct task *t);
 /* Receives and throws away what waits at a port; at most `limit` frames. */
 void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit);
 
-/* Sends frames of phase PHASE_ANNOUNCE from these addresses, so that switches learn them.
- * Returns how many left. */
-uint32_t port_announce(struct port *port, const struct template *t);
+/* Sends one frame of phase PHASE_ANNOUNCE, so that switches learn its source. */
+bool port_announce(struct port *port, const struct template *t);
 
 #endif

@@ -72,6 +72,44 @@ int packet_bind(struct port *port, int fd, bool receives)
 	return 0;
 }
 
+int packet_send_once(struct port *port, const void *data, uint32_t len)
+{
+	struct sockaddr_ll address = { .sll_family = AF_PACKET };
+	int saved = namespace_enter(port), fd, error = 0;
+
+	if (saved < -1)
+		return saved;
+	address.sll_ifindex = (int)if_nametoindex(port->config.ifname);
+	fd = packet_socket(port);
+	if (fd < 0)
+		error = fd;
+	else if (sendto(fd, data, len, 0, (struct sockaddr *)&address, sizeof(address)) < 0)
+		error = port_fail(port, errno, "cannot send on %s: %s", port->config.ifname, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	namespace_leave(saved);
+	return error;
+}
+
+uint32_t packet_restore_vlan(struct msghdr *message, uint8_t *data, uint32_t len)
+{
+	const struct cmsghdr *c = CMSG_FIRSTHDR(message);
+	struct tpacket_auxdata aux;
+
+	if (!c || c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA ||
+	    c->cmsg_len < CMSG_LEN(sizeof(aux)))
+		return len;
+	memcpy(&aux, CMSG_DATA(c), sizeof(aux));
+	if (likely(!(aux.tp_status & TP_STATUS_VLAN_VALID)) || len < 12)
+		return len;
+	memmove(data + 16, data + 12, len - 12);
+	aux.tp_vlan_tpid = htons(aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q);
+	aux.tp_vlan_tci = htons(aux.tp_vlan_tci);
+	memcpy(data + 12, &aux.tp_vlan_tpid, 2);
+	memcpy(data + 14, &aux.tp_vlan_tci, 2);
+	return len + 4;
+}
+
 void socket_buffers(const struct port *port, int fd)
 {
 	int bytes = (int)port_option(port, "buffer");

@@ -5,6 +5,9 @@
 
 #include "engine.h"
 
+#include <linux/if_packet.h>
+#include <sys/socket.h>
+
 #define SOCKET_BUFFER_OPTION                                                                      \
 	{                                                                                         \
 		.name = "buffer", .type = OPTION_NUMBER, .min = 4096, .max = 1 << 30,             \
@@ -22,6 +25,17 @@ int packet_socket(struct port *port);
  * host sends), or only to send. 0, or -errno with port->why.
  */
 int packet_bind(struct port *port, int fd, bool receives);
+
+/* Sends one frame past the engine, for a port that only receives. 0, or -errno with port->why. */
+int packet_send_once(struct port *port, const void *data, uint32_t len);
+
+/*
+ * The kernel takes a VLAN tag out of a frame before an AF_PACKET socket sees it, and tells it
+ * in PACKET_AUXDATA: puts it back into the frame at data, which has room for four bytes
+ * more. Returns the frame's length.
+ */
+#define PACKET_AUXDATA_BYTES CMSG_SPACE(sizeof(struct tpacket_auxdata))
+uint32_t packet_restore_vlan(struct msghdr *message, uint8_t *data, uint32_t len);
 
 /* Sets SO_RCVBUF and SO_SNDBUF to the option `buffer`, past the sysctl limits if root. */
 void socket_buffers(const struct port *port, int fd);

@@ -1,0 +1,314 @@
+"""The traffic program's protocol: one answer a line, whatever comes in; it ends with its stdin.
+
+Runs the sanitizer build where there is one, so that a fault in C is a failure here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+SANITIZED = Path(__file__).parents[2] / "build/sanitize/traffic/switchmark-traffic"
+
+ADDRESS = {
+    "src_mac": "02:00:00:00:00:01",
+    "dst_mac": "02:00:00:00:00:02",
+    "src_ip": "198.18.0.1",
+    "dst_ip": "198.18.0.2",
+    "src_port": 20000,
+    "dst_port": 20000,
+}
+
+
+class Program:
+    """The program with its pipes."""
+
+    def __init__(self, path: str) -> None:
+        self.process = subprocess.Popen(
+            [path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self.process.stdin and self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def line(self, line: bytes) -> dict[str, Any]:
+        self.stdin.write(line + b"\n")
+        self.stdin.flush()
+        assert select.select([self.stdout], [], [], 20)[0], "no answer in 20 s"
+        answer = json.loads(self.stdout.readline())
+        assert isinstance(answer, dict)
+        return answer
+
+    def ask(self, command: str, **members: Any) -> dict[str, Any]:
+        return self.line(json.dumps({"cmd": command, **members}).encode())
+
+    def open_loop(self, *, take: int = 0, roles: tuple[str, ...] = ("sender", "receiver")) -> None:
+        answer = self.ask(
+            "open",
+            ports=[{"engine": "null", "options": {"loop": 1, "take": take}}],
+            threads=[{"tasks": [{"role": role, "ports": [0]} for role in roles]}],
+        )
+        assert answer["ok"], answer
+
+    def arm(self, *, sender: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
+        load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000, **(sender or {})}
+        flows = load.get("flows", 1)
+        return self.ask(
+            "arm",
+            **{
+                "run": 7,
+                "longest_ns": 10**9,
+                "tasks": [load, {"latency": True, "flows": flows}],
+                **members,
+            },
+        )
+
+    def trial(self, duration_ns: int = 10**8) -> dict[str, Any]:
+        assert self.ask("start", duration_ns=duration_ns)["ok"]
+        assert self.ask("wait")["ok"]
+        assert self.ask("drain", quiet_ms=5)["ok"]
+        report = self.ask("report")
+        assert report["ok"], report
+        return report
+
+
+@pytest.fixture
+def program(traffic_program: str) -> Iterator[Program]:
+    program = Program(str(SANITIZED) if SANITIZED.exists() else traffic_program)
+    yield program
+    program.stdin.close()
+    assert program.process.wait(5) == 0
+    assert program.process.stderr is not None
+    assert program.process.stderr.read() == b"", "the program, or a sanitizer, complained"
+    program.stdout.close()
+    program.process.stderr.close()
+
+
+def test_a_trial_on_a_loop_loses_nothing(program: Program) -> None:
+    program.open_loop()
+    assert program.arm()["ok"]
+    report = program.trial()
+    sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+    assert sent["frames"] + sent["unsent"] == 1000
+    assert received["frames"] == sent["frames"] == received["latency"]["count"]
+    assert received["flows"] == [[sent["frames"], 0, 0]]
+    assert sum(received["intervals"]) == received["frames"]
+
+
+def test_one_process_serves_many_trials(program: Program) -> None:
+    program.open_loop(take=3)
+    for rate in (1000, 0, 20000):
+        assert program.arm(sender={"rate_pps": rate})["ok"]
+        for phase_ns in (2 * 10**7, 5 * 10**7):
+            report = program.trial(phase_ns)
+            sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+            assert sent["frames"] == received["frames"] > 0
+
+
+@pytest.mark.parametrize("touch", ["none", "header", "full"])
+def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> None:
+    program.open_loop()
+    load = {
+        "rate_pps": 50000,
+        "flows": 300,
+        "frame_bytes": [64, 594, 1518],
+        "vary": ["src_mac", "src_ip", "src_port"],
+    }
+    assert program.arm(sender=load, touch=touch)["ok"]
+    report = program.trial()
+    sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+    assert received["frames"] == sent["frames"] > 0
+    assert received["corrupted"] == received["foreign"] == received["stray"] == 0
+    if touch != "none":
+        each = [flow[0] for flow in received["flows"]]
+        assert sum(each) == received["frames"]
+        assert max(each) - min(each) <= 1
+
+
+def test_a_client_gets_its_answers(program: Program) -> None:
+    program.open_loop(roles=("client",))
+    answer = program.ask(
+        "arm",
+        run=7,
+        longest_ns=10**9,
+        tasks=[{"frame_bytes": [64], "address": ADDRESS, "rate_pps": 1000, "latency": True}],
+    )
+    assert answer["ok"], answer
+    task = program.trial()["tasks"][0]
+    assert task["sent"]["frames"] == task["received"]["frames"] > 0
+
+
+def test_frames_of_another_run_are_foreign(program: Program) -> None:
+    program.open_loop()
+    assert program.arm()["ok"]
+    assert program.ask("start", duration_ns=10**8)["ok"]
+    assert program.ask("stop")["ok"]
+    assert program.arm(run=8)["ok"]
+    report = program.trial()
+    assert report["tasks"][1]["received"]["frames"] == report["tasks"][0]["sent"]["frames"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", None),
+        (b"{", "not JSON"),
+        (b"[]", "not an object"),
+        (b"{}", "not an object with a member cmd"),
+        (b'{"cmd": 5}', "cmd has no such value"),
+        (b'{"cmd": "fly"}', "cmd has no such value"),
+        (b'{"cmd": "wait", "colour": 1}', "unknown member 'colour'"),
+        (b'{"cmd": "wait", "timeout_ms": -1}', "timeout_ms is not a whole number"),
+        (b'{"cmd": "wait", "timeout_ms": 1, "timeout_ms": 2}', "not JSON: duplicate"),
+        (b'{"cmd": "start", "duration_ns": 1}', "arm first"),
+        (b'{"cmd": "report"}', "arm first"),
+        (b'{"cmd": "arm", "run": 1, "longest_ns": 5, "tasks": []}', "open first"),
+        (b'{"cmd": "arm", "run": 1, "longest_ns": 5}', "tasks is missing"),
+        (b'{"cmd": "open", "ports": [], "threads": []}', "ports is not a list"),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "warp"}], "threads": [{"tasks": []}]}',
+            "no engine 'warp'",
+        ),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "raw"}], "threads": [{"tasks": []}]}',
+            "needs ifname",
+        ),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "null", "options": {"x": 1}}], "threads": '
+            b'[{"tasks": []}]}',
+            "no option 'x'",
+        ),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "null"}], "threads": '
+            b'[{"tasks": [{"role": "king", "ports": [0]}]}]}',
+            "role has no such value",
+        ),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "null"}], "threads": '
+            b'[{"tasks": [{"role": "sender", "ports": [1]}]}]}',
+            "names a port that there is not",
+        ),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "null"}], "threads": '
+            b'[{"tasks": [{"role": "forwarder", "ports": [0]}]}]}',
+            "two ports",
+        ),
+        (
+            b'{"cmd": "open", "ports": [{"engine": "raw", "ifname": "no-such-if"}], "threads": '
+            b'[{"tasks": [{"role": "sender", "ports": [0]}]}]}',
+            "no-such-if",
+        ),
+        (b'{"cmd": "\xff\xfe"}', "not JSON"),
+        (b"x" * 70000, "not JSON"),
+    ],
+)
+def test_a_bad_command_is_answered_with_its_reason(
+    program: Program, line: bytes, reason: str | None
+) -> None:
+    if reason is not None:
+        answer = program.line(line)
+        assert answer["ok"] is False
+        assert reason in answer["error"]
+    else:
+        program.stdin.write(b"\n\n")
+    assert program.ask("clock")["ok"], "it goes on"
+
+
+def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None:
+    program.open_loop()
+    for sender, reason in [
+        ({"frame_bytes": []}, "frame_bytes"),
+        ({"frame_bytes": [63]}, "no size"),
+        ({"frame_bytes": [9001]}, "no size"),
+        ({"frame_bytes": [9000]}, "above that of open"),
+        ({"frame_bytes": [64], "address": {**ADDRESS, "vlan": 3}}, "68"),
+        ({"rate_pps": -1}, "rate_pps"),
+        ({"burst": 0}, "burst"),
+        ({"flows": 16385}, "flows"),
+        ({"first_flow": 16383, "flows": 2}, "16383"),
+        ({"address": {"src_mac": "zz"}}, "src_mac"),
+        ({"address": {"src_ip": "300.1.1.1"}}, "src_ip"),
+        ({"vary": ["colour"]}, "vary"),
+    ]:
+        answer = program.arm(sender=sender)
+        assert answer["ok"] is False, sender
+        assert reason in answer["error"], (sender, answer)
+    assert program.arm()["ok"]
+    assert program.trial()["tasks"][1]["received"]["frames"] > 0
+
+
+def test_a_line_that_never_ends_is_refused(program: Program) -> None:
+    program.stdin.write(b"[" * (1 << 20))
+    program.stdin.flush()
+    assert "longer than" in json.loads(program.stdout.readline())["error"]
+    assert program.ask("clock")["ok"]
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda children: st.lists(children, max_size=4)
+    | st.dictionaries(st.text(max_size=12), children, max_size=5),
+    max_leaves=12,
+)
+_members = st.dictionaries(
+    st.sampled_from(
+        ["ports", "threads", "run", "touch", "longest_ns", "tasks", "duration_ns", "clock", "x"]
+    ),
+    _json,
+    max_size=5,
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(cmd=st.sampled_from(["open", "arm", "start", "close", "stop", "ready"]), members=_members)
+def test_no_command_makes_it_crash(
+    program: Program, cmd: str, members: dict[str, Any]
+) -> None:
+    answer = program.ask(cmd, **members)
+    assert answer["ok"] is True or answer["error"]
+
+
+def test_it_ends_within_a_second_of_its_stdin_in_the_middle_of_a_trial(
+    traffic_program: str,
+) -> None:
+    program = Program(str(SANITIZED) if SANITIZED.exists() else traffic_program)
+    program.open_loop()
+    assert program.arm(longest_ns=60 * 10**9)["ok"]
+    assert program.ask("start", duration_ns=60 * 10**9)["ok"]
+    program.stdin.write(b'{"cmd": "wait", "timeout_ms": 60000}\n')
+    program.stdin.close()
+    begin = time.monotonic()
+    assert program.process.wait(10) == 0
+    assert time.monotonic() - begin < 1.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_on_a_signal(traffic_program: str, number: signal.Signals) -> None:
+    program = Program(traffic_program)
+    program.open_loop()
+    os.kill(program.process.pid, number)
+    assert program.process.wait(2) == 0
+
+
+def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_program: str) -> None:
+    from switchmark.engines import TABLE
+
+    done = subprocess.run([traffic_program, "engines"], capture_output=True, check=True)
+    built = {engine["name"]: engine for engine in json.loads(done.stdout)["engines"]}
+    assert set(built) <= set(TABLE), "an engine that Python does not know"
+    for name, engine in TABLE.items():
+        if name in built:
+            assert built[name]["payload"] == engine.needs_ip
+            assert built[name]["receives"] == (engine.receiver is None)

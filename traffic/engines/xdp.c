@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * xdp: AF_XDP. Frames lie in one area of chunks that the kernel (or, with zero-copy, the
+ * device) reads and writes. A port that receives has an XDP program on its interface, which
+ * goes when the process ends; a port that only sends has none.
+ */
+#include "engine.h"
+#include "frames.h"
+#include "socket.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xdp/libxdp.h>
+#include <xdp/xsk.h>
+
+#ifndef XDP_MAX_TX_SKB_BUDGET
+#define XDP_MAX_TX_SKB_BUDGET 9 /* Linux 6.17 */
+#endif
+#ifndef SO_PREFER_BUSY_POLL
+#define SO_PREFER_BUSY_POLL 69
+#define SO_BUSY_POLL_BUDGET 70
+#endif
+
+enum {
+	CHUNK_SMALL = 2048,
+	CHUNK_LARGE = 4096, /* a page: the kernel takes no larger one */
+	HEADROOM = 256, /* XDP_PACKET_HEADROOM, before each frame received */
+	/* A longer frame comes in pieces from a driver that works in pages, as veth does: a page
+	 * less the headroom and the kernel's struct skb_shared_info. */
+	RECEIVE_MAX = CHUNK_LARGE - HEADROOM - 320,
+	QUEUES_MAX = 256,
+	PROGRAMS_MAX = 64,
+	STUCK_NS = 2000000, /* for so long a full device may keep tx waiting */
+};
+
+/* What is attached to an interface, shared by the ports of its queues. */
+struct program {
+	uint32_t refs;
+	ino_t netns;
+	uint32_t ifindex;
+	int map, link;
+	bool native;
+};
+
+struct xdp_port {
+	struct program *program; /* NULL: the port only sends */
+	struct xsk_umem *umem;
+	struct xsk_socket *xsk;
+	struct xsk_ring_prod fill, tx;
+	struct xsk_ring_cons completion, rx;
+	int fd;
+	bool zerocopy, busy_poll;
+
+	uint8_t *area;
+	size_t bytes;
+	uint32_t chunk, chunks;
+	uint32_t free; /* chunks on the stack: neither a caller's nor the kernel's */
+	uint64_t *stack;
+	uint32_t flying; /* frames given to the kernel and not yet given back */
+
+	uint64_t invalid, lost;
+};
+
+static const char *const mode_choices[] = { "auto", "native", "generic", NULL };
+static const char *const copy_choices[] = { "auto", "zero-copy", "copy", NULL };
+
+static const struct option_spec xdp_options[] = {
+	{ .name = "mode", .type = OPTION_TEXT, .choices = mode_choices,
+	  .help = "where the XDP program runs: in the driver or behind it" },
+	{ .name = "copy", .type = OPTION_TEXT, .choices = copy_choices,
+	  .help = "whether the device works in our memory" },
+	{ .name = "ring", .type = OPTION_NUMBER, .min = 64, .max = 32768, .preset = 2048,
+	  .help = "frames in each ring, a power of two" },
+	{ .name = "busy-poll", .type = OPTION_NUMBER, .max = 1,
+	  .help = "drive the device from our calls, not from its interrupts" },
+	{ 0 },
+};
+
+/* ---- the XDP program ---------------------------------------------------------------- */
+
+static struct program programs[PROGRAMS_MAX];
+
+/* return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS); */
+static int program_load(int map)
+{
+	const struct bpf_insn code[] = {
+		{ .code = BPF_LDX | BPF_W | BPF_MEM, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_1,
+		  .off = offsetof(struct xdp_md, rx_queue_index) },
+		{ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1,
+		  .src_reg = BPF_PSEUDO_MAP_FD, .imm = map },
+		{ 0 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3, .imm = XDP_PASS },
+		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	/* A program that does not know of frames in pieces is refused on large MTUs. */
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = BPF_F_XDP_HAS_FRAGS);
+	int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "switchmark_xsk", "Apache-2.0", code,
+			       sizeof(code) / sizeof(code[0]), &options);
+
+	if (fd == -EINVAL) {
+		options.prog_flags = 0; /* before Linux 5.18 */
+		fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "switchmark_xsk", "Apache-2.0", code,
+				   sizeof(code) / sizeof(code[0]), &options);
+	}
+	return fd;
+}
+
+static int program_attach(struct program *g, int prog, const char *mode)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options);
+
+	g->link = -EOPNOTSUPP;
+	if (strcmp(mode, "generic")) {
+		g->native = true;
+		options.flags = XDP_FLAGS_DRV_MODE;
+		g->link = bpf_link_create(prog, (int)g->ifindex, BPF_XDP, &options);
+	}
+	if (g->link < 0 && strcmp(mode, "native")) {
+		g->native = false;
+		options.flags = XDP_FLAGS_SKB_MODE;
+		g->link = bpf_link_create(prog, (int)g->ifindex, BPF_XDP, &options);
+	}
+	return g->link < 0 ? g->link : 0;
+}
+
+static void program_put(struct program *g)
+{
+	if (!g || --g->refs)
+		return;
+	close(g->link);
+	close(g->map);
+}
+
+static int program_get(struct port *port, uint32_t ifindex, struct program **found)
+{
+	const char *mode = port_option_text(port, "mode"), *ifname = port->config.ifname;
+	struct program *g = NULL;
+	struct stat netns;
+	int prog, error;
+
+	if (stat("/proc/thread-self/ns/net", &netns))
+		return port_fail(port, errno, "/proc/thread-self/ns/net: %s", strerror(errno));
+	for (uint32_t i = 0; i < PROGRAMS_MAX; i++) {
+		struct program *other = &programs[i];
+
+		if (!other->refs) {
+			g = g ? g : other;
+		} else if (other->ifindex == ifindex && other->netns == netns.st_ino) {
+			other->refs++;
+			*found = other;
+			return 0;
+		}
+	}
+	if (!g)
+		return port_fail(port, ENOSPC, "more than %d interfaces with an XDP program",
+				 PROGRAMS_MAX);
+	*g = (struct program){ .netns = netns.st_ino, .ifindex = ifindex };
+	g->map = bpf_map_create(BPF_MAP_TYPE_XSKMAP, "switchmark_xsk", sizeof(uint32_t),
+				sizeof(uint32_t), QUEUES_MAX, NULL);
+	if (g->map < 0)
+		return port_fail(port, g->map, "cannot make an XSKMAP: %s%s", strerror(-g->map),
+				 g->map == -EPERM ? " (needs CAP_BPF in the first user namespace)" : "");
+	prog = program_load(g->map);
+	if (prog < 0) {
+		close(g->map);
+		return port_fail(port, prog, "cannot load the XDP program: %s", strerror(-prog));
+	}
+	error = program_attach(g, prog, mode);
+	close(prog); /* the link holds it */
+	if (error) {
+		close(g->map);
+		return port_fail(port, error, "cannot attach an XDP program to %s (mode %s): %s", ifname, mode,
+				 error == -EBUSY ? "there is one already" : strerror(-error));
+	}
+	g->refs = 1;
+	*found = g;
+	return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+static void umem_close(struct xdp_port *p)
+{
+	if (p->xsk)
+		xsk_socket__delete(p->xsk);
+	if (p->umem)
+		(void)xsk_umem__delete(p->umem);
+	p->xsk = NULL;
+	p->umem = NULL;
+}
+
+static void xdp_close(struct port *port)
+{
+	struct xdp_port *p = port->priv;
+
+	if (!p)
+		return;
+	program_put(p->program);
+	umem_close(p);
+	if (p->area)
+		munmap(p->area, p->bytes);
+	free(p->stack);
+	free(p);
+	port->priv = NULL;
+}
+
+static int area_open(struct port *port, uint32_t ring)
+{
+	const struct port_config *c = &port->config;
+	const uint32_t most = c->receives ? RECEIVE_MAX : CHUNK_LARGE;
+	struct xdp_port *p = port->priv;
+	uint32_t need = c->frame_max + (c->receives ? HEADROOM : 0);
+
+	if (c->frame_max > most)
+		return port_fail(port, EMSGSIZE, "frames of %u bytes: AF_XDP takes at most %u here",
+				 c->frame_max, most);
+	p->chunk = need <= CHUNK_SMALL ? CHUNK_SMALL : CHUNK_LARGE;
+	/* As many as the rings and the callers can hold. */
+	p->chunks = 2 * c->burst + (c->sends ? ring : 0) + (c->receives ? 2 * ring : 0);
+	p->bytes = (size_t)p->chunk * p->chunks;
+	p->stack = calloc(p->chunks, sizeof(*p->stack));
+	p->area = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (p->area == MAP_FAILED)
+		p->area = NULL;
+	if (!p->stack || !p->area)
+		return port_fail(port, ENOMEM, "no memory for %u frames", p->chunks);
+	for (uint32_t i = p->chunks; i-- > 0;)
+		p->stack[p->free++] = (uint64_t)i * p->chunk;
+	return 0;
+}
+
+/* One attempt; -errno without a reason. */
+static int socket_try(struct port *port, uint32_t ring, uint16_t bind_flags)
+{
+	const struct port_config *c = &port->config;
+	struct xdp_port *p = port->priv;
+	struct xsk_umem_config umem = {
+		.fill_size = ring,
+		.comp_size = ring,
+		.frame_size = p->chunk,
+	};
+	struct xsk_socket_config config = {
+		.rx_size = ring,
+		.tx_size = ring,
+		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
+		.bind_flags = bind_flags | XDP_USE_NEED_WAKEUP,
+	};
+	int error = xsk_umem__create(&p->umem, p->area, p->bytes, &p->fill, &p->completion, &umem);
+
+	if (error) {
+		p->umem = NULL;
+		return error;
+	}
+	/* The queue of a socket that has just been closed is free a moment later only: the
+	 * kernel does it in a worker. */
+	for (int tries = 0; tries < 200; tries++) {
+		error = xsk_socket__create(&p->xsk, c->ifname, c->queue, p->umem,
+					   c->receives ? &p->rx : NULL, c->sends ? &p->tx : NULL, &config);
+		if (error != -EBUSY)
+			break;
+		/* A umem serves one attempt. */
+		p->xsk = NULL;
+		umem_close(p);
+		usleep(1000);
+		error = xsk_umem__create(&p->umem, p->area, p->bytes, &p->fill, &p->completion, &umem);
+		if (error) {
+			p->umem = NULL;
+			return error;
+		}
+		error = -EBUSY;
+	}
+	if (error) {
+		p->xsk = NULL;
+		umem_close(p);
+	}
+	return error;
+}
+
+static int socket_open(struct port *port, uint32_t ring)
+{
+	const struct port_config *c = &port->config;
+	const char *copy = port_option_text(port, "copy");
+	const bool generic = c->receives && !((struct xdp_port *)port->priv)->program->native;
+	struct xdp_port *p = port->priv;
+	int error = -EOPNOTSUPP;
+
+	if (strcmp(copy, "copy") && !generic) {
+		error = socket_try(port, ring, XDP_ZEROCOPY);
+		p->zerocopy = !error;
+	}
+	if (error && strcmp(copy, "zero-copy"))
+		error = socket_try(port, ring, XDP_COPY);
+	if (!error)
+		return 0;
+	if (error == -ENOBUFS)
+		return port_fail(port, error, "%zu bytes are more than RLIMIT_MEMLOCK allows", p->bytes);
+	return port_fail(port, error, "AF_XDP on queue %u of %s (copy %s): %s", c->queue, c->ifname,
+			 copy, strerror(-error));
+}
+
+static void busy_poll_start(struct xdp_port *p, uint32_t burst)
+{
+	const int budget = burst < 64 ? 64 : burst > 1024 ? 1024 : (int)burst;
+
+	p->busy_poll = !setsockopt(p->fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &(int){ 1 }, sizeof(int)) &&
+		       !setsockopt(p->fd, SOL_SOCKET, SO_BUSY_POLL, &(int){ 20 }, sizeof(int)) &&
+		       !setsockopt(p->fd, SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof(budget));
+}
+
+static void fill_more(struct xdp_port *p);
+
+static int port_open(struct port *port)
+{
+	const struct port_config *c = &port->config;
+	struct xdp_port *p = port->priv;
+	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	uint32_t ring = 64, ifindex = if_nametoindex(c->ifname);
+	int error;
+
+	if (!ifindex)
+		return port_fail(port, ENODEV, "there is no interface %s", c->ifname);
+	if (c->queue >= QUEUES_MAX)
+		return port_fail(port, EINVAL, "queue %u: at most %d", c->queue, QUEUES_MAX - 1);
+	while (ring < port_option(port, "ring"))
+		ring *= 2;
+	/* Only root may, and before Linux 5.11 root must. */
+	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
+	libbpf_set_print(NULL);
+	libxdp_set_print(NULL);
+	error = area_open(port, ring);
+	if (error)
+		return error;
+	if (c->receives) {
+		error = program_get(port, ifindex, &p->program);
+		if (error)
+			return error;
+	}
+	error = socket_open(port, ring);
+	if (error)
+		return error;
+	p->fd = xsk_socket__fd(p->xsk);
+	/* Without it the kernel sends 32 frames a call. */
+	if (c->sends)
+		(void)setsockopt(p->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &ring, sizeof(ring));
+	if (port_option(port, "busy-poll"))
+		busy_poll_start(p, c->burst);
+	if (c->receives) {
+		fill_more(p);
+		if (bpf_map_update_elem(p->program->map, &c->queue, &p->fd, BPF_ANY))
+			return port_fail(port, errno, "cannot direct queue %u to the socket: %s",
+					 c->queue, strerror(errno));
+	}
+	snprintf(port->mode, sizeof(port->mode), "%s%s%s",
+		 !c->receives	     ? "" :
+		 p->program->native ? "native, " :
+					     "generic, ",
+		 p->zerocopy ? "zero-copy" : "copy", p->busy_poll ? ", busy-poll" : "");
+	return 0;
+}
+
+static int xdp_open(struct port *port)
+{
+	int error;
+
+	port->priv = calloc(1, sizeof(struct xdp_port));
+	if (!port->priv)
+		return port_fail(port, ENOMEM, "no memory for a port");
+	error = port_open(port);
+	if (error)
+		xdp_close(port);
+	return error;
+}
+
+static bool xdp_ready(struct port *port)
+{
+	return interface_running(port);
+}
+
+/* ---- sending ------------------------------------------------------------------------ */
+
+always_inline uint64_t chunk_of(const struct xdp_port *p, uint64_t address)
+{
+	return address & ~(uint64_t)(p->chunk - 1);
+}
+
+/* Takes back what the kernel has sent. */
+always_inline void complete(struct xdp_port *p)
+{
+	uint32_t at, n;
+
+	if (!p->flying)
+		return;
+	n = xsk_ring_cons__peek(&p->completion, p->flying, &at);
+	for (uint32_t i = 0; i < n; i++)
+		p->stack[p->free++] = chunk_of(p, *xsk_ring_cons__comp_addr(&p->completion, at + i));
+	xsk_ring_cons__release(&p->completion, n);
+	p->flying -= n;
+}
+
+/* Frames in the send ring that the kernel has not looked at. */
+always_inline uint32_t waiting(const struct xdp_port *p)
+{
+	return p->tx.cached_prod - __atomic_load_n(p->tx.consumer, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * With copying the kernel sends within our calls and only there: call until it has looked at
+ * every frame, or the device has been full for STUCK_NS; the next call then goes on. With
+ * zero-copy the driver fetches frames on its own, and one call wakes it.
+ */
+static void kick(struct port *port)
+{
+	struct xdp_port *p = port->priv;
+	uint32_t left = waiting(p);
+	uint64_t since = 0;
+
+	if (!left || (!p->busy_poll && !xsk_ring_prod__needs_wakeup(&p->tx)))
+		return;
+	do {
+		uint32_t before = left;
+		int error = sendto(p->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
+
+		/* EBUSY: the device dropped the frame that the kernel came to last. */
+		if (error == EBUSY && !p->zerocopy) {
+			p->lost++;
+		} else if (error && error != EAGAIN && error != EBUSY) {
+			errno = error;
+			socket_tx_failed(port);
+			if (port->failed)
+				return;
+		}
+		complete(p);
+		left = waiting(p);
+		if (likely(left != before))
+			since = 0;
+		else if (!since)
+			since = monotonic_ns();
+		else if (monotonic_ns() - since > STUCK_NS)
+			return;
+	} while (left && !p->zerocopy);
+}
+
+static uint32_t xdp_alloc(struct port *port, struct frame *f, uint32_t n)
+{
+	struct xdp_port *p = port->priv;
+
+	if (p->free < n)
+		complete(p);
+	if (unlikely(p->free < n)) {
+		kick(port);
+		n = p->free < n ? p->free : n;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t address = p->stack[--p->free];
+
+		f[i] = (struct frame){ .data = p->area + address, .handle = address };
+	}
+	return n;
+}
+
+static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct xdp_port *p = port->priv;
+	uint32_t room, at = 0, i;
+
+	complete(p);
+	room = xsk_prod_nb_free(&p->tx, n);
+	/* The completion ring must have a place for each. */
+	if (room > p->tx.size - p->flying)
+		room = p->tx.size - p->flying;
+	n = n < room ? n : room;
+	for (i = 0; i < n; i++)
+		if (unlikely(f[i].len < ETH_BYTES || (f[i].handle & (p->chunk - 1)) + f[i].len > p->chunk))
+			break;
+	if (unlikely(i < n)) {
+		if (!i)
+			port_fail(port, EMSGSIZE, "cannot send a frame of %u bytes on %s", f[i].len,
+				  port->config.ifname);
+		n = i;
+	}
+	xsk_ring_prod__reserve(&p->tx, n, &at);
+	for (i = 0; i < n; i++)
+		*xsk_ring_prod__tx_desc(&p->tx, at + i) =
+			(struct xdp_desc){ .addr = f[i].handle, .len = f[i].len };
+	xsk_ring_prod__submit(&p->tx, n);
+	p->flying += n;
+	kick(port);
+	return n;
+}
+
+/* ---- receiving ---------------------------------------------------------------------- */
+
+/* Gives the kernel chunks to receive into; in steps, each of which it sees as a whole. */
+static void fill_more(struct xdp_port *p)
+{
+	uint32_t n = xsk_prod_nb_free(&p->fill, p->fill.size), at;
+
+	if (n > p->free)
+		n = p->free;
+	if (!n || !xsk_ring_prod__reserve(&p->fill, n, &at))
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		*xsk_ring_prod__fill_addr(&p->fill, at + i) = p->stack[--p->free];
+	xsk_ring_prod__submit(&p->fill, n);
+}
+
+static uint32_t xdp_rx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct xdp_port *p = port->priv;
+	const uint32_t most = port->config.frame_max + VLAN_BYTES;
+	uint32_t at, got = xsk_ring_cons__peek(&p->rx, n, &at), taken = 0;
+
+	if (port->config.sends && unlikely(waiting(p)))
+		kick(port);
+	if (!got) {
+		if (p->busy_poll || xsk_ring_prod__needs_wakeup(&p->fill))
+			(void)recvfrom(p->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+		return 0;
+	}
+	for (uint32_t i = 0; i < got; i++) {
+		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&p->rx, at + i);
+
+		if (unlikely(d->len > most)) {
+			p->invalid++;
+			p->stack[p->free++] = chunk_of(p, d->addr);
+			continue;
+		}
+		f[taken++] = (struct frame){ p->area + d->addr, d->len, d->addr };
+	}
+	xsk_ring_cons__release(&p->rx, got);
+	fill_more(p);
+	return taken;
+}
+
+static void xdp_release(struct port *port, struct frame *f, uint32_t n)
+{
+	struct xdp_port *p = port->priv;
+
+	/* In reverse: what was taken first is on top again. */
+	for (uint32_t i = n; i-- > 0;)
+		p->stack[p->free++] = chunk_of(p, f[i].handle);
+}
+
+static void xdp_stats(struct port *port, struct engine_stats *stats)
+{
+	struct xdp_port *p = port->priv;
+	struct xdp_statistics s = { 0 };
+	socklen_t size = sizeof(s);
+
+	if (port->config.sends)
+		kick(port);
+	(void)getsockopt(p->fd, SOL_XDP, XDP_STATISTICS, &s, &size);
+	*stats = (struct engine_stats){
+		.rx_ring_drops = s.rx_dropped + s.rx_ring_full,
+		.rx_invalid = p->invalid + s.rx_invalid_descs,
+		.tx_errors = port->tx_errors,
+		.tx_drops = p->lost + s.tx_invalid_descs,
+	};
+}
+
+const struct engine engine_xdp = {
+	.name = "xdp",
+	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_NEEDS_INTERFACE,
+	.options = xdp_options,
+	.summary = "AF_XDP",
+	.open = xdp_open,
+	.ready = xdp_ready,
+	.alloc = xdp_alloc,
+	.tx = xdp_tx,
+	.rx = xdp_rx,
+	.release = xdp_release,
+	.stats = xdp_stats,
+	.close = xdp_close,
+};

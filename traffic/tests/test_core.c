@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames, clock, histogram, sequence numbers and the loop, without a socket. */
+#include "clock.h"
+#include "frames.h"
+#include "histogram.h"
+#include "loop.h"
+#include "sequence.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+static const struct address address = {
+	.src_mac = { 2, 0, 0, 0, 0, 1 },
+	.dst_mac = { 2, 0, 0, 0, 0, 2 },
+	.src_ip = 0xc6120001,
+	.dst_ip = 0xc6120002,
+	.src_port = 20000,
+	.dst_port = 20001,
+};
+
+/* The Internet checksum as RFC 1071 describes it, written the slow way. */
+static uint16_t reference_checksum(const uint8_t *data, size_t len, uint32_t sum)
+{
+	for (size_t i = 0; i + 1 < len; i += 2)
+		sum += (uint32_t)data[i] << 8 | data[i + 1];
+	if (len % 2)
+		sum += (uint32_t)data[len - 1] << 8;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+static bool checksums_are_right(const uint8_t *frame, uint16_t vlan)
+{
+	const uint8_t *ip = frame + ETH_BYTES + (vlan ? VLAN_BYTES : 0);
+	uint16_t udp_len = (uint16_t)(ip[24] << 8 | ip[25]);
+	uint32_t pseudo = 17u + udp_len;
+
+	for (int i = 12; i < 20; i += 2)
+		pseudo += (uint32_t)ip[i] << 8 | ip[i + 1];
+	return reference_checksum(ip, IP_BYTES, 0) == 0xffff &&
+	       reference_checksum(ip + IP_BYTES, udp_len, pseudo) == 0xffff;
+}
+
+static void build(uint8_t *frame, uint32_t len, uint16_t vlan, uint32_t seq, uint64_t ns, enum touch touch)
+{
+	struct address a = address;
+	struct template t;
+	uint64_t net = time_to_net(ns);
+
+	a.vlan = vlan;
+	template_make(&t, &a, len, 0xdeadbeef, 77, PHASE_MEASURED, false);
+	frame_build(frame, &t, seq, net, time_sum(net), touch, false, false);
+}
+
+static void what_is_built_is_what_is_parsed(void)
+{
+	static uint8_t frame[FRAME_CAPACITY];
+	const uint32_t lens[] = { 60, 61, 64, 65, 67, 68, 127, 1514, 8996 };
+
+	for (int touch = TOUCH_HEADER; touch <= TOUCH_FULL; touch++) {
+		for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+			for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
+				struct payload p;
+
+				if (vlan && lens[i] < FRAME_MIN + VLAN_BYTES)
+					continue;
+				memset(frame, 0xa5, sizeof(frame));
+				build(frame, lens[i], vlan, 0x01020304u * (uint32_t)i, 1234567890123 + i,
+				      (enum touch)touch);
+				EXPECT(checksums_are_right(frame, vlan));
+				EXPECT_EQ(frame_parse(frame, lens[i], 0xdeadbeef, &p, (enum touch)touch, false),
+					  FRAME_OURS);
+				EXPECT_EQ(p.flow, 77);
+				EXPECT_EQ(p.phase, PHASE_MEASURED);
+				EXPECT_EQ(p.seq, 0x01020304u * (uint32_t)i);
+				EXPECT_EQ(p.time_ns, 1234567890123 + i);
+				EXPECT_EQ(frame[lens[i]], 0xa5);
+			}
+		}
+	}
+}
+
+static void every_flipped_bit_is_found(void)
+{
+	uint8_t frame[96];
+	struct payload p;
+
+	for (uint32_t byte = 0; byte < 90; byte++) {
+		for (int bit = 0; bit < 8; bit++) {
+			enum verdict_of_frame found;
+
+			build(frame, 90, 0, 5, 99, TOUCH_FULL);
+			frame[byte] ^= (uint8_t)(1 << bit);
+			found = frame_parse(frame, 90, 0xdeadbeef, &p, TOUCH_FULL, false);
+			/* MACs, TTL, IP identification and checksum are a switch's to change; of
+			 * all the rest a frame is no longer ours, or it is corrupt. */
+			if (byte < 12 || byte == 15 || (byte >= 18 && byte < 23) || byte == 24 || byte == 25)
+				EXPECT_EQ(found, FRAME_OURS);
+			else
+				EXPECT(found != FRAME_OURS);
+		}
+	}
+}
+
+static void frames_of_another_run_are_foreign(void)
+{
+	uint8_t frame[64];
+	struct payload p;
+
+	build(frame, 60, 0, 5, 99, TOUCH_HEADER);
+	EXPECT_EQ(frame_parse(frame, 60, 0xdeadbeee, &p, TOUCH_HEADER, false), FRAME_FOREIGN);
+	EXPECT_EQ(frame_parse(frame, 59, 0xdeadbeef, &p, TOUCH_HEADER, false), FRAME_FOREIGN);
+	memset(frame, 0, sizeof(frame));
+	EXPECT_EQ(frame_parse(frame, 60, 0xdeadbeef, &p, TOUCH_HEADER, false), FRAME_FOREIGN);
+}
+
+static void a_reflected_frame_has_its_ends_swapped_and_its_checksum_right(void)
+{
+	uint8_t frame[64];
+	struct frame f = { .data = frame, .len = 60 };
+	struct payload p;
+
+	build(frame, 60, 0, 5, 99, TOUCH_HEADER);
+	frame_reflect(&f);
+	EXPECT(!memcmp(frame, address.src_mac, 6) && !memcmp(frame + 6, address.dst_mac, 6));
+	EXPECT(checksums_are_right(frame, 0));
+	EXPECT_EQ(frame_parse(frame, 60, 0xdeadbeef, &p, TOUCH_HEADER, false), FRAME_OURS);
+}
+
+static void checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff(void)
+{
+	uint8_t frame[64];
+
+	/* RFC 768: 0 would mean that there is none. Over all sequence numbers of a 16-bit word
+	 * every sum occurs. */
+	for (uint32_t seq = 0; seq < 65536; seq++) {
+		build(frame, 60, 0, seq, 0, TOUCH_HEADER);
+		if (!(frame[40] | frame[41])) {
+			EXPECT(false);
+			return;
+		}
+	}
+}
+
+static void histogram_indices_are_those_of_hdrhistogram(void)
+{
+	/* Computed by HdrHistogram (lowest 1, highest 10^11, 3 digits). */
+	const struct {
+		uint64_t ns;
+		uint32_t index;
+	} known[] = { { 0, 0 },		    { 1, 1 },		 { 2047, 2047 },      { 2048, 2048 },
+		      { 2049, 2048 },	    { 4095, 3071 },	 { 4096, 3072 },      { 1000000, 11169 },
+		      { 123456789, 18267 }, { 100000000000, 28114 } };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		EXPECT_EQ(histogram_index(known[i].ns), known[i].index);
+	EXPECT(histogram_index(HISTOGRAM_HIGHEST) < HISTOGRAM_COUNTS);
+}
+
+static void histogram_counts_what_is_beyond_it_as_the_highest(void)
+{
+	static struct histogram h;
+
+	histogram_clear(&h);
+	histogram_add(&h, UINT64_MAX, 1);
+	histogram_add(&h, 7, 2);
+	EXPECT_EQ(h.count, 3);
+	EXPECT_EQ(h.min, 7);
+	EXPECT_EQ(h.max, HISTOGRAM_HIGHEST);
+}
+
+/* A brute-force model: every number that came, in order. */
+static void sequence_counts_agree_with_a_list_of_all_that_came(void)
+{
+	enum { NUMBERS = 3000, BITS = 4096 };
+	static uint64_t window[BITS / 64];
+	static bool seen[NUMBERS];
+	uint64_t seed = 42;
+
+	for (int round = 0; round < 200; round++) {
+		struct sequence s = { .window = window, .bits = BITS };
+		uint64_t distinct = 0, duplicated = 0, reordered = 0;
+		uint32_t highest = 0, base = 0;
+
+		sequence_reset(&s);
+		memset(seen, 0, sizeof(seen));
+		for (int i = 0; i < 2000; i++) {
+			uint32_t number;
+
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			number = base + (uint32_t)(seed >> 33) % (1 + (uint32_t)round);
+			base += (seed >> 20) % 2;
+			if (number >= NUMBERS)
+				break;
+			sequence_add(&s, number);
+			duplicated += seen[number];
+			distinct += !seen[number];
+			reordered += !seen[number] && number < highest;
+			seen[number] = true;
+			highest = number + 1 > highest ? number + 1 : highest;
+		}
+		EXPECT_EQ(s.distinct, distinct);
+		EXPECT_EQ(s.duplicated, duplicated);
+		EXPECT_EQ(s.reordered, reordered);
+		EXPECT_EQ(s.beyond, 0);
+	}
+}
+
+static void sequence_numbers_go_on_past_32_bits(void)
+{
+	static uint64_t window[4096 / 64];
+	struct sequence s = { .window = window, .bits = 4096 };
+
+	sequence_reset(&s);
+	s.next = 0xfffffff0;
+	for (uint32_t i = 0; i < 64; i++)
+		EXPECT(sequence_add(&s, 0xfffffff0 + i));
+	EXPECT_EQ(s.next, 0x100000030);
+	EXPECT(!sequence_add(&s, 5));
+	EXPECT_EQ(s.duplicated, 1);
+	EXPECT_EQ(s.distinct, 64);
+}
+
+static void a_frame_older_than_the_window_is_said_to_be(void)
+{
+	static uint64_t window[4096 / 64];
+	struct sequence s = { .window = window, .bits = 4096 };
+
+	sequence_reset(&s);
+	sequence_add(&s, 0);
+	sequence_add(&s, 10000);
+	EXPECT(sequence_add(&s, 3));
+	EXPECT_EQ(s.beyond, 1);
+	EXPECT(sequence_add(&s, 9000));
+	EXPECT(!sequence_add(&s, 9000));
+	EXPECT_EQ(s.beyond, 1);
+}
+
+static void the_clock_agrees_with_the_kernels(void)
+{
+	struct clock c;
+	uint64_t before, now, after;
+
+	clock_measure(&c, 50);
+	usleep(20000);
+	before = clock_monotonic_ns();
+	now = clock_ns(&c, clock_ticks());
+	after = clock_monotonic_ns();
+	EXPECT(now + 20000 > before && now < after + 20000);
+	/* There and back: to the nanosecond of a tick. */
+	EXPECT(llabs((long long)(clock_ns(&c, clock_at(&c, now)) - now)) <= 2);
+}
+
+/* ---- the loop, on the null engine ------------------------------------------------- */
+
+struct bench {
+	struct port port;
+	struct clock clock;
+	struct window window;
+	struct task tasks[2];
+	struct histogram latency;
+	struct sequence sequence;
+	uint64_t bits[4096 / 64], intervals[16];
+	struct frame frames[2][64];
+	struct template *template;
+};
+
+/* A sender and a receiver on one looped port; the port takes `take` frames at a time. */
+static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t duration_ns, uint64_t take)
+{
+	struct bench *b = aligned_alloc(CACHE_LINE, (sizeof(*b) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	struct sender *s;
+	struct receiver *r;
+
+	memset(b, 0, sizeof(*b));
+	b->template = aligned_alloc(CACHE_LINE, sizeof(*b->template));
+	clock_measure(&b->clock, 5);
+	b->port.engine = engine_find("null");
+	b->port.config = (struct port_config){
+		.sends = true, .receives = true, .burst = 64, .frame_max = 1514, .option_count = 2,
+		.options = { { .name = "loop", .number = 1 }, { .name = "take", .number = take } },
+	};
+	EXPECT_EQ(b->port.engine->open(&b->port), 0);
+	b->window = (struct window){ .start = clock_ticks() + 1000, .phase = PHASE_MEASURED };
+	b->window.end = b->window.start + (uint64_t)((double)duration_ns * (double)b->clock.hz / 1e9);
+	b->window.interval = (b->window.end - b->window.start) / 8;
+	template_make(b->template, &address, 60, 9, 0, PHASE_MEASURED, false);
+	b->tasks[0].role = ROLE_SENDER;
+	b->tasks[1].role = ROLE_RECEIVER;
+	s = &b->tasks[0].sender;
+	*s = (struct sender){ .port = &b->port, .templates = b->template, .flows = 1, .sizes = 1, .burst = burst,
+			      .rate_pps = rate_pps, .clock = &b->clock, .window = &b->window, .frames = b->frames[0] };
+	b->tasks[0].receiver.port = b->tasks[1].receiver.port = &b->port;
+	r = &b->tasks[1].receiver;
+	b->sequence = (struct sequence){ .window = b->bits, .bits = 4096 };
+	r->run = 9;
+	r->flows = 1;
+	r->burst = 32;
+	r->clock = &b->clock;
+	r->window = &b->window;
+	r->frames = b->frames[1];
+	r->sequences = &b->sequence;
+	r->latency = &b->latency;
+	r->intervals = b->intervals;
+	r->interval_count = 16;
+	for (int i = 0; i < 2; i++) {
+		task_choose_step(&b->tasks[i], TOUCH_HEADER, true);
+		task_begin(&b->tasks[i]);
+	}
+	return b;
+}
+
+static void bench_run(struct bench *b)
+{
+	while (!b->tasks[0].sent_all) {
+		b->tasks[0].step(&b->tasks[0], clock_ticks());
+		b->tasks[1].step(&b->tasks[1], clock_ticks());
+	}
+	task_end(&b->tasks[0]);
+	while (b->tasks[1].step(&b->tasks[1], clock_ticks()))
+		;
+}
+
+static void bench_free(struct bench *b)
+{
+	b->port.engine->close(&b->port);
+	free(b->template);
+	free(b);
+}
+
+static void a_paced_sender_sends_exactly_what_was_asked(void)
+{
+	const struct {
+		double rate;
+		uint32_t burst;
+		uint64_t ns, frames;
+	} cases[] = { { 1000, 1, 200000000, 200 },
+		      { 1000, 32, 200000000, 200 },
+		      { 12340, 7, 100000000, 1234 },
+		      { 1000000, 32, 100000000, 100000 },
+		      { 5, 1, 200000000, 1 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct bench *b = bench_make(cases[i].rate, cases[i].burst, cases[i].ns, 0);
+
+		bench_run(b);
+		EXPECT_EQ(b->tasks[0].sender.intended, cases[i].frames);
+		/* A machine that takes the core away at the very end leaves some of it unsent. */
+		EXPECT(b->tasks[0].sender.sent <= cases[i].frames);
+		EXPECT(b->tasks[0].sender.sent >= cases[i].frames / 2);
+		EXPECT_EQ(b->tasks[1].receiver.rx, b->tasks[0].sender.sent);
+		EXPECT_EQ(b->sequence.distinct, b->tasks[0].sender.sent);
+		EXPECT_EQ(b->latency.count, b->tasks[0].sender.sent);
+		bench_free(b);
+	}
+}
+
+static void a_port_that_takes_part_of_a_burst_loses_nothing(void)
+{
+	struct bench *b = bench_make(0, 32, 20000000, 5);
+
+	bench_run(b);
+	EXPECT(b->tasks[0].sender.sent > 100);
+	EXPECT_EQ(b->tasks[1].receiver.rx, b->tasks[0].sender.sent);
+	EXPECT_EQ(b->sequence.next, b->tasks[0].sender.sent);
+	EXPECT_EQ(b->sequence.reordered + b->sequence.duplicated, 0);
+	bench_free(b);
+}
+
+/* Coordinated omission: a sender held up for 20 ms does not make latency look good. */
+static void latency_counts_from_when_a_frame_should_have_left(void)
+{
+	struct bench *b = bench_make(10000, 1, 100000000, 0);
+	uint64_t stall = b->window.start + (b->window.end - b->window.start) / 2;
+	bool stalled = false;
+
+	while (!b->tasks[0].sent_all) {
+		if (!stalled && clock_ticks() > stall) {
+			usleep(20000);
+			stalled = true;
+		}
+		b->tasks[0].step(&b->tasks[0], clock_ticks());
+		b->tasks[1].step(&b->tasks[1], clock_ticks());
+	}
+	/* 20 ms at 10 kpps: 200 frames should have left meanwhile, each as late as it is. */
+	EXPECT(b->tasks[0].sender.sent >= 900); /* a busy machine may cut the end off */
+	EXPECT(b->latency.max >= 19000000);
+	EXPECT(b->latency.sum >= 200ull * 19000000 / 2);
+	EXPECT(clock_ns(&b->clock, b->clock.ticks0 + b->tasks[0].sender.lag_max) - b->clock.ns0 >= 19000000);
+	bench_free(b);
+}
+
+static void arrivals_are_counted_by_interval(void)
+{
+	struct bench *b = bench_make(100000, 10, 80000000, 0);
+	uint64_t sum = 0;
+
+	bench_run(b);
+	for (int i = 0; i < 16; i++)
+		sum += b->intervals[i];
+	EXPECT_EQ(sum, b->tasks[1].receiver.rx);
+	EXPECT(b->intervals[0] > 0 && b->intervals[7] > 0);
+	bench_free(b);
+}
+
+int main(void)
+{
+	TEST(what_is_built_is_what_is_parsed);
+	TEST(every_flipped_bit_is_found);
+	TEST(frames_of_another_run_are_foreign);
+	TEST(a_reflected_frame_has_its_ends_swapped_and_its_checksum_right);
+	TEST(checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff);
+	TEST(histogram_indices_are_those_of_hdrhistogram);
+	TEST(histogram_counts_what_is_beyond_it_as_the_highest);
+	TEST(sequence_counts_agree_with_a_list_of_all_that_came);
+	TEST(sequence_numbers_go_on_past_32_bits);
+	TEST(a_frame_older_than_the_window_is_said_to_be);
+	TEST(the_clock_agrees_with_the_kernels);
+	TEST(a_paced_sender_sends_exactly_what_was_asked);
+	TEST(a_port_that_takes_part_of_a_burst_loses_nothing);
+	TEST(latency_counts_from_when_a_frame_should_have_left);
+	TEST(arrivals_are_counted_by_interval);
+	return tap_end();
+}

@@ -1,0 +1,868 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract of engines, one suite run over every engine of the table, in a network
+ * namespace of its own with a pair of veth. Prints TAP; exits with 1 if a check failed. Built
+ * with the address and undefined-behaviour sanitizers, which do part of the checking.
+ */
+#include "engine.h"
+#include "frames.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/sockios.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	BURST = 64,
+	OWNED_MAX = 256,
+	FRAME_LONGEST = 1400,
+};
+
+/* ---- harness ------------------------------------------------------------------------ */
+
+static unsigned int test_number, failures;
+static char complaint[1024], skipped[512];
+
+#define CHECK(condition, ...)                                                                     \
+	do {                                                                                      \
+		if (!(condition)) {                                                               \
+			if (!complaint[0]) {                                                      \
+				int at = snprintf(complaint, sizeof(complaint), "%s:%d: %s: ",    \
+						  __func__, __LINE__, #condition);                \
+				snprintf(complaint + at, sizeof(complaint) - (size_t)at,          \
+					 __VA_ARGS__);                                            \
+			}                                                                         \
+			return;                                                                   \
+		}                                                                                 \
+	} while (0)
+
+#define SKIP(...)                                                                                 \
+	do {                                                                                      \
+		snprintf(skipped, sizeof(skipped), __VA_ARGS__);                                  \
+		return;                                                                           \
+	} while (0)
+
+static uint64_t random_state = 0x243f6a8885a308d3;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return n ? (uint32_t)(random_state >> 33) % n : 0;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static int run(const char *command)
+{
+	int status = system(command);
+
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* ---- the network -------------------------------------------------------------------- */
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, text, strlen(text)) < 0)
+		printf("# cannot write %s: %s\n", path, strerror(errno));
+	close(fd);
+}
+
+/* NAPI on the receiving veth: frames redirected by XDP need it. */
+static bool set_gro(const char *ifname, bool on)
+{
+	struct ethtool_value value = { .cmd = ETHTOOL_SGRO, .data = on };
+	struct ifreq request = { .ifr_data = (void *)&value };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool done;
+
+	strcpy(request.ifr_name, ifname);
+	done = fd >= 0 && !ioctl(fd, SIOCETHTOOL, &request);
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* NULL, or why there is no network to test in. */
+static const char *network_make(void)
+{
+	char map[64];
+	uid_t uid = geteuid();
+
+	if (uid) {
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS))
+			return "no user namespaces here";
+		write_file("/proc/self/setgroups", "deny");
+		snprintf(map, sizeof(map), "0 %u 1", uid);
+		write_file("/proc/self/uid_map", map);
+	} else if (unshare(CLONE_NEWNET | CLONE_NEWNS)) {
+		return "no network namespaces here";
+	}
+	/* A /sys that shows this namespace's interfaces. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("sysfs", "/sys", "sysfs", 0, NULL))
+		printf("# /sys shows another namespace: %s\n", strerror(errno));
+	write_file("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+	write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+	if (run("ip link set lo up && ip link add sm0 type veth peer name sm1 &&"
+		"ip link set sm0 up && ip link set sm1 up"))
+		return "cannot make a veth pair with `ip`";
+	return NULL;
+}
+
+/* ---- ports -------------------------------------------------------------------------- */
+
+/* A way from one port to another; for null both are one. */
+struct way {
+	struct port a, b;
+	struct port *tx, *rx;
+	uint32_t sent, received; /* sequence numbers */
+	uint32_t tagged; /* of eight frames */
+	bool plain; /* send zeros: what arrives is not looked at */
+	uint32_t least;
+};
+
+static void set_number(struct port *port, const char *name, uint64_t number)
+{
+	const struct option_spec *s = port->engine->options;
+
+	for (; s && s->name; s++)
+		if (!strcmp(s->name, name)) {
+			struct option_value *v = &port->config.options[port->config.option_count++];
+
+			v->name = s->name;
+			v->number = number;
+		}
+}
+
+static void way_prepare(struct way *w, const struct engine *e)
+{
+	memset(w, 0, sizeof(*w));
+	w->a.engine = w->b.engine = e;
+	w->tx = &w->a;
+	w->rx = &w->b;
+	w->least = e->caps & ENGINE_PAYLOAD ? 1 + 8 : FRAME_MIN;
+	/* Behind GRO a packet socket gets tagged frames before untagged ones that came just
+	 * before (Linux 6.18: those wait in a list): only one kind is in order. */
+	w->tagged = e->caps & ENGINE_NEEDS_ROOT ? 8 : 1;
+	w->a.config = w->b.config = (struct port_config){
+		.burst = BURST,
+		.frame_max = 1514,
+		.local_ip = htonl(INADDR_LOOPBACK),
+		.remote_ip = htonl(INADDR_LOOPBACK),
+		.local_port = 20000,
+		.remote_port = 20001,
+		.flows = 1,
+	};
+	w->b.config.local_port = 20001;
+	w->b.config.remote_port = 20000;
+	w->a.config.sends = true;
+	w->b.config.receives = true;
+	if (e->caps & ENGINE_NEEDS_INTERFACE) {
+		strcpy(w->a.config.ifname, "sm0");
+		strcpy(w->b.config.ifname, "sm1");
+	}
+	if (!strcmp(e->name, "null")) {
+		w->rx = &w->a;
+		w->a.config.receives = true;
+		set_number(&w->a, "loop", 1);
+	}
+	if (!(e->caps & ENGINE_RECEIVES)) {
+		w->b.engine = engine_find("raw");
+		set_number(&w->b, "buffer", 64 << 20);
+	}
+}
+
+/* 0, or a complaint or a skip is set. */
+static int way_open(struct way *w)
+{
+	int error = w->tx->engine->open(w->tx);
+	struct port *bad = w->tx;
+
+	if (!error && w->rx != w->tx) {
+		bad = w->rx;
+		error = w->rx->engine->open(w->rx);
+		if (error)
+			w->tx->engine->close(w->tx);
+	}
+	if (error == -EPERM || error == -EACCES)
+		snprintf(skipped, sizeof(skipped), "not allowed: %s", bad->why);
+	else if (error)
+		snprintf(complaint, sizeof(complaint), "open: %d %s", error, bad->why);
+	return error;
+}
+
+static void way_close(struct way *w)
+{
+	w->tx->engine->close(w->tx);
+	if (w->rx != w->tx)
+		w->rx->engine->close(w->rx);
+}
+
+static uint32_t hash(uint32_t v)
+{
+	v = (v ^ (v >> 16)) * 0x7feb352du;
+	v = (v ^ (v >> 15)) * 0x846ca68bu;
+	return v ^ (v >> 16);
+}
+
+/* Frame number `seq`, the same each time: length and every byte. Some have a VLAN tag. */
+static uint32_t content(const struct way *w, uint8_t *out, uint32_t seq)
+{
+	const uint32_t len = w->least + 4 + hash(seq) % (FRAME_LONGEST - w->least - 4);
+	uint32_t at = 0, x = seq * 2654435761u + 1;
+
+	if (!(w->tx->engine->caps & ENGINE_PAYLOAD)) {
+		static const uint8_t head[] = { 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1 };
+
+		memcpy(out, head, sizeof(head));
+		at = sizeof(head);
+		if (seq % 8 < w->tagged) {
+			store16(out + at, net16(0x8100));
+			store16(out + at + 2, net16((uint16_t)(0x2000 | (seq & 0xfff))));
+			at += 4;
+		}
+		store16(out + at, net16(0x88b5)); /* for local experiments */
+		at += 2;
+	}
+	store32(out + at, seq);
+	for (at += 4; at < len; at++) {
+		x ^= x << 13;
+		x ^= x >> 17;
+		x ^= x << 5;
+		out[at] = (uint8_t)x;
+	}
+	return len;
+}
+
+static bool matches(const struct way *w, const struct frame *f, uint32_t seq)
+{
+	uint8_t expected[FRAME_CAPACITY];
+	uint32_t len = content(w, expected, seq);
+
+	return f->len == len && !memcmp(f->data, expected, len);
+}
+
+/* Fills frames with the next numbers and sends them; returns how many were taken. */
+static uint32_t send_next(struct way *w, struct frame *f, uint32_t n)
+{
+	uint32_t k;
+
+	for (uint32_t i = 0; i < n; i++)
+		f[i].len = w->plain ? w->least : content(w, f[i].data, w->sent + i);
+	k = w->tx->engine->tx(w->tx, f, n);
+	w->sent += k;
+	return k;
+}
+
+static void shuffle(struct frame *f, uint32_t n)
+{
+	for (uint32_t i = n; i > 1; i--) {
+		uint32_t k = random_below(i);
+		struct frame swap = f[i - 1];
+
+		f[i - 1] = f[k];
+		f[k] = swap;
+	}
+}
+
+/*
+ * Receives what has come, and until `until` frames have or nothing comes any more for a
+ * moment; every frame must be the next one.
+ */
+static void receive_in_order(struct way *w, uint32_t until)
+{
+	double last = seconds();
+	struct frame f[BURST];
+
+	for (;;) {
+		uint32_t n = w->rx->engine->rx(w->rx, f, 1 + random_below(BURST));
+
+		CHECK(n <= BURST, "%u frames", n);
+		for (uint32_t i = 0; i < n; i++) {
+			CHECK(matches(w, &f[i], w->received),
+			      "frame %u, %u bytes, is not the one that was sent", w->received, f[i].len);
+			w->received++;
+		}
+		shuffle(f, n);
+		w->rx->engine->release(w->rx, f, n);
+		if (n)
+			last = seconds();
+		else if (w->received >= until || seconds() - last > 0.5)
+			return;
+	}
+}
+
+/* Receives whatever comes until nothing does, and counts. */
+static uint64_t receive_all(struct way *w, double quiet)
+{
+	double last = seconds();
+	struct frame f[BURST];
+	uint64_t count = 0;
+
+	while (seconds() - last < quiet) {
+		uint32_t n = w->rx->engine->rx(w->rx, f, BURST);
+
+		w->rx->engine->release(w->rx, f, n);
+		count += n;
+		if (n)
+			last = seconds();
+	}
+	return count;
+}
+
+static uint64_t tx_drops(struct way *w)
+{
+	struct engine_stats s = { 0 };
+
+	w->tx->engine->stats(w->tx, &s);
+	return s.tx_drops;
+}
+
+static uint64_t rx_drops(struct way *w)
+{
+	struct engine_stats s = { 0 };
+
+	w->rx->engine->stats(w->rx, &s);
+	return s.rx_ring_drops;
+}
+
+/* How many frames can be had at once: all that no one owns. */
+static uint32_t capacity(struct way *w)
+{
+	static struct frame f[1 << 20];
+	uint32_t n = 0, got;
+
+	while (n < sizeof(f) / sizeof(f[0]) - BURST &&
+	       (got = w->tx->engine->alloc(w->tx, f + n, BURST)))
+		n += got;
+	w->tx->engine->release(w->tx, f, n);
+	return n;
+}
+
+/* ---- the contract ------------------------------------------------------------------- */
+
+static void the_table_is_complete(const struct engine *e)
+{
+	CHECK(e->name && e->name[0] && e->summary && e->summary[0], "no name or summary");
+	CHECK(e->open && e->ready && e->alloc && e->tx && e->rx && e->release && e->stats && e->close,
+	      "a function is missing");
+	CHECK(e->caps & (ENGINE_SENDS | ENGINE_RECEIVES), "neither sends nor receives");
+	CHECK(engine_find(e->name) == e, "not found by its name");
+	for (const struct option_spec *s = e->options; s && s->name; s++) {
+		CHECK(s->help && s->help[0], "option %s has no help", s->name);
+		CHECK((s->type == OPTION_TEXT) == !!s->choices, "option %s", s->name);
+		CHECK(s->type == OPTION_TEXT || (s->min <= s->preset && s->preset <= s->max),
+		      "the preset of option %s is out of range", s->name);
+	}
+}
+
+static void refuses_an_interface_that_is_not_there(const struct engine *e)
+{
+	struct way w;
+	int before, error;
+
+	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
+		SKIP("works without an interface");
+	way_prepare(&w, e);
+	strcpy(w.tx->config.ifname, "nosuch0");
+	before = count_fds();
+	error = e->open(w.tx);
+	CHECK(error < 0, "open gave %d", error);
+	CHECK(w.tx->why[0], "no reason given");
+	CHECK(!w.tx->priv, "memory is left");
+	CHECK(count_fds() == before, "%d descriptors, %d before", count_fds(), before);
+}
+
+static void opens_closes_and_opens_again(const struct engine *e)
+{
+	struct way w;
+	int before = count_fds();
+
+	for (int i = 0; i < 5; i++) {
+		way_prepare(&w, e);
+		if (way_open(&w))
+			return;
+		way_close(&w);
+		CHECK(!w.tx->priv && !w.rx->priv, "memory is left");
+	}
+	CHECK(count_fds() == before, "%d descriptors, %d before", count_fds(), before);
+}
+
+static void says_how_it_works(const struct engine *e)
+{
+	struct way w;
+	struct frame f;
+	bool ready;
+
+	way_prepare(&w, e);
+	if (way_open(&w))
+		return;
+	ready = e->ready(w.tx);
+	f.len = w.rx->engine->rx(w.rx, &f, 1); /* nothing came: returns at once */
+	way_close(&w);
+	CHECK(w.tx->mode[0], "port->mode is empty");
+	CHECK(ready, "the link is up, and the port not ready");
+	CHECK(!f.len, "a frame came from nowhere");
+	printf("# %s: %s\n", e->name, w.tx->mode);
+}
+
+/* Random numbers of frames taken, sent in any order, or given back unsent. */
+static void rounds(struct way *w)
+{
+	const struct engine *e = w->tx->engine;
+	struct frame owned[OWNED_MAX];
+	uint32_t held = 0;
+
+	for (int round = 0; round < 4000; round++) {
+		uint32_t n = random_below(BURST + 1), k;
+
+		switch (random_below(3)) {
+		case 0:
+			if (n > OWNED_MAX - held)
+				n = OWNED_MAX - held;
+			k = e->alloc(w->tx, owned + held, n);
+			CHECK(k <= n, "asked for %u frames, got %u", n, k);
+			for (uint32_t i = held; i < held + k; i++)
+				for (uint32_t j = 0; j < i; j++)
+					CHECK(owned[i].data != owned[j].data, "a frame given twice");
+			held += k;
+			break;
+		case 1:
+			/* In the order of alloc, as the core does, or in any other. */
+			if (random_below(2))
+				shuffle(owned, held);
+			if (n > held)
+				n = held;
+			k = send_next(w, owned, n);
+			CHECK(k <= n, "%u frames to send, %u taken", n, k);
+			memmove(owned, owned + k, (held - k) * sizeof(owned[0]));
+			held -= k;
+			receive_in_order(w, w->sent);
+			if (complaint[0])
+				return;
+			CHECK(w->received == w->sent, "%u sent, %u received", w->sent, w->received);
+			break;
+		default:
+			if (random_below(2))
+				shuffle(owned, held);
+			if (n > held)
+				n = held;
+			held -= n;
+			e->release(w->tx, owned + held, n);
+			break;
+		}
+	}
+	e->release(w->tx, owned, held);
+}
+
+static void no_frame_is_given_twice_or_lost(const struct engine *e)
+{
+	struct way w;
+	uint32_t before, after;
+	double start;
+
+	way_prepare(&w, e);
+	set_number(w.tx, "ring", 64); /* so that it goes round many times */
+	if (way_open(&w))
+		return;
+	before = capacity(&w);
+	rounds(&w);
+	start = seconds();
+	do
+		after = capacity(&w);
+	while (after < before && seconds() - start < 1);
+	way_close(&w);
+	CHECK(before >= BURST, "%u frames to begin with", before);
+	CHECK(after == before, "%u frames to begin with, %u in the end", before, after);
+	CHECK(w.sent > 10000, "only %u frames were sent: %s", w.sent, w.tx->why);
+	CHECK(!w.tx->failed && !w.rx->failed, "%s%s", w.tx->why, w.rx->why);
+}
+
+static void stream(struct way *w, uint32_t count)
+{
+	struct frame f[BURST];
+
+	while (w->received < count) {
+		uint32_t n = count - w->sent < BURST ? count - w->sent : BURST, k = 0;
+
+		n = w->tx->engine->alloc(w->tx, f, n);
+		for (int tries = 0; k < n && tries < 1000; tries++)
+			k += send_next(w, f + k, n - k);
+		w->tx->engine->release(w->tx, f + k, n - k);
+		CHECK(k == n, "%u of %u frames taken: %s", k, n, w->tx->why);
+		receive_in_order(w, w->sent);
+		if (complaint[0])
+			return;
+		CHECK(w->received == w->sent, "%u sent, %u received", w->sent, w->received);
+	}
+}
+
+static void frames_arrive_whole_in_order_and_once(const struct engine *e)
+{
+	struct way w;
+
+	way_prepare(&w, e);
+	if (way_open(&w))
+		return;
+	stream(&w, 40000);
+	if (!complaint[0] && receive_all(&w, 0.05))
+		snprintf(complaint, sizeof(complaint), "more frames than were sent");
+	if (!complaint[0] && (tx_drops(&w) || rx_drops(&w)))
+		snprintf(complaint, sizeof(complaint), "drops are counted, and nothing was lost");
+	way_close(&w);
+}
+
+static void frames_received_stay_until_released(const struct engine *e)
+{
+	struct frame f[BURST], kept[BURST];
+	uint32_t n = 0, first, i;
+	struct way w;
+
+	if (!(e->caps & ENGINE_RECEIVES))
+		SKIP("only sends");
+	way_prepare(&w, e);
+	if (way_open(&w))
+		return;
+	for (int round = 0; round < 20 && !complaint[0]; round++) {
+		uint32_t keep = 1 + random_below(BURST / 2);
+
+		first = w.received;
+		n = w.tx->engine->alloc(w.tx, f, keep);
+		i = send_next(&w, f, n);
+		w.tx->engine->release(w.tx, f + i, n - i);
+		for (n = 0; n < i;) {
+			uint32_t got = w.rx->engine->rx(w.rx, kept + n, BURST - n);
+
+			n += got;
+		}
+		w.received += n;
+		stream(&w, w.sent + 1000);
+		for (i = 0; i < n && !complaint[0]; i++)
+			if (!matches(&w, &kept[i], first + i))
+				snprintf(complaint, sizeof(complaint), "frame %u of %u kept has changed",
+					 i, n);
+		shuffle(kept, n);
+		w.rx->engine->release(w.rx, kept, n);
+	}
+	if (!complaint[0])
+		stream(&w, w.sent + 10000);
+	way_close(&w);
+}
+
+/* As many as are taken of `count` frames, offered until `patience` seconds are over. */
+static bool offer(struct way *w, uint32_t count, double patience, bool receive)
+{
+	double start = seconds();
+	struct frame f[BURST];
+	bool partly = false;
+
+	while (w->sent < count && seconds() - start < patience && !w->tx->failed) {
+		uint32_t n = count - w->sent < BURST ? count - w->sent : BURST, k;
+
+		n = w->tx->engine->alloc(w->tx, f, n);
+		k = send_next(w, f, n);
+		partly |= k < n || !n;
+		w->tx->engine->release(w->tx, f + k, n - k);
+		if (receive)
+			receive_in_order(w, 0);
+		if (complaint[0])
+			break;
+	}
+	return partly;
+}
+
+static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
+{
+	const char *ifname = e->caps & ENGINE_NEEDS_INTERFACE ? "sm0" : "lo";
+	bool partly, shaped = false;
+	char command[128];
+	struct way w;
+
+	way_prepare(&w, e);
+	set_number(w.tx, "bypass", 0);
+	if (!strcmp(e->name, "null")) {
+		set_number(w.tx, "take", 10);
+	} else if (!strcmp(e->name, "xdp")) {
+		w.tx->config.burst = 64;
+		set_number(w.tx, "ring", 64);
+	} else if (!strcmp(e->name, "xdp-live")) {
+		SKIP("has no ring: every frame is run at once");
+	} else {
+		snprintf(command, sizeof(command),
+			 "tc qdisc add dev %s root tbf rate 100mbit burst 20kb limit 30kb", ifname);
+		if (run(command))
+			SKIP("cannot set up a slow queue with `tc`");
+		shaped = true;
+	}
+	if (!way_open(&w)) {
+		partly = offer(&w, 4000, 30, true);
+		if (!complaint[0])
+			receive_in_order(&w, w.sent);
+		way_close(&w);
+		if (!complaint[0] && (w.sent != 4000 || w.received != w.sent))
+			snprintf(complaint, sizeof(complaint), "%u taken, %u received: %s", w.sent,
+				 w.received, w.tx->why);
+		if (!complaint[0] && shaped && !partly)
+			snprintf(complaint, sizeof(complaint), "the queue was never full");
+	}
+	if (shaped) {
+		snprintf(command, sizeof(command), "tc qdisc del dev %s root", ifname);
+		run(command);
+	}
+}
+
+/* Packet sockets that no one reads make the way of a frame through the kernel longer. */
+static void bystanders(int *fds, uint32_t n, const char *ifname, bool come)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct sockaddr_ll at = { .sll_family = AF_PACKET,
+					  .sll_protocol = htons(ETH_P_ALL),
+					  .sll_ifindex = (int)if_nametoindex(ifname) };
+
+		if (!come) {
+			close(fds[i]);
+			continue;
+		}
+		fds[i] = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+		setsockopt(fds[i], SOL_SOCKET, SO_RCVBUFFORCE, &(int){ 64 << 20 }, sizeof(int));
+		if (bind(fds[i], (struct sockaddr *)&at, sizeof(at)))
+			printf("# a bystander cannot bind: %s\n", strerror(errno));
+	}
+}
+
+/* Nobody reads for a while: what does not arrive must be in the counters, exactly. */
+static void overflow_is_counted(struct way *w, uint32_t count, bool must)
+{
+	uint64_t got, lost;
+
+	offer(w, count, 20, false);
+	got = receive_all(w, 0.2);
+	lost = rx_drops(w);
+	if (w->sent != got + lost + tx_drops(w) || (must && !lost))
+		snprintf(complaint, sizeof(complaint),
+			 "%u taken, %llu received, %llu dropped by the receiver, %llu by the sender%s%s",
+			 w->sent, (unsigned long long)got, (unsigned long long)lost,
+			 (unsigned long long)tx_drops(w), w->tx->failed ? ": " : "", w->tx->why);
+	if (!complaint[0] && rx_drops(w) != lost)
+		snprintf(complaint, sizeof(complaint), "drops are counted twice");
+}
+
+static void drops_of_a_full_receiver_are_counted(const struct engine *e)
+{
+	struct way w;
+
+	if (!(e->caps & ENGINE_RECEIVES))
+		SKIP("only sends");
+	way_prepare(&w, e);
+	set_number(w.rx, "ring", 256);
+	if (w.rx != w.tx)
+		set_number(w.rx, "buffer", 64 << 10);
+	if (way_open(&w))
+		return;
+	if (!strcmp(e->name, "null"))
+		offer(&w, 5000, 0.2, false), w.sent = 0, receive_all(&w, 0.1);
+	else
+		overflow_is_counted(&w, 5000, true);
+	if (!complaint[0]) {
+		w.received = w.sent;
+		stream(&w, w.sent + 1000); /* and it still works */
+	}
+	way_close(&w);
+}
+
+/* The device drops: NAPI of the peer in a thread of its own, too slow for us. */
+static void drops_of_the_device_are_counted(const struct engine *e)
+{
+	struct way w;
+	int others[8];
+
+	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
+		SKIP("works without an interface");
+	if (access("/sys/class/net/sm1/threaded", W_OK))
+		SKIP("this kernel or this user cannot put NAPI into a thread");
+	way_prepare(&w, e);
+	set_number(w.rx, "ring", 16384);
+	if (way_open(&w))
+		return;
+	set_gro("sm1", true);
+	write_file("/sys/class/net/sm1/threaded", "1");
+	bystanders(others, 8, "sm1", true);
+	w.plain = true;
+	overflow_is_counted(&w, 60000, false);
+	bystanders(others, 8, "sm1", false);
+	printf("# %s: %u taken, %llu dropped by the device, %llu by the receiver, %llu not taken\n",
+	       e->name, w.sent, (unsigned long long)tx_drops(&w), (unsigned long long)rx_drops(&w),
+	       (unsigned long long)w.tx->tx_errors);
+	write_file("/sys/class/net/sm1/threaded", "0");
+	way_close(&w);
+}
+
+static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
+{
+	struct way w;
+	struct frame f;
+	uint32_t taken;
+	uint64_t got;
+	int error;
+
+	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
+		SKIP("works without an interface");
+	way_prepare(&w, e);
+	w.tx->config.frame_max = 1600; /* of an MTU of 1500 */
+	error = e->open(w.tx);
+	if (error == -EPERM)
+		SKIP("not allowed: %s", w.tx->why);
+	if (error) {
+		CHECK(w.tx->why[0], "no reason given");
+		return;
+	}
+	if (w.rx->engine->open(w.rx)) {
+		e->close(w.tx);
+		SKIP("%s", w.rx->why);
+	}
+	if (e->alloc(w.tx, &f, 1) == 1) {
+		memset(f.data, 0, 1600);
+		f.len = 1600;
+		taken = e->tx(w.tx, &f, 1);
+		got = receive_all(&w, 0.1);
+		if (!taken)
+			e->release(w.tx, &f, 1);
+		if (taken != got + tx_drops(&w))
+			snprintf(complaint, sizeof(complaint), "%u taken, %llu received, %llu dropped",
+				 taken, (unsigned long long)got, (unsigned long long)tx_drops(&w));
+		if (!complaint[0] && !taken && !w.tx->failed)
+			snprintf(complaint, sizeof(complaint), "not taken, and no reason given");
+	}
+	way_close(&w);
+}
+
+static void a_port_reflects_what_it_received(const struct engine *e)
+{
+	struct frame f[BURST];
+	uint32_t n = 0, k = 0;
+	struct way w;
+
+	if (!(e->caps & ENGINE_REFLECTS))
+		SKIP("does not reflect");
+	way_prepare(&w, e);
+	if (w.rx != w.tx) {
+		w.a.config.receives = w.b.config.sends = true;
+	}
+	if (way_open(&w))
+		return;
+	for (int round = 0; round < 1000 && !complaint[0]; round++) {
+		uint32_t first = w.sent, sent = 0, back = 0;
+		double start = seconds();
+
+		n = e->alloc(w.tx, f, 1 + random_below(BURST));
+		sent = send_next(&w, f, n);
+		e->release(w.tx, f + sent, n - sent);
+		for (n = 0; n < sent && seconds() - start < 1;)
+			n += e->rx(w.rx, f + n, sent - n);
+		for (k = 0; k < n && seconds() - start < 1;)
+			k += e->tx(w.rx, f + k, n - k);
+		while (back < k && seconds() - start < 1) {
+			n = e->rx(w.tx, f, BURST);
+			for (uint32_t i = 0; i < n && !complaint[0]; i++)
+				if (!matches(&w, &f[i], first + back + i))
+					snprintf(complaint, sizeof(complaint),
+						 "frame %u came back changed", first + back + i);
+			e->release(w.tx, f, n);
+			back += n;
+		}
+		if (!complaint[0] && back != sent)
+			snprintf(complaint, sizeof(complaint), "%u sent, %u reflected, %u came back: %s%s",
+				 sent, k, back, w.tx->why, w.rx->why);
+	}
+	way_close(&w);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(const struct engine *);
+} tests[] = {
+#define TEST(name) { #name, name }
+	TEST(the_table_is_complete),
+	TEST(refuses_an_interface_that_is_not_there),
+	TEST(opens_closes_and_opens_again),
+	TEST(says_how_it_works),
+	TEST(no_frame_is_given_twice_or_lost),
+	TEST(frames_arrive_whole_in_order_and_once),
+	TEST(frames_received_stay_until_released),
+	TEST(a_full_ring_takes_a_part_and_loses_nothing),
+	TEST(drops_of_a_full_receiver_are_counted),
+	TEST(a_port_reflects_what_it_received),
+	TEST(a_frame_too_long_is_not_lost_in_silence),
+	TEST(drops_of_the_device_are_counted),
+};
+
+int main(int argc, char **argv)
+{
+	const char *missing = network_make();
+	uint32_t count = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (missing) {
+		printf("1..0 # SKIP %s\n", missing);
+		return 77;
+	}
+	for (const struct engine *const *e = engines; *e; e++) {
+		if (argc > 1 && strcmp(argv[1], (*e)->name))
+			continue;
+		/* Only what needs NAPI on every veth gets it: raw sockets see more variety without. */
+		set_gro("sm1", (*e)->caps & ENGINE_NEEDS_ROOT);
+		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++, count++) {
+			if (argc > 2 && strcmp(argv[2], tests[i].name))
+				continue;
+			complaint[0] = skipped[0] = 0;
+			tests[i].run(*e);
+			printf("%sok %u - %s: %s%s%s\n", complaint[0] ? "not " : "", ++test_number,
+			       (*e)->name, tests[i].name, skipped[0] ? " # SKIP " : "", skipped);
+			if (complaint[0]) {
+				printf("# %s\n", complaint);
+				failures++;
+			}
+		}
+	}
+	printf("1..%u\n", test_number);
+	return failures ? 1 : 0;
+}
