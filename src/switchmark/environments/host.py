@@ -35,7 +35,14 @@ class Host:
                         f"{name} goes to the host",
                         ("ip", "link", "set", name, "netns", "1"),
                         at=a.source,
-                        undo=None,
+                    )
+                )
+            if name:
+                setting = f"net.ipv6.conf.{name}.disable_ipv6=1"
+                steps.append(
+                    Run(
+                        f"no IPv6 on {name}: nothing but test frames",
+                        ("sysctl", "-e", "-q", "-w", setting),
                     )
                 )
             steps += set_up(node, a)

@@ -6,7 +6,7 @@ derived from this one list.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -19,6 +19,11 @@ from switchmark.model.units import (
 )
 
 __all__ = ["Test", "TrialSpec"]
+
+
+def _usual_burst(axes: dict[str, Any]) -> int:
+    """32 frames for throughput; one at a time for latency, unless bursts are asked for."""
+    return 1 if axes.get("dimension") == "latency" else 32
 
 
 class Test(BaseModel):
@@ -40,7 +45,7 @@ class Test(BaseModel):
     engine: str = "raw-mmsg"
     frame_size: int | str = 64
     rate: str = "max"
-    burst: int = Field(32, ge=1, le=4096)
+    burst: int = Field(default_factory=_usual_burst, ge=1, le=4096)
     pairs: int = Field(1, ge=1, le=64)
     flows: int = Field(1, ge=1, le=16384)
     flows_by: Literal["mac", "ip", "port"] = "port"

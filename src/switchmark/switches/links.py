@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
@@ -185,7 +186,16 @@ def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
 
 
 def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Counters of the ports by id, for switches whose ports are kernel interfaces."""
+    """Counters of the ports by id, for switches whose ports are kernel interfaces.
+
+    A frame that a veth end has no room for counts at both ends: as `tx_dropped` at the end
+    that sent it and as `rx_dropped` at its peer. Here it is the sender's alone.
+    """
     links = parse_link_counters(outputs[0])
-    names = {port.id: switch_ifname(w, port) for port in w.ports}
-    return Counters({port: links[name] for port, name in names.items() if name in links})
+    return Counters(
+        {
+            port.id: found if port.nic else replace(found, rx_dropped=None)
+            for port in w.ports
+            if (found := links.get(switch_ifname(w, port))) is not None
+        }
+    )

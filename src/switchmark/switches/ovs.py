@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from signal import SIGTERM
 
 from switchmark.errors import Unavailable
@@ -152,10 +153,32 @@ class Ovs:
         )
 
     def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return link_counters(w)
+        if w.mode == "kernel":
+            return link_counters(w)
+        # The userspace datapath reads AF_PACKET sockets: what they have no room for is lost
+        # behind the link's counters.
+        sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=w.at)
+        return (*link_counters(w), sockets)
 
     def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return kernel_counters(w, outputs)
+        links = kernel_counters(w, outputs)
+        if len(outputs) == 1:
+            return links
+        drops = _socket_drops(outputs[1].decode(errors="replace"))
+        return Counters(
+            {
+                port: replace(found, rx_dropped=drops.get(switch_ifname(w, w.port(port)), 0))
+                for port, found in links.ports.items()
+            }
+        )
+
+
+def _socket_drops(text: str) -> dict[str, int]:
+    """Drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
+    found: dict[str, int] = {}
+    for ifname, drops in re.findall(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", text, re.M):
+        found[ifname] = found.get(ifname, 0) + int(drops)
+    return found
 
 
 SWITCH = Ovs()

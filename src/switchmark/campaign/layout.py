@@ -1,0 +1,232 @@
+"""From a test to what is built for it: topology, wiring, nodes, addresses, plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import Engine
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments.base import Attachment, Neighbour
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.machine.placement import Tenant
+from switchmark.model.plan import HOST, Node, Plan, Run
+from switchmark.model.spec import Test
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Flow,
+    Part,
+    Port,
+    Role,
+    Topology,
+    Wiring,
+)
+from switchmark.model.units import FRAME_MAX, IMIX_SIZES
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Switch
+
+__all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out"]
+
+SHARED_PROCESS = "shared-process"
+UDP_PORT = 20000
+_FRAME_OVERHEAD = 18  # Ethernet header and FCS: not part of the MTU
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All that is decided before the machine is touched.
+
+    `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
+    flow. `receivers` is the engine of parts that only receive.
+    """
+
+    test: Test
+    switch: Switch
+    engine: Engine
+    receivers: Engine
+    wiring: Wiring
+    parts: tuple[Part, ...]
+    nodes: Mapping[str, Node]
+    endpoints: Mapping[str, Endpoint]
+    addressing: Mapping[str, Addressing]
+
+    def sent_by(self, part: Part) -> tuple[Flow, ...]:
+        """The flows that begin at a part."""
+        return tuple(f for f in self.wiring.flows if f.source in {p.id for p in part.ports})
+
+    def received_by(self, part: Part) -> tuple[Flow, ...]:
+        """The flows that end at a part."""
+        return tuple(f for f in self.wiring.flows if f.sink in {p.id for p in part.ports})
+
+    def roles(self, part: Part) -> tuple[Role, ...]:
+        """What the traffic program does for a part."""
+        sends, receives = bool(self.sent_by(part)), bool(self.received_by(part))
+        if self.test.dimension == "latency":
+            return (Role.CLIENT,) if sends else (Role.SERVER,)
+        return (Role.SENDER,) * sends + (Role.RECEIVER,) * receives
+
+    def engine_of(self, part: Part) -> Engine:
+        """The engine that a part's ports are opened with."""
+        return self.engine if self.sent_by(part) else self.receivers
+
+    def tenants(self) -> list[Tenant]:
+        """The parts as the placement knows them; parts of a pair share a group."""
+        groups = {
+            port: index
+            for index, pair in enumerate(
+                dict.fromkeys(frozenset((f.source, f.sink)) for f in self.wiring.flows)
+            )
+            for port in pair
+        }
+        parts = [
+            Tenant(
+                part.id,
+                "sender" if self.sent_by(part) else "receiver",
+                polls=True,
+                group=groups.get(part.ports[0].id),
+            )
+            for part in self.parts
+        ]
+        busy = self.switch.own_core(self.wiring.mode)
+        return [Tenant("switch", "switch", polls=busy), *parts]
+
+    def first_flow(self, flow: Flow) -> int:
+        """The number of a flow's first sub-flow."""
+        return flow.index * self.test.flows
+
+    def processes(self) -> list[tuple[Node, tuple[Part, ...]]]:
+        """The traffic processes: the node that each runs at, and the parts in it."""
+        if self.test.placement != SHARED_PROCESS:
+            return [(self.nodes[part.id], (part,)) for part in self.parts]
+        pairs: dict[int | None, list[Part]] = {}
+        for tenant, part in zip(self.tenants()[1:], self.parts, strict=True):
+            pairs.setdefault(tenant.group, []).append(part)
+        return [
+            (Node(f"{self.wiring.prefix}-pair{group}", HOST.environment), tuple(parts))
+            for group, parts in pairs.items()
+        ]
+
+    def netns(self, part: Part) -> str | None:
+        """The path by which setns() enters the network namespace of a part."""
+        node = self.nodes[part.id]
+        return ENVIRONMENTS[node.environment].netns(node)
+
+    def attachments(self, part: Part) -> list[Attachment]:
+        """What is brought into the node of a part."""
+        return [self._attachment(port) for port in part.ports]
+
+    def _attachment(self, port: Port) -> Attachment:
+        address, neighbours = None, []
+        if self.engine.needs_ip:
+            for flow in self.wiring.flows:
+                a = self.addressing[flow.id]
+                if flow.source == port.id:
+                    address = f"{a.source_ip}/{a.prefix}"
+                    neighbours.append(Neighbour(a.sink_ip, a.sent_dst_mac, a.gateway))
+                elif flow.sink == port.id:
+                    # The way back, for answers and announcements, mirrors the way there.
+                    address = f"{a.sink_ip}/{a.prefix}"
+                    via = None if a.gateway is None else _gateway_of(a.sink_ip, a)
+                    neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
+        return Attachment(
+            self.endpoints[port.id],
+            self.wiring.at,
+            address=address,
+            neighbours=tuple(dict.fromkeys(neighbours)),
+        )
+
+    def build(self) -> Plan:
+        """Everything from nothing to programs that wait for commands."""
+        steps: Plan = ()
+        for node in (self.wiring.at, *self.nodes.values()):
+            steps += ENVIRONMENTS[node.environment].create(node)
+        steps += self.switch.start(self.wiring)
+        for part in self.parts:
+            node = self.nodes[part.id]
+            steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
+        for node, parts in self.processes():
+            ports = [self.endpoints[port.id] for part in parts for port in part.ports]
+            steps += FUNCTIONS[parts[0].function].start(node, ports)
+        return steps + self.switch.join(self.wiring) + self.switch.settled(self.wiring)
+
+    def part_counters(self) -> tuple[Run, ...]:
+        """Commands that print the links in each part's node, to place what was dropped there."""
+        nodes = dict.fromkeys(self.nodes[part.id] for part in self.parts)
+        return tuple(
+            Run(f"counters of the links at {node.name}", ("ip", "-j", "-s", "link", "show"), node)
+            for node in nodes
+            if any(self.endpoints[p.id].ifname for part in self.parts for p in part.ports)
+        )
+
+    def wiring_summary(self) -> dict[str, Any]:
+        """The topology as the record keeps it."""
+        return {
+            "ports": {port.id: self.endpoints[port.id].kind.value for port in self.wiring.ports},
+            "flows": [flow.id for flow in self.wiring.flows],
+        }
+
+
+def frame_sizes(test: Test) -> Sequence[int]:
+    """The frame sizes that a sender cycles through, bytes with the FCS."""
+    return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
+
+
+def lay_out(
+    test: Test,
+    *,
+    prefix: str,
+    run_dir: str,
+    mode: str | None = None,
+    cores: tuple[int, ...] = (),
+) -> Layout:
+    """Draw the test's scenario and give every part a node, every port its ends.
+
+    All names of the test must be known (`campaign.resolve`). UsageError for what the
+    scenario cannot draw.
+    """
+    topology = Topology()
+    SCENARIOS[test.scenario].draw(topology, test)
+    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    nodes = {
+        part.id: _node(prefix, part.id, "netns" if part.physical else test.environment)
+        for part in topology.parts
+    }
+    longest = max(frame_sizes(test)) - _FRAME_OVERHEAD
+    wiring = Wiring(
+        prefix=prefix,
+        run_dir=run_dir,
+        at=_node(prefix, "sw", test.switch_environment),
+        ports=topology.ports,
+        flows=tuple(topology.flows),
+        nodes=nodes,
+        mode=mode,
+        mtu=min(max(1500, longest), FRAME_MAX),
+        napi=engine.napi,
+        cores=cores,
+    )
+    return Layout(
+        test=test,
+        switch=switch,
+        engine=engine,
+        receivers=ENGINES[engine.receiver] if engine.receiver else engine,
+        wiring=wiring,
+        parts=tuple(topology.parts),
+        nodes=nodes,
+        endpoints=switch.endpoints(wiring),
+        addressing=switch.addressing(wiring),
+    )
+
+
+def _node(prefix: str, suffix: str, environment: str) -> Node:
+    """A node of this run; in the environment `host` a name of its own, but no place."""
+    return Node(f"{prefix}-{suffix}", environment)
+
+
+def _gateway_of(ip: str, a: Addressing) -> str:
+    """The router's address in the sink's network: that of the source's, in the other /24."""
+    assert a.gateway is not None
+    return f"{ip.rsplit('.', 1)[0]}.{a.gateway.rsplit('.', 1)[1]}"

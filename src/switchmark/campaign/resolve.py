@@ -1,0 +1,173 @@
+"""Whether a test can ever work: names, combinations, ranges. Pure; says all reasons at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+
+from switchmark.campaign.layout import SHARED_PROCESS, frame_sizes, lay_out
+from switchmark.engines import TABLE as ENGINES
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import UsageError
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
+from switchmark.model.units import FRAME_MIN
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.searches import TABLE as SEARCHES
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["check", "unknown_name"]
+
+_VLAN_BYTES = 4
+_PATTERN_PREFIX = "sm0000"
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """A message for a name that is in no table, with the nearest one."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"\n\nhint: did you mean {near[0]}?" if near else ""
+    return f"there is no {what} named '{name}'\n  known: {', '.join(names)}{hint}"
+
+
+def check(test: Test) -> list[str]:
+    """Every reason why this test can never work, ready to print; none if it can."""
+    tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
+        ("switch", test.switch, SWITCHES),
+        ("engine", test.engine, ENGINES),
+        ("environment", test.environment, ENVIRONMENTS),
+        ("environment", test.switch_environment, ENVIRONMENTS),
+        ("function", test.function, FUNCTIONS),
+        ("scenario", test.scenario, SCENARIOS),
+        ("search", test.search, SEARCHES),
+    )
+    unknown = [unknown_name(what, name, table) for what, name, table in tables if name not in table]
+    if unknown:
+        return unknown
+    try:
+        layout = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
+    except UsageError as error:
+        return [str(error)]
+    found = [
+        *_load_reasons(test),
+        *_engine_reasons(test),
+        *_place_reasons(test),
+    ]
+    refusal = layout.switch.accepts(layout.wiring)
+    if refusal:
+        found.append(refusal)
+    else:
+        kinds = {endpoint.kind for endpoint in layout.endpoints.values()}
+        found += _port_reasons(test, kinds)
+    for part, named in _named_parts(test).items():
+        if part not in {p.id for p in layout.parts if p.physical}:
+            found.append(
+                f"--nic names the physical port {part} ({named}), which scenario "
+                f"{test.scenario} does not have"
+            )
+    return found
+
+
+def _named_parts(test: Test) -> dict[str, str]:
+    words = [word.partition("=") for word in (test.nic or "").split(",") if word]
+    return {part.strip(): ends for part, _, ends in words}
+
+
+def _load_reasons(test: Test) -> Iterable[str]:
+    rate = test.parsed_rate
+    if rate.share is not None:
+        yield (
+            f"a rate of {test.rate} needs a search for R+ first, which is not in this version"
+            "\n\nhint: --search max finds R+; then give the rate in frames per second"
+        )
+    if test.search == "max" and not rate.is_max:
+        yield f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it"
+    if test.dimension == "latency":
+        if test.direction == "bi":
+            yield "dimension latency is measured by a client and a server: use --direction uni"
+        if rate.is_max:
+            yield (
+                "dimension latency needs a rate: under saturation it measures queues"
+                "\n\nhint: --rate 1000"
+            )
+        if test.touch == "none":
+            yield "dimension latency needs the time in every frame: --touch header or full"
+    pps = test.rate_pps
+    if pps is not None and pps * test.duration < 1:
+        yield f"at {test.rate} not one frame is sent in {test.duration:g} s"
+    flows = test.flows * test.pairs * (2 if test.direction == "bi" else 1)
+    if flows > 16384:
+        yield f"{flows} flows in all; a frame numbers at most 16384"
+
+
+def _engine_reasons(test: Test) -> Iterable[str]:
+    engine = ENGINES[test.engine]
+    sizes = frame_sizes(test)
+    if test.vlan is not None:
+        if not engine.vlan:
+            yield f"engine {engine.name} leaves the headers to the kernel: it sends no VLAN tag"
+        elif min(sizes) < FRAME_MIN + _VLAN_BYTES:
+            yield (
+                f"a tagged frame has at least {FRAME_MIN + _VLAN_BYTES} bytes, not {min(sizes)}"
+                f"\n\nhint: --frame-size {FRAME_MIN + _VLAN_BYTES}"
+            )
+    if max(sizes) > engine.frame_max:
+        yield f"engine {engine.name} carries frames up to {engine.frame_max} bytes"
+    if test.flows > engine.flows_max:
+        yield f"engine {engine.name} sends at most {engine.flows_max} flows, not {test.flows}"
+    if test.flows > 1 and test.flows_by not in engine.flows_by:
+        yield (
+            f"engine {engine.name} cannot vary flows by {test.flows_by}"
+            f"\n\nhint: --flows-by {' or '.join(sorted(engine.flows_by))}"
+        )
+    if test.touch not in engine.touches:
+        yield f"engine {engine.name} cannot touch '{test.touch}': {_listed(engine.touches)}"
+    if engine.receiver and (test.direction == "bi" or test.dimension == "latency"):
+        yield (
+            f"engine {engine.name} only sends: it has no direction bi and no dimension latency"
+            f"\n\nhint: --engine {engine.receiver}"
+        )
+
+
+def _place_reasons(test: Test) -> Iterable[str]:
+    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    if test.switch_environment not in switch.environments:
+        yield (
+            f"switch {switch.name} does not run in environment {test.switch_environment}"
+            f"\n\nhint: --switch-environment {' or '.join(sorted(switch.environments))}"
+        )
+    if engine.needs_ip and not ENVIRONMENTS[test.environment].isolated:
+        yield (
+            f"engine {engine.name} goes through the IP stack: in environment "
+            f"{test.environment} both ends are one host, and frames never reach the switch"
+            "\n\nhint: --environment netns, or --engine raw-mmsg"
+        )
+    if test.placement == SHARED_PROCESS and test.direction == "bi":
+        yield "placement shared-process joins a sender and a receiver: use --direction uni"
+
+
+def _port_reasons(test: Test, kinds: Collection[PortKind]) -> Iterable[str]:
+    engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
+    for who, accepted in (
+        (f"engine {engine.name}", engine.port_kinds),
+        (f"environment {environment.name}", environment.port_kinds),
+    ):
+        missing = set(kinds) - set(accepted)
+        if missing:
+            usable = [
+                switch.name
+                for switch in SWITCHES.values()
+                if switch.port_kinds & engine.port_kinds & environment.port_kinds
+            ]
+            yield (
+                f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
+                f"engine {test.engine}\n"
+                f"  {test.switch} offers {_listed(kinds)}; {who} takes {_listed(accepted)}\n\n"
+                f"hint: with this engine, use --switch {' or '.join(usable) or '(none)'}"
+            )
+            return
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(str(name) for name in names))

@@ -1,0 +1,433 @@
+"""One trial: tells the traffic processes what to do, and adds up what they and the links say.
+
+Warm-up and measured phase are apart: between them the path falls quiet and the counters are
+read, so that what is counted in the measured phase is exact (docs/decisions/0003).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
+from switchmark.errors import TrialFailed
+from switchmark.functions.traffic import TrafficProcess
+from switchmark.machine.placement import Placement
+from switchmark.metrics.latency import from_counts
+from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
+from switchmark.model.spec import TrialSpec
+from switchmark.model.topology import Flow, Part, Port, Role
+from switchmark.model.units import FCS_BYTES
+from switchmark.switches.base import PortCounters
+
+__all__ = ["AT_SWITCH", "Crew", "LinkCounters", "Trials"]
+
+_BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
+_RX_BURST = 64
+_INTERVALS = 10  # at least so many in a trial
+_INTERVALS_MAX = 60_000
+_LEAD_NS = 5_000_000
+_LEAD_A_PROCESS_NS = 2_000_000
+_QUIET_MS = 20
+_DRAIN_S = 2.0
+_SHORT_S = 1.0
+_STEAL = 0.01
+_PHASE_SLACK_S = 10.0
+
+AT_SWITCH = "@switch"
+"""Marks the switch's end of a port, where a frame is lost: `f0@switch in`."""
+
+LinkCounters = Mapping[str, PortCounters]
+"""Counters of both ends of each port: `f0`, the link at the part, and `f0@switch`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """A traffic process and the parts that it plays."""
+
+    process: TrafficProcess
+    parts: tuple[Part, ...]
+
+
+class Trials:
+    """Measures trials on a path that is up. `links` reads the counters of every link on it,
+    `busy_ns` the CPU time that the switch's own processes have used (None: it has none), and
+    `stolen` the share of CPU time that a hypervisor took since its last call."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        placement: Placement,
+        crews: Sequence[Crew],
+        *,
+        links: Callable[[], LinkCounters],
+        busy_ns: Callable[[], int | None],
+        stolen: Callable[[], float],
+    ) -> None:
+        self._layout = layout
+        self._placement = placement
+        self._crews = crews
+        self._links = links
+        self._busy_ns = busy_ns
+        self._stolen = stolen
+        self._clock: dict[str, int] = {}
+
+    # -- before the first trial --------------------------------------------------------
+
+    def open(self) -> None:
+        """Open all ports and wait for their links. TrialFailed with the program's reason."""
+        for crew in self._crews:
+            ports = [self._port(crew, part, port) for part in crew.parts for port in part.ports]
+            tasks = [self._tasks(crew, part) for part in crew.parts]
+            if self._layout.test.placement == SHARED_PROCESS:
+                tasks = [[task for some in tasks for task in some]]
+            threads = [
+                {**self._seat(part), "tasks": some}
+                for part, some in zip(crew.parts, tasks, strict=False)
+            ]
+            crew.process.ask("open", ports=ports, threads=threads)
+        for crew in self._crews:
+            crew.process.ask("ready", timeout_ms=5000)
+        found = self._crews[0].process.ask("clock")
+        self._clock = {name: found[name] for name in ("ticks", "ns", "hz")}
+
+    def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
+        test, endpoint = self._layout.test, self._layout.endpoints[port.id]
+        engine = self._layout.engine_of(part)
+        opened: dict[str, Any] = {
+            "engine": engine.name,
+            "ifname": endpoint.ifname,
+            "burst": max(test.burst, _RX_BURST),
+            "frame_bytes": max(frame_sizes(test)),
+            "flows": test.flows if self._layout.sent_by(part) else 1,
+            "options": engine.options,
+        }
+        if engine.needs_ip:
+            opened |= self._addresses(port)
+        if len(crew.parts) > 1:
+            opened["netns"] = self._layout.netns(part) or ""
+        return opened
+
+    def _addresses(self, port: Port) -> dict[str, Any]:
+        for flow in self._layout.wiring.flows:
+            a = self._layout.addressing[flow.id]
+            if port.id in (flow.source, flow.sink):
+                own, peer = a.source_ip, a.sink_ip
+                if port.id == flow.sink:
+                    own, peer = peer, own
+                return {
+                    "local_ip": own,
+                    "remote_ip": peer,
+                    "local_port": UDP_PORT,
+                    "remote_port": UDP_PORT,
+                }
+        return {}
+
+    def _tasks(self, crew: Crew, part: Part) -> list[dict[str, Any]]:
+        ports = [port.id for one in crew.parts for port in one.ports]
+        index = ports.index(part.ports[0].id)
+        return [{"role": role.value, "ports": [index]} for role in self._layout.roles(part)]
+
+    def _seat(self, part: Part) -> dict[str, Any]:
+        seat = self._placement.seats[part.id]
+        pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
+        return {**pinned, "yield": seat.yield_}
+
+    # -- a trial -----------------------------------------------------------------------
+
+    def measure(self, spec: TrialSpec) -> TrialResult:
+        """Run one trial. TrialFailed if a part of it died or did not answer."""
+        run = secrets.randbelow(2**32 - 1) + 1
+        for crew in sorted(self._crews, key=self._sends):
+            crew.process.ask(
+                "arm",
+                run=run,
+                touch=self._layout.test.touch,
+                longest_ns=_longest_ns(spec),
+                interval_ns=_interval_ns(spec),
+                clock=self._clock,
+                tasks=[
+                    self._load(part, role, spec)
+                    for part in crew.parts
+                    for role in self._layout.roles(part)
+                ],
+            )
+        if spec.warmup_s > 0:
+            self._phase("warmup", spec.warmup_s)
+        before, busy = self._links(), self._busy_ns()
+        self._stolen()
+        self._phase("measured", spec.duration_s)
+        stolen, busy_after, after = self._stolen(), self._busy_ns(), self._links()
+        reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
+        switch_ns = None if busy is None or busy_after is None else busy_after - busy
+        return self._result(spec, reports, _difference(before, after), switch_ns, stolen)
+
+    def _sends(self, crew: Crew) -> bool:
+        return any(self._layout.sent_by(part) for part in crew.parts)
+
+    def _load(self, part: Part, role: Role, spec: TrialSpec) -> dict[str, Any]:
+        test = self._layout.test
+        sends = role in (Role.SENDER, Role.CLIENT)
+        flow = (self._layout.sent_by(part) if sends else self._layout.received_by(part))[0]
+        load: dict[str, Any] = {
+            "first_flow": self._layout.first_flow(flow),
+            "flows": test.flows,
+            "burst": test.burst if sends else _RX_BURST,
+        }
+        if sends:
+            load |= {
+                "rate_pps": spec.rate_pps or 0.0,
+                "frame_bytes": list(frame_sizes(test)),
+                "address": self._address(flow),
+            }
+            if test.flows > 1:
+                load["vary"] = [f"src_{test.flows_by}"]
+        if role in (Role.RECEIVER, Role.CLIENT):
+            load["latency"] = test.touch != "none"
+        if role is not Role.SENDER:
+            load["announce"] = self._announcement(part.ports[0])
+        return load
+
+    def _address(self, flow: Flow) -> dict[str, Any]:
+        test, a = self._layout.test, self._layout.addressing[flow.id]
+        first = self._layout.first_flow(flow)
+        address: dict[str, Any] = {
+            "src_mac": a.sent_src_mac,
+            "dst_mac": a.sent_dst_mac,
+            "src_ip": a.source_ip,
+            "dst_ip": a.sink_ip,
+            "src_port": UDP_PORT,
+            "dst_port": UDP_PORT,
+        }
+        # Addresses that vary begin where no port has its own.
+        if test.flows > 1 and test.flows_by == "mac":
+            address["src_mac"] = f"02:53:4d:80:{first >> 8:02x}:{first & 255:02x}"
+        if test.flows > 1 and test.flows_by == "ip":
+            address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
+        if test.vlan is not None:
+            address["vlan"] = test.vlan
+        return address
+
+    def _announcement(self, port: Port) -> dict[str, Any]:
+        flow = next(f for f in self._layout.wiring.flows if port.id in (f.sink, f.source))
+        a = self._layout.addressing[flow.id]
+        vlan = {} if self._layout.test.vlan is None else {"vlan": self._layout.test.vlan}
+        return {
+            "src_mac": self._layout.endpoints[port.id].mac,
+            "dst_mac": _BROADCAST_MAC,
+            "src_ip": a.sink_ip if port.id == flow.sink else a.source_ip,
+            "dst_ip": _BROADCAST_IP,
+            "src_port": UDP_PORT,
+            "dst_port": UDP_PORT,
+            **vlan,
+        }
+
+    def _phase(self, phase: str, duration_s: float) -> None:
+        """Send for `duration_s`, then wait until the path is quiet."""
+        lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._crews)
+        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
+        # Receivers first: they poll before the first frame leaves.
+        for crew in sorted(self._crews, key=self._sends):
+            crew.process.ask("start", phase=phase, at_ns=at_ns, duration_ns=round(duration_s * 1e9))
+        limit_s = duration_s + _PHASE_SLACK_S
+        for crew in self._crews:
+            limit = {"timeout_ms": round(limit_s * 1000)}
+            crew.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
+        drain = {"quiet_ms": _QUIET_MS, "timeout_ms": round(_DRAIN_S * 1000)}
+        for crew in self._crews:
+            crew.process.send("drain", **drain)
+        for crew in self._crews:
+            crew.process.answer("drain", timeout_s=_DRAIN_S + 5.0)
+
+    # -- what came of it ---------------------------------------------------------------
+
+    def _result(
+        self,
+        spec: TrialSpec,
+        reports: Sequence[dict[str, Any]],
+        links: LinkCounters,
+        switch_ns: int | None,
+        stolen: float,
+    ) -> TrialResult:
+        sums: dict[str, int] = {}
+        sent: dict[str, dict[str, Any]] = {}
+        received: dict[str, dict[str, Any]] = {}
+        parts: list[PartReport] = []
+        for crew, report in zip(self._crews, reports, strict=True):
+            if report["failure"]:
+                raise TrialFailed(f"{crew.process.part}: {report['failure']}")
+            tasks = iter(report["tasks"])
+            for part in crew.parts:
+                for _ in self._layout.roles(part):
+                    task = next(tasks)
+                    if "sent" in task:
+                        sent[self._layout.sent_by(part)[0].id] = task["sent"]
+                    if "received" in task:
+                        # A client receives the answers to its own flow.
+                        flows = self._layout.received_by(part) or self._layout.sent_by(part)
+                        received[flows[0].id] = task["received"]
+            parts += self._part_reports(crew, report)
+        for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
+            sums[name] = sum(report[name] for report in received.values())
+        stray = sum(report["stray"] for report in received.values())
+        tx = sum(report["frames"] for report in sent.values())
+        rx = sum(r["frames"] - r["after_drain"] for r in received.values())
+        elapsed_ns = int(reports[0]["duration_ns"])
+        if switch_ns is not None:
+            parts.append(
+                PartReport(
+                    part="switch", roles=("switch",), cpu=None, cores=switch_ns / elapsed_ns
+                )
+            )
+        return TrialResult(
+            spec=spec,
+            elapsed_ns=elapsed_ns,
+            tx_frames=tx,
+            tx_unsent=sum(report["unsent"] for report in sent.values()),
+            rx_frames=rx,
+            rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
+            lost=tx - rx,
+            lost_at=self._lost_at(reports, links, sums, stray),
+            late=sums["late"],
+            duplicated=sums["duplicated"],
+            reordered=sums["reordered"],
+            corrupted=sums["corrupted"],
+            foreign=sums["foreign"],
+            stray=stray,
+            interval_ns=_interval_ns(spec),
+            intervals=_added([report["intervals"] for report in received.values()]),
+            latency=self._latency(list(received.values())),
+            parts=tuple(parts),
+            per_flow=self._per_flow(sent, received),
+            doubts=self._doubts(spec, stolen, sums["foreign"]),
+            counters={place: _counters(c) for place, c in links.items()},
+        )
+
+    def _part_reports(self, crew: Crew, report: dict[str, Any]) -> list[PartReport]:
+        elapsed_ns = int(report["duration_ns"])
+        together = len(crew.parts) > 1
+        found = []
+        tasks = iter(report["tasks"])
+        for index, part in enumerate(crew.parts):
+            thread = report["threads"][0 if together else index]
+            mine = [next(tasks) for _ in self._layout.roles(part)]
+            counted = [
+                task.get("sent") or task.get("received") or task["forwarded"] for task in mine
+            ]
+            found.append(
+                PartReport(
+                    part=part.id,
+                    roles=tuple(role.value for role in self._layout.roles(part)),
+                    cpu=None if thread["cpu"] < 0 else thread["cpu"],
+                    cores=None if together else thread["cpu_ns"] / elapsed_ns,
+                    polls=sum(c["polls"] for c in counted),
+                    empty_polls=sum(c["empty_polls"] for c in counted),
+                    yields=thread["yields"],
+                    lag_max_ns=max(c.get("lag_max_ns", 0) for c in counted),
+                    engine_mode=report["ports"][index]["mode"],
+                )
+            )
+        return found
+
+    def _lost_at(
+        self,
+        reports: Sequence[dict[str, Any]],
+        links: LinkCounters,
+        sums: Mapping[str, int],
+        stray: int,
+    ) -> dict[str, int]:
+        """Each lost frame's place, as far as somebody counted it."""
+        places: dict[str, int] = {}
+        for crew, report in zip(self._crews, reports, strict=True):
+            names = [part.id for part in crew.parts for _ in part.ports]
+            for name, port in zip(names, report["ports"], strict=True):
+                places[f"ring {name}"] = port["rx_ring_drops"]
+                places[f"engine {name}"] = port["tx_drops"] + port["rx_invalid"]
+        for place, counters in links.items():
+            places[f"{place} out"] = counters.tx_dropped or 0
+            if place.endswith(AT_SWITCH):
+                places[f"{place} in"] = counters.rx_dropped or 0
+        places["corrupted"] = sums["corrupted"]
+        places["stray"] = stray
+        places["late"] = sums["after_drain"]
+        return {place: frames for place, frames in places.items() if frames}
+
+    def _wire_bytes(self, received: Mapping[str, Any]) -> int:
+        """Bytes with headers and FCS, whatever part of a frame the engine sees."""
+        headers = 42 if self._layout.receivers.needs_ip else 0
+        return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
+
+    def _latency(self, received: Sequence[Mapping[str, Any]]) -> Latency | None:
+        histograms = [report["latency"] for report in received if "latency" in report]
+        kind = "rtt" if self._layout.test.dimension == "latency" else "one-way"
+        return from_counts(kind, histograms)
+
+    def _per_flow(
+        self, sent: Mapping[str, dict[str, Any]], received: Mapping[str, dict[str, Any]]
+    ) -> tuple[FlowCounts, ...]:
+        test = self._layout.test
+        if test.touch == "none":
+            return ()
+        found = []
+        for flow, report in sent.items():
+            each, more = divmod(report["frames"], test.flows)
+            for number, (rx, duplicated, reordered) in enumerate(received[flow]["flows"]):
+                tx = each + (number < more)
+                found.append(
+                    FlowCounts(
+                        flow=flow if test.flows == 1 else f"{flow}#{number}",
+                        tx=tx,
+                        rx=rx,
+                        lost=tx - rx,
+                        duplicated=duplicated,
+                        reordered=reordered,
+                    )
+                )
+        return tuple(found)
+
+    def _doubts(self, spec: TrialSpec, stolen: float, foreign: int) -> tuple[str, ...]:
+        found = list(self._placement.doubts)
+        if stolen > _STEAL:
+            found.append("cpu-stolen")
+        if spec.duration_s < _SHORT_S:
+            found.append("short")
+        if foreign:
+            found.append("foreign-frames")
+        return tuple(dict.fromkeys(found))
+
+
+def _longest_ns(spec: TrialSpec) -> int:
+    return round(max(spec.duration_s, spec.warmup_s) * 1e9)
+
+
+def _interval_ns(spec: TrialSpec) -> int:
+    """The intervals in which arrivals are counted: 0.1 s, less in a short trial."""
+    wanted = max(1_000_000, min(100_000_000, round(spec.duration_s * 1e9) // _INTERVALS))
+    return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)
+
+
+def _difference(before: LinkCounters, after: LinkCounters) -> LinkCounters:
+    def less(a: int | None, b: int | None) -> int | None:
+        return None if a is None or b is None else b - a
+
+    return {
+        place: PortCounters(
+            rx=less(old.rx, new.rx),
+            tx=less(old.tx, new.tx),
+            rx_dropped=less(old.rx_dropped, new.rx_dropped),
+            tx_dropped=less(old.tx_dropped, new.tx_dropped),
+        )
+        for place, new in after.items()
+        if (old := before.get(place)) is not None
+    }
+
+
+def _counters(c: PortCounters) -> dict[str, int | None]:
+    return {"rx": c.rx, "tx": c.tx, "rx_dropped": c.rx_dropped, "tx_dropped": c.tx_dropped}
+
+
+def _added(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(sum(row) for row in zip(*columns, strict=False))

@@ -1,0 +1,63 @@
+"""The exact steps of every switch in every scenario that it can be in, one text file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from switchmark.campaign.layout import lay_out
+from switchmark.campaign.resolve import check
+from switchmark.environments import inside
+from switchmark.functions import traffic
+from switchmark.machine.script import describe
+from switchmark.model.spec import Test
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.switches import TABLE as SWITCHES
+
+Golden = Callable[[str, str], None]
+
+RUN_DIR = "/run/switchmark/smtest"
+
+
+def plans() -> Iterator[tuple[str, Test]]:
+    """A name for a golden file, and its test."""
+    for switch in SWITCHES:
+        engine = "null" if switch == "null" else "raw-mmsg"
+        for scenario in SCENARIOS:
+            test = Test(switch=switch, scenario=scenario, engine=engine)
+            if not check(test):
+                yield f"{switch}/{scenario}", test
+    yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
+    yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
+    yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
+    yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
+    yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
+    yield "variants/linux-bridge-jumbo", Test(frame_size=9000)
+    yield "variants/linux-bridge-shared-process", Test(placement="shared-process")
+    yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
+
+
+@pytest.mark.parametrize(("name", "test"), plans(), ids=lambda v: v if isinstance(v, str) else "")
+def test_the_plan_is_the_one_on_file(
+    name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    assert check(test) == []
+    layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
+    plan = (
+        *layout.build(),
+        *layout.switch.counters(layout.wiring),
+        *layout.part_counters(),
+    )
+    golden(f"{name}.txt", "\n".join(describe(plan, inside)) + "\n")
+
+
+def test_the_kernels_datapath_has_a_plan_too(
+    golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    layout = lay_out(
+        Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
+    )
+    golden("variants/ovs-kernel.txt", "\n".join(describe(layout.build(), inside)) + "\n")

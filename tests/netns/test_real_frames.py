@@ -1,0 +1,198 @@
+"""Real frames through every switch, with every engine: each is accounted for, to the frame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.resolve import check
+from switchmark.engines import TABLE as ENGINES
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.switches import TABLE as SWITCHES
+
+Measure = Callable[..., Record]
+
+REAL = [name for name in SWITCHES if name != "null"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def program(traffic_program: str) -> Iterator[None]:
+    os.environ["SWITCHMARK_TRAFFIC"] = traffic_program
+    yield
+    del os.environ["SWITCHMARK_TRAFFIC"]
+
+
+@pytest.fixture(scope="module")
+def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
+    if os.geteuid() != 0:
+        pytest.skip("namespaces are made as root here; test_unprivileged covers the other way")
+    with Lab(tmp_path_factory.mktemp("run")) as lab:
+
+        def run(**axes: Any) -> Record:
+            test = Test(**{"duration": 0.3, "warmup": 0.1, "rate": "20k", **axes})
+            assert check(test) == []
+            record = lab.run(1, "key", test, (), lambda trial: None)
+            assert record.status == "ok", record.error
+            return record
+
+        yield run
+
+
+def only(record: Record) -> TrialResult:
+    assert len(record.trials) == 1
+    return record.trials[0]
+
+
+def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
+    """What was sent arrived, once, in order and whole, or is placed where it was lost."""
+    trial = only(record)
+    assert trial.tx_frames > 0
+    assert trial.rx_frames > 0
+    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert trial.unaccounted == 0, (trial.lost, trial.lost_at)
+    assert trial.duplicated == trial.reordered == trial.corrupted == trial.stray == 0
+    assert trial.foreign == 0
+    if trial.spec.rate_pps is not None:
+        flows = len({counts.flow.split("#")[0] for counts in trial.per_flow})
+        wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(flows, 1)
+        assert trial.tx_frames + trial.tx_unsent == wanted
+    return trial
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+@pytest.mark.parametrize("switch", REAL)
+def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
+    if check(Test(switch=switch, scenario=scenario)):
+        with pytest.raises(AssertionError):
+            measure(switch=switch, scenario=scenario)
+        return
+    record = measure(switch=switch, scenario=scenario)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert record.semantics
+    assert trial.latency is not None
+    assert trial.latency.kind == "one-way"
+    assert 0 < trial.latency.min <= trial.latency.mean <= trial.latency.max
+
+
+@pytest.mark.parametrize("switch", REAL)
+def test_the_kernel_counts_what_we_count(measure: Measure, switch: str) -> None:
+    trial = only(measure(switch=switch, rate="2k"))
+    assert trial.counters["f0"]["tx"] == trial.tx_frames
+    assert trial.counters["f1"]["rx"] == trial.rx_frames
+    if "f0@switch" in trial.counters:
+        assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
+        assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+
+
+@pytest.mark.parametrize("switch", ["direct", "linux-bridge", "ip-forward"])
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "null"])
+def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
+    record = measure(engine=engine, switch=switch)
+    assert_every_frame_is_accounted_for(record)
+    if engine in ("mmap", "xdp", "xdp-live"):
+        assert record.engine_mode
+
+
+@pytest.mark.parametrize("engine", [name for name, e in ENGINES.items() if e.receiver is None])
+def test_round_trips(measure: Measure, engine: str) -> None:
+    if engine == "null":
+        pytest.skip("the null engine has no way back")
+    record = measure(engine=engine, dimension="latency", rate="1000")
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.latency is not None
+    assert trial.latency.kind == "rtt"
+    assert trial.latency.count == trial.rx_frames
+
+
+@pytest.mark.parametrize("engine", ["udp-mmsg", "raw-mmsg", "mmap", "xdp"])
+@pytest.mark.parametrize("size", [64, 65, 1500, 1518, "imix"])
+def test_frame_sizes(measure: Measure, engine: str, size: int | str) -> None:
+    trial = assert_every_frame_is_accounted_for(measure(engine=engine, frame_size=size))
+    if isinstance(size, int):
+        assert trial.rx_bytes == size * trial.rx_frames
+
+
+@pytest.mark.parametrize("engine", ["udp", "raw-mmsg"])
+def test_jumbo_frames_with_every_byte_checked(measure: Measure, engine: str) -> None:
+    trial = assert_every_frame_is_accounted_for(
+        measure(engine=engine, frame_size=9000, rate="2k", touch="full")
+    )
+    assert trial.rx_bytes == 9000 * trial.rx_frames
+
+
+@pytest.mark.parametrize("touch", ["none", "header", "full"])
+@pytest.mark.parametrize("engine", ["udp-mmsg", "raw", "mmap", "xdp"])
+def test_touch_modes(measure: Measure, engine: str, touch: str) -> None:
+    trial = assert_every_frame_is_accounted_for(
+        measure(engine=engine, touch=touch, frame_size=512, rate="5k")
+    )
+    assert (trial.latency is None) == (touch == "none")
+
+
+@pytest.mark.parametrize("by", ["mac", "ip", "port"])
+@pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "ovs"])
+def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None:
+    trial = assert_every_frame_is_accounted_for(measure(switch=switch, flows=500, flows_by=by))
+    assert len(trial.per_flow) == 500
+    assert sum(flow.tx for flow in trial.per_flow) == trial.tx_frames
+    assert sum(flow.rx for flow in trial.per_flow) == trial.rx_frames
+
+
+def test_flows_of_udp_sockets(measure: Measure) -> None:
+    trial = assert_every_frame_is_accounted_for(measure(engine="udp-mmsg", flows=7))
+    assert len(trial.per_flow) == 7
+
+
+def test_a_vlan_tag_crosses_a_bridge(measure: Measure) -> None:
+    assert_every_frame_is_accounted_for(measure(vlan=42, frame_size=68))
+
+
+@pytest.mark.parametrize("switch", REAL)
+def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
+    record = measure(switch=switch, pairs=2, direction="bi", rate="3k")
+    trial = assert_every_frame_is_accounted_for(record)
+    assert len(trial.per_flow) == 4
+    assert "cores-shared" in record.doubts
+
+
+def test_a_pair_in_one_process(measure: Measure) -> None:
+    record = measure(placement="shared-process")
+    trial = assert_every_frame_is_accounted_for(record)
+    assert [part.cores for part in trial.parts] == [None, None]
+
+
+def test_functions_on_the_host_itself(measure: Measure) -> None:
+    assert_every_frame_is_accounted_for(measure(environment="host"))
+
+
+def test_saturation_adds_up(measure: Measure) -> None:
+    record = measure(rate="max", search="max", duration=1)
+    trial = only(record)
+    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
+    assert record.search is not None
+    (goal,) = record.search["goals"]
+    assert goal["goal"] == "r+"
+    assert 0 < goal["rate_pps"]
+
+
+def test_a_ring_that_overflows_says_so(measure: Measure) -> None:
+    """A userspace datapath on one core cannot keep up with a sender on another."""
+    trial = only(measure(switch="ovs", rate="max", duration=0.5))
+    assert trial.lost > 0
+    assert trial.lost_at.get("f0@switch in", 0) > 0
+    assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
+
+
+def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:
+    """Not a benchmark: a sleep somewhere would show (0.3 s when quiet; `make bench` measures)."""
+    record = measure()
+    assert record.setup_s is not None and record.teardown_s is not None
+    assert record.setup_s + record.teardown_s < 5

@@ -1,0 +1,77 @@
+"""Combinations that can never work are refused before anything starts, with what would work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.resolve import check
+from switchmark.model.spec import Test
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"switch": "linux-brige"}, ["no switch named 'linux-brige'", "did you mean linux-bridge"]),
+        ({"engine": "dpkd"}, ["no engine named 'dpkd'"]),
+        ({"environment": "moon"}, ["no environment named 'moon'"]),
+        ({"scenario": "v2x"}, ["no scenario named 'v2x'"]),
+        ({"search": "guess"}, ["no search named 'guess'"]),
+        ({"function": "firewall"}, ["no function named 'firewall'"]),
+        ({"rate": "50%"}, ["R+"]),
+        ({"search": "max", "rate": "1M"}, ["search max"]),
+        ({"dimension": "latency"}, ["needs a rate", "--rate 1000"]),
+        ({"dimension": "latency", "rate": "10", "direction": "bi"}, ["--direction uni"]),
+        ({"dimension": "latency", "rate": "10", "touch": "none"}, ["--touch"]),
+        ({"rate": "1", "duration": "0.5"}, ["not one frame"]),
+        ({"flows": 9000, "pairs": 2}, ["18000 flows"]),
+        ({"vlan": 5}, ["at least 68 bytes"]),
+        ({"vlan": 5, "engine": "udp", "frame_size": 128}, ["no VLAN tag"]),
+        ({"engine": "udp", "flows": 300}, ["at most 256 flows"]),
+        ({"engine": "udp", "flows": 3, "flows_by": "mac"}, ["by mac", "--flows-by port"]),
+        ({"engine": "udp", "environment": "host"}, ["IP stack", "--environment netns"]),
+        ({"engine": "xdp-live", "direction": "bi"}, ["only sends"]),
+        ({"switch": "ovs", "switch_environment": "host"}, ["does not run in environment host"]),
+        ({"placement": "shared-process", "direction": "bi"}, ["shared-process"]),
+        ({"switch": "macvlan", "scenario": "p2p"}, ["two physical ports", "v2v"]),
+        ({"switch": "null"}, ["cannot join null to netns with engine raw-mmsg"]),
+        ({"engine": "null"}, ["null takes null"]),
+        ({"nic": "a0=eth1:eth2"}, ["v2v does not have"]),
+        ({"nic": "a0", "scenario": "p2v"}, ["is not a physical port"]),
+        ({"nic": "a0=x:x", "scenario": "p2v"}, ["named twice"]),
+        ({"switch": "direct", "scenario": "p2v", "nic": "a0=x:y"}, ["takes no NIC"]),
+    ],
+)
+def test_it_is_refused_with_the_reason(axes: dict[str, Any], words: list[str]) -> None:
+    reasons = check(Test(**axes))
+    assert reasons
+    text = "\n".join(reasons)
+    for word in words:
+        assert word in text
+
+
+def test_all_reasons_come_at_once() -> None:
+    reasons = check(Test(engine="udp", flows=300, flows_by="mac", vlan=5, environment="host"))
+    assert len(reasons) == 4
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {},
+        {"switch": "direct", "engine": "xdp"},
+        {"dimension": "latency", "rate": "1000"},
+        {"engine": "raw", "frame_size": "imix", "flows": 4096, "flows_by": "mac"},
+        {"switch": "null", "engine": "null", "environment": "host", "switch_environment": "host"},
+        {"scenario": "p2p", "nic": "a0=x:y,b0=z:w"},
+    ],
+)
+def test_what_can_work_is_not_refused(axes: dict[str, Any]) -> None:
+    assert check(Test(**axes)) == []
+
+
+def test_latency_sends_one_frame_at_a_time_unless_asked() -> None:
+    assert Test(dimension="latency", rate="10").burst == 1
+    assert Test(dimension="latency", rate="10", burst=8).burst == 8
+    assert Test().burst == 32
