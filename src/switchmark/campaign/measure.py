@@ -228,17 +228,27 @@ class Lab:
             for node, parts in layout.processes()
         ]
         daemons = [
-            int(self._executor.saved[step.name])
+            self._executor.process(step.name)
             for step in layout.switch.start(layout.wiring)
             if isinstance(step, Spawn)
         ]
+
+        def alive() -> None:
+            for daemon in daemons:
+                if daemon.poll() is not None:
+                    raise TrialFailed(
+                        f"switch {layout.switch.name} died during the trial"
+                        + "".join(f"\n  {line}" for line in daemon.last_words().splitlines())
+                    )
+
         trials = Trials(
             layout,
             placement,
             crews,
             links=lambda: self._links(layout),
-            busy_ns=lambda: sum(map(_cpu_ns, daemons)) if daemons else None,
+            busy_ns=lambda: sum(_cpu_ns(daemon.pid) for daemon in daemons) if daemons else None,
             stolen=_Steal(),
+            alive=alive,
         )
         trials.open()
         yield trials

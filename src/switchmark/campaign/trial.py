@@ -54,8 +54,9 @@ class Crew:
 
 class Trials:
     """Measures trials on a path that is up. `links` reads the counters of every link on it,
-    `busy_ns` the CPU time that the switch's own processes have used (None: it has none), and
-    `stolen` the share of CPU time that a hypervisor took since its last call."""
+    `busy_ns` the CPU time that the switch's own processes have used (None: it has none),
+    `stolen` the share of CPU time that a hypervisor took since its last call, and `alive`
+    raises TrialFailed if the switch has died."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Trials:
         links: Callable[[], LinkCounters],
         busy_ns: Callable[[], int | None],
         stolen: Callable[[], float],
+        alive: Callable[[], None],
     ) -> None:
         self._layout = layout
         self._placement = placement
@@ -73,6 +75,7 @@ class Trials:
         self._links = links
         self._busy_ns = busy_ns
         self._stolen = stolen
+        self._alive = alive
         self._clock: dict[str, int] = {}
 
     # -- before the first trial --------------------------------------------------------
@@ -160,6 +163,7 @@ class Trials:
         before, busy = self._links(), self._busy_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
+        self._alive()
         stolen, busy_after, after = self._stolen(), self._busy_ns(), self._links()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         switch_ns = None if busy is None or busy_after is None else busy_after - busy

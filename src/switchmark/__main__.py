@@ -1,0 +1,6 @@
+"""`python -m switchmark`, the same as the command."""
+
+from switchmark.cli import main
+
+if __name__ == "__main__":
+    main()

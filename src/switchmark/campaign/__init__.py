@@ -1,0 +1,1 @@
+"""Campaigns: axes expanded to tests, run in blocks, stored, resumed."""

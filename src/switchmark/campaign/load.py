@@ -1,0 +1,396 @@
+"""Campaign files and the axes of a command line: text in, tests out; and tests back to a file.
+
+Every problem is found before any is reported, each with its place. Names are judged by the
+`check` that the caller passes in; this module knows no table and touches no machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import ValidationError
+
+from switchmark.campaign.expand import count, grouped, product, varying
+from switchmark.errors import UsageError
+from switchmark.model.spec import Test
+
+__all__ = ["MAX_TESTS", "Campaign", "Check", "dump", "from_options", "load", "nearest"]
+
+MAX_TESTS = 100_000
+_MAX_BYTES = 1 << 24
+_MAX_SHOWN = 60
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
+_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
+_UNDIVIDED = {"nic"}
+"""Axes whose one value has commas of its own; several values are a YAML list."""
+
+_NULL_TAG = "tag:yaml.org,2002:null"
+
+Check = Callable[[Test], list[str]]
+"""Every reason why a test can never work, ready to print; `campaign.resolve.check`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Tests to be run, in the written order: the number of a test is its index plus one."""
+
+    name: str
+    tests: tuple[Test, ...]
+
+    @property
+    def seed(self) -> int:
+        return self.tests[0].seed
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """The values of one axis, and where they are written."""
+
+    values: tuple[Any, ...]
+    place: _Place
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Place:
+    """A line of a file, or an option of the command line (line 0)."""
+
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+_Block = Mapping[str, _Axis]
+
+
+class _Problems:
+    """What is wrong, gathered; the same thing at the same place is said once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[_Place, str], None] = {}
+
+    def add(self, place: _Place, what: str) -> None:
+        self._found[place, what] = None
+
+    def settle(self) -> None:
+        """Raise UsageError if anything was found: one line each, in the order of the file."""
+        found = sorted(self._found)
+        if len(found) == 1:
+            place, what = found[0]
+            message, _, hint = what.partition("\n\nhint: ")
+            raise UsageError(f"{place}: {message}", hint=hint or None)
+        if found:
+            lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in found)
+            each = "\n".join(line.replace("\n", "\n    ") for line in lines)
+            raise UsageError(f"{len(found)} problems\n" + _indented(each))
+
+
+def load(path: Path, options: Mapping[str, str], check: Check) -> Campaign:
+    """The campaign in a file, with axes of the command line in place of the file's."""
+    problems = _Problems()
+    name, blocks = _read_blocks(path, problems)
+    overrides = _read_options(options, problems)
+    problems.settle()
+    return _campaign(name, [{**block, **overrides} for block in blocks], check)
+
+
+def from_options(options: Mapping[str, str], check: Check, name: str = "run") -> Campaign:
+    """The campaign that axes of the command line make by themselves."""
+    problems = _Problems()
+    block = _read_options(options, problems)
+    problems.settle()
+    return _campaign(name, [block], check)
+
+
+def dump(campaign: Campaign) -> str:
+    """A campaign file with one line a test; `load` makes the same tests of it."""
+    differing = [axis for axis in varying(campaign.tests) if axis != "seed"]
+    first = campaign.tests[0].model_dump()
+    shared = {name: value for name, value in first.items() if name not in differing}
+    text = yaml.safe_dump({"name": campaign.name, **shared}, sort_keys=False)
+    if differing:
+        rows = ({axis: getattr(test, axis) for axis in differing} for test in campaign.tests)
+        text += "tests:\n" + "".join(f"- {_flow(row)}\n" for row in rows)
+    return text
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word that looks most like this one, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
+    problems = _Problems()
+    axes = [{name: axis.values for name, axis in block.items()} for block in blocks]
+    if (total := sum(map(count, axes))) > MAX_TESTS:
+        longest = max(blocks[0].values(), key=lambda axis: len(axis.values))
+        problems.add(longest.place, f"this makes {total} tests; a campaign has at most {MAX_TESTS}")
+        problems.settle()
+    tests: list[Test] = []
+    for block, values in zip(blocks, axes, strict=True):
+        for test in product(values):
+            tests.append(test)
+            for reason in check(test):
+                problems.add(_blamed(reason, test, block), reason)
+    problems.settle()
+    return Campaign(name, grouped(tests))
+
+
+def _blamed(reason: str, test: Test, block: _Block) -> _Place:
+    """The place of the axis that the reason is most likely about: one whose value it quotes,
+    else one whose value it names, else the last one written."""
+    headline = reason.partition("\n")[0]
+    for pattern in ("'{}'", r"(?<![\w-]){}(?![\w-])"):
+        for name, axis in block.items():
+            value = re.escape(str(getattr(test, name)))
+            if re.search(pattern.format(value), headline):
+                return axis.place
+    return max((axis.place for axis in block.values()), default=_Place(0, "the defaults"))
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def _read_blocks(path: Path, problems: _Problems) -> tuple[str, list[_Block]]:
+    source = str(path)
+    root = _compose(_read_text(path), source)
+    top, special = _read_mapping(root, source, problems, ("name", "tests"))
+    name = _read_name(special.get("name"), path, problems)
+    if "tests" not in special:
+        if not top:
+            problems.add(_Place(1, source), "no axis is given; write, for instance, rate: max")
+        return name, [top]
+    items = special["tests"]
+    place = _place(items, source)
+    if not isinstance(items, yaml.SequenceNode):
+        problems.add(place, "'tests' takes a list of mappings, each begun with '- '")
+        return name, []
+    if not items.value:
+        problems.add(place, "'tests' is an empty list")
+    blocks: list[_Block] = []
+    for item in items.value:
+        own, _ = _read_mapping(item, source, problems, ())
+        if "seed" in own:
+            problems.add(own["seed"].place, "'seed' is the whole campaign's; write it at the top")
+        blocks.append({**top, **own})
+    return name, blocks
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            what = "is a directory" if path.is_dir() else "is no file"
+            raise UsageError(f"{path}: {what if path.exists() else 'no such file'}")
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, so it is no campaign")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8 text") from error
+
+
+def _compose(text: str, source: str) -> yaml.Node:
+    """The file's tree of nodes, which know their lines; nothing is constructed from tags."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UsageError(f"{source}:{line}: not text: it holds 0x{error.character:02x}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        what = str(error.problem or error.context)
+        if re.match(r"[ ]*\t", (text.splitlines() or [""])[min(line, text.count("\n") + 1) - 1]):
+            what = "the line is indented with a tab; YAML takes spaces"
+        raise UsageError(f"{source}:{line}: {what}") from error
+    except RecursionError as error:
+        raise UsageError(f"{source}:1: nested too deeply for a campaign") from error
+    if root is None:
+        raise UsageError(
+            f"{source}:1: the file is empty", hint="begin with campaigns/smallest.yaml"
+        )
+    return root
+
+
+def _read_mapping(
+    node: yaml.Node, source: str, problems: _Problems, special: tuple[str, ...]
+) -> tuple[_Block, Mapping[str, yaml.Node]]:
+    """The axes of a mapping, and its special keys."""
+    if not isinstance(node, yaml.MappingNode):
+        problems.add(_place(node, source), "not a mapping; write AXIS: VALUE")
+        return {}, {}
+    axes: dict[str, _Axis] = {}
+    others: dict[str, yaml.Node] = {}
+    seen: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        place = _place(key_node, source)
+        if not isinstance(key_node, yaml.ScalarNode):
+            problems.add(place, "a key is one word")
+            continue
+        name = key_node.value.replace("-", "_")
+        if name in seen:
+            problems.add(place, f"'{key_node.value}' is given twice, first on line {seen[name]}")
+        elif name in special:
+            others[name] = value_node
+        elif name in Test.model_fields:
+            texts = _read_texts(value_node, name, source, problems)
+            axes[name] = _read_axis(name, texts, place, problems)
+        elif name == "tests":
+            problems.add(place, "'tests' cannot stand within 'tests'")
+        else:
+            hint = nearest(name, (*Test.model_fields, *special))
+            problems.add(place, f"unknown key '{_short(key_node.value)}'{hint}")
+        seen.setdefault(name, place.line)
+    return axes, others
+
+
+def _read_texts(
+    node: yaml.Node, name: str, source: str, problems: _Problems
+) -> list[tuple[str, _Place]]:
+    """The scalars of an axis' value or list, as they are written."""
+    key = name.replace("_", "-")
+    place = _place(node, source)
+    if isinstance(node, yaml.MappingNode):
+        problems.add(place, f"'{key}' takes a value or a list, not a mapping")
+        return []
+    items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    if not items:
+        problems.add(place, f"'{key}' is an empty list")
+    texts = []
+    for item in items:
+        where = _place(item, source)
+        if not isinstance(item, yaml.ScalarNode):
+            problems.add(where, f"'{key}' is a list of plain values; one of them is not plain")
+        elif item.tag == _NULL_TAG and _takes_none(name):
+            texts.append(("none", where))
+        elif item.tag == _NULL_TAG:
+            problems.add(where, f"'{key}' has no value")
+        elif item.tag not in _PLAIN_TAGS:
+            problems.add(where, f"'{key}' has the tag {item.tag}, which a campaign cannot hold")
+        else:
+            texts.append((item.value, where))
+    return texts
+
+
+def _read_name(node: yaml.Node | None, path: Path, problems: _Problems) -> str:
+    if node is None:
+        found = _NAME.match(path.stem)
+        return found[0] if found else "run"
+    if isinstance(node, yaml.ScalarNode) and _NAME.fullmatch(node.value):
+        return str(node.value)
+    problems.add(
+        _place(node, str(path)),
+        "'name' names a folder: up to 64 letters, digits, '.', '_' or '-', no other",
+    )
+    return ""
+
+
+def _place(node: yaml.Node, source: str) -> _Place:
+    return _Place(node.start_mark.line + 1, source)
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def _read_options(options: Mapping[str, str], problems: _Problems) -> _Block:
+    block = {}
+    for name, text in options.items():
+        place = _Place(0, f"--{name.replace('_', '-')}")
+        block[name] = _read_axis(name, [(text, place)], place, problems)
+    return block
+
+
+def _read_axis(
+    name: str, texts: Sequence[tuple[str, _Place]], place: _Place, problems: _Problems
+) -> _Axis:
+    values: list[Any] = []
+    for text, where in texts:
+        try:
+            values += [_value(name, word) for word in _words(name, text)]
+        except UsageError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            axis = f"{name.replace('_', '-')}: " if where.line else ""
+            problems.add(where, f"{axis}{error.message}{hint}")
+    if name == "seed" and len(values) > 1:
+        problems.add(place, "a campaign has one seed")
+    return _Axis(tuple(dict.fromkeys(values)), place)
+
+
+def _words(name: str, text: str) -> list[str]:
+    """The values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
+    if name in _UNDIVIDED:
+        return [text]
+    words: list[str] = []
+    for item in text.split(","):
+        word = item.strip()
+        if not word:
+            raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
+        words += _range(word) if ".." in word else [word]
+    return words
+
+
+def _range(word: str) -> list[str]:
+    parts = [_RANGE.fullmatch(part.strip()) for part in word.split("..")]
+    if len(parts) != 3 or None in parts:
+        raise UsageError(f"'{_short(word)}' is not a range; write start..step..stop")
+    numbers = [Decimal(part[1]) for part in parts if part]
+    units = {part[2] for part in parts if part}
+    if len(units) != 1:
+        raise UsageError(f"the three parts of '{_short(word)}' need the same unit")
+    start, step, stop = numbers
+    if step <= 0 or stop < start:
+        raise UsageError(f"'{_short(word)}' does not count up from start to stop")
+    length = int((stop - start) / step) + 1
+    if length > MAX_TESTS:
+        raise UsageError(f"'{_short(word)}' has {length} values; at most {MAX_TESTS} are taken")
+    return [f"{start + i * step:f}{min(units)}" for i in range(length)]
+
+
+def _value(name: str, word: str) -> Any:
+    annotation = Test.model_fields[name].annotation
+    if word == "none" and _takes_none(name):
+        return None
+    try:
+        return getattr(Test.model_validate({name: word}), name)
+    except ValidationError as error:
+        if get_origin(annotation) is Literal:
+            known = get_args(annotation)
+            what = f"'{_short(word)}' is not one of {', '.join(known)}{nearest(word, known)}"
+        else:
+            reason = error.errors(include_url=False)[0]["msg"].replace("Input ", "")
+            what = f"'{_short(word)}' {reason}"
+        raise UsageError(what) from None
+
+
+def _takes_none(name: str) -> bool:
+    return NoneType in get_args(Test.model_fields[name].annotation)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _flow(row: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(
+        dict(row), sort_keys=False, default_flow_style=True, width=float("inf")
+    ).strip()

@@ -1,0 +1,233 @@
+"""The run folder: campaign, host, trials and records on disk, such that nothing finished is lost.
+
+A line is appended whole and fsynced, or not at all; a line torn by a death is cut off when the
+run is resumed. Reads and writes files only: it must not reach the machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from switchmark.campaign.load import Campaign, dump, load
+from switchmark.errors import RecordFailed, UsageError
+from switchmark.model.record import SCHEMA, Record, TrialResult
+from switchmark.model.spec import Test
+
+__all__ = ["RunFolder", "key", "read_campaign", "read_records"]
+
+
+def key(test: Test, versions: Mapping[str, str]) -> str:
+    """What a result belongs to: the hash of a test's spec and of the versions that matter."""
+    content = {"spec": test.model_dump(mode="json"), "versions": dict(versions)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_campaign(folder: Path) -> Campaign:
+    """The campaign of a run folder, as it was run."""
+    path = folder / "campaign.yaml"
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} is no run folder: it holds no campaign.yaml",
+            hint="name a folder that 'switchmark run' has made, such as runs/NAME-DATE-TIME",
+        )
+    return load(path, {}, lambda test: [])
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The latest record of each finished test of a run folder, in the order of numbers."""
+    read_campaign(folder)
+    return _latest(_records(folder / "records.jsonl"))
+
+
+class RunFolder:
+    """A run folder that is being written: locked against a second writer until it is closed.
+
+    `records` holds the latest record of each key, the latest last; `trials` every finished trial
+    of each key.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the folder of an earlier run to go on with it."""
+        self.path = path
+        self.campaign = read_campaign(path)
+        self._trials_file = _Lines(path / "trials.jsonl")
+        self._records_file = _Lines(path / "records.jsonl")
+        self.records: dict[str, Record] = {}
+        for record in _records(self._records_file.path):
+            self.records.pop(record.key, None)
+            self.records[record.key] = record
+        self.trials: dict[str, list[TrialResult]] = defaultdict(list)
+        for line, entry in _entries(self._trials_file.path):
+            with _readable(self._trials_file.path, line):
+                trial = TrialResult.model_validate(entry["trial"])
+                self.trials[entry["key"]].append(trial)
+
+    @classmethod
+    def create(cls, parent: Path, campaign: Campaign, facts: Mapping[str, Any]) -> Self:
+        """A new folder `NAME-YYYYMMDD-HHMMSS` below `parent`, and open it."""
+        path = parent / f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            path = _new_folder(path)
+            (path / "logs").mkdir()
+            (path / "host.json").write_text(json.dumps(facts, indent=2) + "\n")
+            (path / "campaign.yaml").write_text(dump(campaign))
+        except OSError as error:
+            raise RecordFailed(
+                f"the run folder {path} cannot be made: {error.strerror}",
+                hint="choose another place with --out FOLDER",
+            ) from error
+        return cls(path)
+
+    def append_trial(self, key: str, number: int, trial: TrialResult) -> None:
+        """Keep a finished trial; RecordFailed, with all earlier lines intact, if that fails."""
+        content = trial.model_dump(mode="json")
+        self._append(self._trials_file, {"key": key, "number": number, "trial": content})
+        self.trials[key].append(trial)
+
+    def append_record(self, record: Record, versions: Mapping[str, str]) -> None:
+        """Keep a finished test; as `append_trial`."""
+        content = record.model_dump(mode="json")
+        self._append(self._records_file, {"versions": dict(versions), "record": content})
+        self.records.pop(record.key, None)
+        self.records[record.key] = record
+
+    def is_done(self, key: str) -> bool:
+        """Whether the test of this key has ended well."""
+        return key in self.records and self.records[key].status == "ok"
+
+    @property
+    def latest(self) -> list[Record]:
+        """The latest record of each finished test, in the order of numbers."""
+        return _latest(self.records.values())
+
+    @property
+    def resume_command(self) -> str:
+        return f"switchmark resume {shlex.quote(str(self.path))}"
+
+    def close(self) -> None:
+        self._trials_file.close()
+        self._records_file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _append(self, lines: _Lines, entry: Mapping[str, Any]) -> None:
+        try:
+            lines.append({"schema": SCHEMA, **entry})
+        except OSError as error:
+            trials = sum(map(len, self.trials.values()))
+            raise RecordFailed(
+                f"the record could not be written: {error.strerror}\n  in {lines.path}\n"
+                f"  {len(self.records)} finished tests and {trials} finished trials are safe there",
+                hint=f"make room on the disk, then: {self.resume_command}",
+            ) from error
+
+
+class _Lines:
+    """A locked file of JSON lines, opened to append; a torn last line is cut off."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise RecordFailed(f"{path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise UsageError(f"{path.parent} is being written by another switchmark") from error
+        content = path.read_bytes()
+        if content and not content.endswith(b"\n"):
+            os.ftruncate(self._descriptor, content.rfind(b"\n") + 1)
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Write a line to the disk. OSError leaves the file as it was; where even that fails, the
+        torn line is cut off by the next who opens it."""
+        line = json.dumps(entry, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        end = os.fstat(self._descriptor).st_size
+        try:
+            rest = line
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, end)
+            raise
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _latest(records: Iterable[Record]) -> list[Record]:
+    by_number = {record.number: record for record in records}
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def _records(path: Path) -> Iterator[Record]:
+    for line, entry in _entries(path):
+        with _readable(path, line):
+            record = Record.model_validate(entry["record"])
+        yield record
+
+
+def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The lines that were written to their end, with their numbers."""
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    for number, line in enumerate(whole.splitlines(), 1):
+        with _readable(path, number):
+            entry = json.loads(line)
+            schema = int(entry["schema"])
+        if schema > SCHEMA:
+            raise UsageError(
+                f"{path}:{number}: written by a newer switchmark (schema {schema}; this one"
+                f" reads up to {SCHEMA})"
+            )
+        yield number, entry
+
+
+@contextmanager
+def _readable(path: Path, line: int) -> Iterator[None]:
+    """Turn what is wrong with a stored line into a UsageError with its place."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}:{line}: not readable: {where}: {first['msg']}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}:{line}: not a line of a record") from error
+
+
+def _new_folder(path: Path) -> Path:
+    """Make the folder, with a number behind its name where there is one of that name."""
+    for number in range(1, 1000):
+        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(17, "too many folders of this name", str(path))

@@ -1,0 +1,338 @@
+"""The commands: each parses, calls and prints; the work is done elsewhere.
+
+A command returns its exit status and imports what it needs when it is run, so that `--help`
+is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import switchmark
+from switchmark.cli.options import with_axes
+
+if TYPE_CHECKING:
+    from switchmark.campaign.load import Campaign
+    from switchmark.campaign.store import RunFolder
+    from switchmark.model.record import Record
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="The benchmark for virtual switches.",
+    epilog="--debug, anywhere, shows the traceback of an error.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+CampaignFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[CAMPAIGN.yaml]", help="a file of axes", show_default=False),
+]
+RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder")]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="where run folders are kept")]
+Json = Annotated[bool, typer.Option("--json", help="one object a test on stdout, no table")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no progress on stderr")]
+Keep = Annotated[
+    bool, typer.Option("--keep", help="leave the topology up, and say how to enter each node")
+]
+Capture = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="keep the first N frames of each port as pcap"),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="exit with 5 if a trial is doubted")]
+
+_FAILED, _UNAVAILABLE, _INCOMPLETE, _DOUBTED = 1, 3, 4, 5
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+) -> int:
+    """Show the version or the help where no command is given."""
+    if version:
+        print(f"switchmark {switchmark.__version__}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+    return 0
+
+
+@app.command("version")
+def print_version() -> int:
+    """Print the version."""
+    print(f"switchmark {switchmark.__version__}")
+    return 0
+
+
+@app.command()
+@with_axes
+def run(
+    axes: dict[str, str],
+    campaign: CampaignFile = None,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+    keep: Keep = False,
+    capture: Capture = None,
+    strict: Strict = False,
+) -> int:
+    """Run the tests of a campaign, of the axes given here, or of both.
+
+    An axis takes one value, a comma list, or start..step..stop. One that is given here takes
+    the place of the campaign's.
+    """
+    folder = _new_run(_campaign(campaign, axes), out)
+    return _measure(folder, as_json, quiet, keep, capture, strict)
+
+
+@app.command("plan")
+@with_axes
+def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
+    """Print the tests and the exact steps of each; touch nothing, need no root."""
+    from switchmark.campaign.expand import label, telling
+    from switchmark.campaign.measure import plan
+
+    tests = _campaign(campaign, axes).tests
+    shown = telling(tests)
+    for number, test in enumerate(tests, 1):
+        steps = plan(test)
+        print(
+            f"# --- test {number} of {len(tests)}: {label(test, shown)}",
+            *steps,
+            sep="\n",
+            end="\n\n",
+        )
+    return 0
+
+
+@app.command()
+def resume(
+    folder: RunFolderPath,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    keep: Keep = False,
+    capture: Capture = None,
+    strict: Strict = False,
+) -> int:
+    """Run the tests that a run has not finished, and those that failed in it."""
+    from switchmark.campaign.store import RunFolder, read_campaign
+    from switchmark.machine.anchor import anchor
+
+    read_campaign(folder)
+    anchor()
+    return _measure(RunFolder(folder), as_json, quiet, keep, capture, strict)
+
+
+@app.command()
+@with_axes
+def paper(
+    axes: dict[str, str],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="see: switchmark list papers")],
+    quick: Annotated[bool, typer.Option("--quick", help="shorter trials than the paper's")] = False,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+    keep: Keep = False,
+    capture: Capture = None,
+    strict: Strict = False,
+) -> int:
+    """Run an experiment of the literature, and show its results beside the published ones."""
+    from switchmark.campaign.load import from_options
+    from switchmark.campaign.resolve import check
+    from switchmark.papers.experiment import read
+    from switchmark.report.paper import print_beside
+
+    experiment = read(name)
+    options = {**experiment.options(quick), **axes}
+    folder = _new_run(from_options(options, check, name.replace("/", "-")), out)
+    status = _measure(folder, as_json, quiet, keep, capture, strict)
+    if not as_json:
+        print()
+        print_beside(experiment, folder.latest, sys.stdout)
+    return status
+
+
+@app.command("list")
+def list_(
+    thing: Annotated[
+        str,
+        typer.Argument(
+            metavar="THING",
+            help="switches, engines, environments, functions, scenarios, searches or papers",
+        ),
+    ],
+    port: Annotated[
+        str | None, typer.Option(metavar="KIND", help="only what has this kind of port")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """List names, whether this host can use them, and why not."""
+    from switchmark.cli.listing import listed, print_listed, thing_named
+
+    entries = listed(thing_named(thing), port)
+    if as_json:
+        _print_json(entries)
+    else:
+        print_listed(entries, sys.stdout)
+    return 0
+
+
+@app.command()
+def doctor(as_json: Json = False) -> int:
+    """Say what this host can do, what is missing, and the command that mends it."""
+    from switchmark.cli.doctor import examine, print_findings
+
+    findings = examine()
+    if as_json:
+        _print_json([asdict(finding) for finding in findings])
+    else:
+        print_findings(findings, sys.stdout)
+    return 0 if all(finding.ok for finding in findings if finding.needed) else _UNAVAILABLE
+
+
+@app.command()
+def clean(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="only these, such as sm3f2a")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
+) -> int:
+    """Undo what dead runs left on this machine."""
+    from switchmark.machine.clean import clean
+
+    cleaned = clean(runs=runs or (), dry_run=dry_run)
+    for each in cleaned:
+        print(f"{each.run}: {each.state}")
+        for line in (*each.actions, *(f"failed: {failure}" for failure in each.failures)):
+            print(f"  {line}")
+    if not cleaned:
+        print("nothing to clean")
+    return _INCOMPLETE if any(each.failures for each in cleaned) else 0
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="write a page")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Show the results of runs again, from their records only."""
+    from switchmark.campaign.store import read_records
+    from switchmark.report.page import write_page
+
+    found = [(folder.resolve().name, read_records(folder)) for folder in runs]
+    if output is not None:
+        write_page(output, found)
+    for name, records in found:
+        if as_json:
+            _print_records(records)
+        elif output is None:
+            print(f"{name}\n")
+            _print_report(records)
+    return 0
+
+
+@app.command()
+def compare(
+    before: RunFolderPath,
+    after: Annotated[Path, typer.Argument(metavar="RUN", help="another run folder")],
+    as_json: Json = False,
+) -> int:
+    """Compare two runs test by test."""
+    from switchmark.campaign.store import read_records
+    from switchmark.errors import UsageError
+    from switchmark.report.compare import as_object, pairs, print_pairs
+
+    found = pairs(read_records(before), read_records(after))
+    if not found:
+        raise UsageError(f"{before} and {after} have no test in common")
+    if as_json:
+        _print_json([as_object(pair) for pair in found])
+    else:
+        print_pairs(found, sys.stdout)
+    return 0
+
+
+# --- what the commands share -----------------------------------------------------------------
+
+
+def _campaign(path: Path | None, axes: Mapping[str, str]) -> Campaign:
+    from switchmark.campaign.load import from_options, load
+    from switchmark.campaign.resolve import check
+
+    return from_options(axes, check) if path is None else load(path, axes, check)
+
+
+def _new_run(campaign: Campaign, out: Path) -> RunFolder:
+    from switchmark.campaign.facts import host_facts
+    from switchmark.campaign.store import RunFolder
+    from switchmark.machine.anchor import anchor
+
+    anchor()
+    return RunFolder.create(out, campaign, host_facts())
+
+
+def _measure(
+    folder: RunFolder, as_json: bool, quiet: bool, keep: bool, capture: int | None, strict: bool
+) -> int:
+    """Run what is missing; show all that the folder has, however the run ends."""
+    from switchmark.campaign.measure import Lab
+    from switchmark.campaign.run import run
+    from switchmark.cli.progress import JsonLines, watch
+
+    progress = watch(folder.campaign.tests, quiet)
+    lab = Lab(folder.path, keep=keep, capture=capture)
+    if as_json:
+        _print_records([record for record in folder.latest if record.status == "ok"])
+    try:
+        with folder, JsonLines(progress) if as_json else progress as shown:
+            run(folder, lab, shown)
+    finally:
+        if folder.latest and not as_json:
+            _print_report(folder.latest)
+        for line in lab.kept:
+            print(line, file=sys.stderr)
+        if not quiet:
+            print(f"records are in {folder.path}", file=sys.stderr)
+    return _status(folder.latest, strict)
+
+
+def _status(records: Sequence[Record], strict: bool) -> int:
+    statuses = {record.status for record in records}
+    if statuses == {"refused"}:
+        return _UNAVAILABLE
+    if statuses - {"ok"}:
+        return _FAILED
+    return _DOUBTED if strict and any(record.doubts for record in records) else 0
+
+
+def _print_report(records: Sequence[Record]) -> None:
+    from switchmark.report.bars import bars
+    from switchmark.report.table import print_table
+
+    print_table(records, sys.stdout)
+    for line in ("", *bars(records)):
+        print(line)
+
+
+def _print_records(records: Sequence[Record]) -> None:
+    from switchmark.report.json import to_object
+
+    for record in records:
+        print(json.dumps(to_object(record)))
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, indent=2))

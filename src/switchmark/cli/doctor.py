@@ -1,0 +1,197 @@
+"""`doctor`: what this host can do, what is missing, and the command that mends it.
+
+Changes nothing: what must be tried is tried in a network namespace that ends with the command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from switchmark.campaign.facts import host_facts
+from switchmark.cli.listing import Thing, listed
+from switchmark.errors import SwitchmarkError
+from switchmark.machine.anchor import privileges
+from switchmark.machine.cpus import format_cpus, read_cpus
+from switchmark.machine.host import LocalHost
+
+__all__ = ["Finding", "examine", "print_findings"]
+
+_TOOLS = {
+    "ip": ("iproute2", True),
+    "ethtool": ("ethtool", True),
+    "sysctl": ("procps", True),
+    "unshare": ("util-linux", True),
+    "setpriv": ("util-linux", True),
+    "tcpdump": ("tcpdump", False),
+}
+"""Program: its Debian package, and whether every run needs it."""
+
+_LINKS = {
+    "veth": "type veth peer name sm-peer",
+    "bridge": "type bridge",
+    "macvlan": "link sm-base type macvlan mode bridge",
+}
+"""Kind of link: the rest of the command that makes one."""
+
+_AF_XDP = 44
+_CORES_OF_A_PAIR = 3
+_STEAL_WINDOW_S = 0.3
+_STEAL_LIMIT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `needed` by every run; `mend` is a command, or a parameter."""
+
+    area: str
+    name: str
+    ok: bool
+    found: str
+    mend: str | None = None
+    needed: bool = False
+
+
+def examine() -> list[Finding]:
+    """Everything that is looked at, the most basic first."""
+    return [*_privileges(), *_tools(), *_kernel(), *_cores(), *_memory(), *_drivers()]
+
+
+def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
+    """A line a finding, by area, then what mends what is missing."""
+    width = max(len(finding.name) for finding in findings)
+    area = ""
+    for finding in findings:
+        if finding.area != area:
+            area = finding.area
+            print(area, file=stream)
+        mark = "✓" if finding.ok else "✗" if finding.needed else "-"
+        first, *rest = finding.found.splitlines() or [""]
+        print(f"  {mark} {finding.name:{width}}  {first}", file=stream)
+        for line in rest:
+            print(f"    {'':{width}}  {line}", file=stream)
+        if finding.mend and not finding.ok:
+            print(f"    {'':{width}}  mend: {finding.mend}", file=stream)
+
+
+def _privileges() -> Iterator[Finding]:
+    try:
+        found = privileges()
+    except SwitchmarkError as error:
+        yield Finding("privileges", "namespaces", False, error.message, error.hint, needed=True)
+    else:
+        text = "root" if found == "root" else "not root; runs live in a user namespace"
+        yield Finding("privileges", "namespaces", True, text, needed=True)
+
+
+def _tools() -> Iterator[Finding]:
+    for tool, (package, needed) in _TOOLS.items():
+        path = shutil.which(tool)
+        mend = None if path else f"apt-get install {package}"
+        yield Finding("tools", tool, path is not None, path or "not there", mend, needed)
+
+
+def _kernel() -> Iterator[Finding]:
+    for kind, rest in _LINKS.items():
+        command = f"ip link add sm-base type veth peer name sm-end && ip link add sm-probe {rest}"
+        yield _tried("kernel", f"link {kind}", ("sh", "-c", command), f"modprobe {kind}")
+    try:
+        socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
+    except PermissionError:
+        yield Finding("kernel", "AF_XDP", True, "there; needs root")
+    except OSError as error:
+        yield Finding("kernel", "AF_XDP", False, str(error.strerror), "a kernel with XDP_SOCKETS")
+    else:
+        yield Finding("kernel", "AF_XDP", True, "there")
+    tun = Path("/dev/net/tun").exists()
+    yield Finding("kernel", "tun", tun, "there" if tun else "no /dev/net/tun", "modprobe tun")
+
+
+def _tried(area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:
+    try:
+        user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+        done = LocalHost().run(("unshare", *user, "--net", *argv))
+    except SwitchmarkError as error:
+        return Finding(area, name, False, error.message, error.hint)
+    if done.status == 0:
+        return Finding(area, name, True, "there")
+    return Finding(area, name, False, done.stderr.decode(errors="replace").strip(), mend)
+
+
+def _cores() -> Iterator[Finding]:
+    facts = host_facts()
+    cpus = read_cpus()
+    enough = len(cpus) >= _CORES_OF_A_PAIR
+    yield Finding(
+        "cores",
+        "usable",
+        enough,
+        f"{len(cpus)} ({format_cpus([cpu.id for cpu in cpus])}), {facts['cpu_model'] or 'unknown'}",
+        None
+        if enough
+        else f"{_CORES_OF_A_PAIR} would do: one each for sender, receiver and switch",
+    )
+    isolated = [cpu.id for cpu in cpus if cpu.isolated]
+    yield Finding(
+        "cores",
+        "isolated",
+        bool(isolated),
+        format_cpus(isolated) or "none",
+        None if isolated else "boot with isolcpus=... for the cores of the traffic",
+    )
+    governor = facts["governor"]
+    yield Finding(
+        "cores",
+        "frequency",
+        governor in (None, "performance"),
+        governor or "not scaled by this system",
+        None if governor in (None, "performance") else "cpupower frequency-set -g performance",
+    )
+    stolen = _steal()
+    yield Finding(
+        "cores",
+        "steal",
+        stolen < _STEAL_LIMIT,
+        f"{stolen:.1%} in {_STEAL_WINDOW_S} s",
+        None if stolen < _STEAL_LIMIT else "give this virtual machine cores of its own",
+    )
+    steady = len(facts["tsc"]) == 2
+    yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
+
+
+def _steal() -> float:
+    """The share of all CPU time that the hypervisor took in a short while."""
+
+    def times() -> list[int]:
+        return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+
+    before = times()
+    time.sleep(_STEAL_WINDOW_S)
+    spent = [after - earlier for earlier, after in zip(before, times(), strict=True)]
+    return spent[7] / max(sum(spent[:8]), 1)
+
+
+def _memory() -> Iterator[Finding]:
+    pages: dict[str, Any] = host_facts()["hugepages"]
+    total = pages["total"] or 0
+    yield Finding(
+        "memory",
+        "hugepages",
+        total > 0,
+        f"{pages['free'] or 0} of {total} free, {pages['size_kib'] or 0} KiB each",
+        None if total else "sysctl vm.nr_hugepages=512",
+    )
+
+
+def _drivers() -> Iterator[Finding]:
+    for thing in (Thing.ENGINES, Thing.ENVIRONMENTS, Thing.SWITCHES):
+        for entry in listed(thing):
+            words = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
+            found = ", ".join(filter(None, words)) or "there"
+            yield Finding(str(thing), entry["name"], entry["usable"], found, entry["hint"])

@@ -1,0 +1,97 @@
+"""`list`: the names of a table, and which of them this host can use."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import IO, Any
+
+from switchmark.campaign.load import nearest
+from switchmark.errors import SwitchmarkError, UsageError
+from switchmark.machine.host import Host, LocalHost
+from switchmark.model.topology import PortKind
+from switchmark.papers.experiment import names, read
+
+__all__ = ["Thing", "listed", "print_listed", "thing_named"]
+
+
+class Thing(StrEnum):
+    """What can be listed: the plural folders."""
+
+    SWITCHES = "switches"
+    ENGINES = "engines"
+    ENVIRONMENTS = "environments"
+    FUNCTIONS = "functions"
+    SCENARIOS = "scenarios"
+    SEARCHES = "searches"
+    PAPERS = "papers"
+
+
+def thing_named(text: str) -> Thing:
+    """The thing that is written so; UsageError with the nearest."""
+    if text not in list(Thing):
+        raise UsageError(
+            f"'{text}' cannot be listed{nearest(text, Thing)}\n  known: {', '.join(Thing)}"
+        )
+    return Thing(text)
+
+
+def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
+    """One object for each name: usable or why not, version, mode, how far it was verified.
+
+    `port` keeps what has that kind of port; UsageError if there is no such kind.
+    """
+    if thing is Thing.PAPERS:
+        return [_entry(name, read(name).summary) for name in names()]
+    if port is not None and port not in list(PortKind):
+        raise UsageError(f"there is no kind of port named '{port}'\n  known: {', '.join(PortKind)}")
+    table: Mapping[str, Any] = importlib.import_module(f"switchmark.{thing}").TABLE
+    return [
+        _probed(entry, LocalHost())
+        for entry in table.values()
+        if port is None or port in getattr(entry, "port_kinds", ())
+    ]
+
+
+def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
+    """A line for each name; below what cannot be used, why and what mends it."""
+    width = max((len(entry["name"]) for entry in entries), default=0)
+    for entry in entries:
+        mark = "✓" if entry["usable"] else "✗"
+        told = (entry["version"], entry["mode"], entry["verified"])
+        version = ", ".join(filter(None, told)) if entry["usable"] else ""
+        words = (f"{mark} {entry['name']:{width}}", entry["summary"], version and f"[{version}]")
+        print("  ".join(filter(None, words)), file=stream)
+        for line in (entry["why_not"] or "").splitlines():
+            print(f"  {'':{width}}  {line}", file=stream)
+        if entry["hint"]:
+            print(f"  {'':{width}}  hint: {entry['hint']}", file=stream)
+
+
+def _probed(entry: Any, host: Host) -> dict[str, Any]:
+    """A driver with `probe` is asked; what has none needs nothing of the host."""
+    found = _entry(entry.name, getattr(entry, "summary", ""))
+    for name in ("port_kinds", "semantics"):
+        if hasattr(entry, name):
+            found[name] = sorted(map(str, getattr(entry, name)))
+    if hasattr(entry, "probe"):
+        try:
+            version = entry.probe(host)
+        except SwitchmarkError as error:
+            return {**found, "usable": False, "why_not": error.message, "hint": error.hint}
+        found |= {"version": version.text, "mode": version.mode, "verified": version.verified}
+    return found
+
+
+def _entry(name: str, summary: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "summary": summary,
+        "usable": True,
+        "why_not": None,
+        "hint": None,
+        "version": None,
+        "mode": None,
+        "verified": None,
+    }

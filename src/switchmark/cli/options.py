@@ -1,0 +1,79 @@
+"""The axes as options, made from the fields of Test: a new axis is an option by itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from switchmark.model.spec import Test
+
+__all__ = ["with_axes"]
+
+_HELP = {
+    "scenario": "p2p, p2v, v2p, v2v: which ends are physical and which virtual",
+    "switch": "the switches under test",
+    "switch_environment": "where the switch runs",
+    "environment": "where the functions run",
+    "function": "the network function",
+    "engine": "the packet I/O of the traffic program",
+    "frame_size": "bytes with the FCS, or imix",
+    "rate": "per sender: max, 10M, 500kpps, 2.5Gbps",
+    "burst": "frames handed over at once [32; 1 for latency]",
+    "pairs": "senders, each with its receiver",
+    "flows": "flows of each sender",
+    "flows_by": "what the flows of a sender differ in",
+    "vlan": "VLAN id of every frame, or none",
+    "touch": "how much of a payload is written and checked",
+    "placement": "how parts are put on cores",
+    "search": "how the rate is found",
+    "duration": "of a trial: 2, 500ms, 1min",
+    "warmup": "before it, not counted",
+    "repeat": "trials of each test",
+    "seed": "shuffles the order; 0 runs as written",
+    "nic": "real NICs: PART=SWITCH-NIC:GENERATOR-NIC,...",
+}
+
+
+def with_axes(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command that takes `axes: dict[str, str]` an option for each axis in its place.
+
+    The command gets what was written for the axes that were given, by the names of the fields.
+    """
+    own = inspect.signature(command, eval_str=True)
+    kept = [parameter for name, parameter in own.parameters.items() if name != "axes"]
+    axes = [_option(name) for name in Test.model_fields]
+
+    def wrapper(**given: Any) -> int:
+        written = {name: given.pop(name) for name in Test.model_fields}
+        chosen = {name: text for name, text in written.items() if text is not None}
+        return command(axes=chosen, **given)
+
+    every = [*kept, *axes]
+    wrapper.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    return wrapper
+
+
+def _option(name: str) -> inspect.Parameter:
+    field = Test.model_fields[name]
+    is_choice = get_origin(field.annotation) is Literal
+    choices = ", ".join(get_args(field.annotation)) if is_choice else ""
+    told = ": ".join(filter(None, (_HELP.get(name), choices)))
+    if field.default_factory is None:
+        told += " [none]" if field.default is None else f" [{field.default}]"
+    option = typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=told.strip(),
+        metavar="...",
+        show_default=False,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[str | None, option],
+    )

@@ -1,0 +1,157 @@
+"""What a run shows while it lasts: a bar on a terminal, plain lines elsewhere, JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from switchmark.campaign.expand import label, telling
+from switchmark.campaign.run import Progress
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.report.json import to_object
+from switchmark.report.table import outcome
+
+__all__ = ["JsonLines", "Watch", "watch"]
+
+
+class Watch(Progress, Protocol):
+    """A progress that is shown from the beginning to the end of a block."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def watch(tests: Sequence[Test], quiet: bool) -> Watch:
+    """The progress that fits where stderr goes to."""
+    if quiet:
+        return _Silent()
+    return _Bar(tests) if sys.stderr.isatty() else _Lines(tests)
+
+
+class _Silent:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
+        pass
+
+    def trial(self, result: TrialResult) -> None:
+        pass
+
+    def end(self, record: Record) -> None:
+        pass
+
+
+class _Lines(_Silent):
+    """Two lines a test: what is begun, and what came of it."""
+
+    def __init__(self, tests: Sequence[Test]) -> None:
+        self._axes = telling(tests)
+
+    def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
+        left = "" if left_s is None else f", {_clock(left_s)} left"
+        print(f"[{position}/{total}] {label(test, self._axes)}{left}", file=sys.stderr, flush=True)
+
+    def end(self, record: Record) -> None:
+        print(f"    {outcome(record)}", file=sys.stderr, flush=True)
+
+
+class _Bar(_Silent):
+    """A bar at the foot of the terminal; each test's outcome scrolls by above it."""
+
+    def __init__(self, tests: Sequence[Test]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bars
+
+        self._axes = telling(tests)
+        self._trials = 0
+        self._test = ""
+        self._bars = Bars(
+            MofNCompleteColumn(),
+            BarColumn(24),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[left]}", style="dim"),
+            console=Console(stderr=True, highlight=False),
+            transient=True,
+        )
+        self._task = self._bars.add_task("", total=len(tests), left="")
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
+        self._test, self._trials = label(test, self._axes), 0
+        left = "" if left_s is None else f"{_clock(left_s)} left"
+        self._bars.update(
+            self._task, completed=position - 1, total=total, description=self._test, left=left
+        )
+
+    def trial(self, result: TrialResult) -> None:
+        self._trials += 1
+        self._bars.update(self._task, description=f"{self._test}, trial {self._trials} done")
+
+    def end(self, record: Record) -> None:
+        self._bars.console.print(f"{self._test}: {outcome(record)}", markup=False)
+        self._bars.advance(self._task)
+
+
+class JsonLines(_Silent):
+    """One object a test on stdout as soon as the test has ended; the rest is passed on."""
+
+    def __init__(self, inner: Watch) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+    def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
+        self._inner.begin(test, position, total, left_s)
+
+    def trial(self, result: TrialResult) -> None:
+        self._inner.trial(result)
+
+    def end(self, record: Record) -> None:
+        print(json.dumps(to_object(record)), flush=True)
+        self._inner.end(record)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,170 @@
+"""Cleaning up after dead runs: each journal that can be locked is undone, and then searched
+for what a death kept out of it. Touches only what carries the exact id of a dead run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from switchmark.errors import SwitchmarkError, Unavailable, UsageError
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, boot_id
+from switchmark.machine.leases import Leases
+from switchmark.machine.processes import end, marked, open_process
+from switchmark.machine.signals import shielded
+from switchmark.machine.undo import carry_out, in_words
+from switchmark.machine.workspace import claims, default_base, remove_folder
+
+__all__ = ["Cleaned", "clean"]
+
+_GRACE_S = 2.0
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What became of one run. `actions` is what was undone, or would be; what `failures`
+    names is left for another attempt."""
+
+    run: str
+    state: Literal["live", "dead", "cleaned", "incomplete"]
+    actions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def clean(
+    base: Path | None = None,
+    *,
+    runs: Collection[str] = (),
+    dry_run: bool = False,
+    hosts: Mapping[str, Host] | None = None,
+) -> list[Cleaned]:
+    """Undo what dead runs left under `base`; a live run is reported and left alone.
+
+    `runs` restricts it to these; a run that was kept counts as dead. A dry run only tells
+    what would be undone. An interruption is held back until the run at hand is done with.
+    """
+    base = base or default_base()
+    found = sorted(
+        path.name for path in base.glob("sm*") if re.fullmatch("sm[0-9a-f]{4}", path.name)
+    )
+    for run in runs:
+        if run not in found:
+            raise UsageError(f"there is no run {run}; there are: {', '.join(found) or 'none'}")
+    hosts = {"local": LocalHost(), **(hosts or {})}
+    cleaned = []
+    for run in found:
+        if not runs or run in runs:
+            with shielded():
+                cleaned.append(_clean_run(base, run, dry_run, hosts))
+    return cleaned
+
+
+def _clean_run(base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host]) -> Cleaned:
+    with claims(base):
+        try:
+            journal = Journal.reopen(base / run / "journal")
+        except FileNotFoundError:
+            # It died, or is ending, between the folder and the journal: nothing was done yet.
+            if not dry_run:
+                remove_folder(base / run)
+            return Cleaned(run, "dead" if dry_run else "cleaned")
+    if journal is None:
+        return Cleaned(run, "live")
+    try:
+        if dry_run:
+            undos = (in_words(undo) for _, undo in _to_undo(journal))
+            return Cleaned(run, "dead", (*undos, *_leftovers(run, hosts["local"])))
+        return _undo_all(base, journal, hosts)
+    finally:
+        journal.close()
+
+
+def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleaned:
+    run = journal.run
+    leases = Leases(base)
+    undos = _to_undo(journal)
+    actions: list[str] = [in_words(undo) for _, undo in undos]
+    failures: dict[int, str] = {}
+    for _ in range(_ROUNDS):
+        failures = {}
+        for number, undo in undos:
+            try:
+                carry_out(undo, run=run, hosts=hosts, leases=leases)
+            except (SwitchmarkError, OSError) as error:
+                failures[number] = f"could not undo ({in_words(undo)}): {error}"
+        # A command that was under way when its run died may have done its work since.
+        ended = _end_marked(run)
+        actions += ended
+        if not ended:
+            break
+    for number in [number for number in journal.pending if number not in failures]:
+        journal.done(number)
+    for host, path in leases.held_by(run):
+        with suppress(SwitchmarkError, OSError):
+            carry_out(Lease(host=host, path=path), run=run, hosts=hosts, leases=leases)
+    for command in _named(run, hosts["local"]):
+        actions.append(in_words(command))
+        try:
+            carry_out(command, run=run, hosts=hosts, leases=leases)
+        except SwitchmarkError as error:
+            failures[-1] = str(error)
+    if not failures:
+        try:
+            remove_folder(base / run)
+        except SwitchmarkError as error:
+            failures[-1] = str(error)
+    state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
+    return Cleaned(run, state, tuple(actions), tuple(failures.values()))
+
+
+def _to_undo(journal: Journal) -> list[tuple[int, Undo]]:
+    """What is pending, the latest first; after a boot that is only what lies on a disk."""
+    pending = list(reversed(journal.pending.items()))
+    if journal.boot == boot_id():
+        return pending
+    return [(number, undo) for number, undo in pending if _on_disk(undo)]
+
+
+def _on_disk(undo: Undo) -> bool:
+    kernel = ("/proc/", "/sys/", "/run/", "/dev/")
+    return isinstance(undo, Restore) and not undo.path.startswith(kernel)
+
+
+def _end_marked(run: str) -> list[str]:
+    actions = []
+    for pid, start in marked(run):
+        pidfd = open_process(pid, start)
+        if pidfd is None:
+            continue
+        actions.append(f"end process {pid} of the run")
+        end(pidfd, signal.SIGTERM, _GRACE_S)
+        os.close(pidfd)
+    return actions
+
+
+def _named(run: str, host: Host) -> list[Command]:
+    """Commands that remove the namespaces and links of this machine with the run's prefix.
+    Every one of them has an undo in the journal; this is the net below it."""
+    try:
+        spaces = host.run(("ip", "netns", "list")).stdout.decode().splitlines()
+        links = json.loads(host.run(("ip", "-j", "link")).stdout or b"[]")
+    except Unavailable:
+        return []
+    names = [line.split()[0] for line in spaces if line.startswith(f"{run}-")]
+    found = [Command(host=host.name, argv=("ip", "netns", "del", name)) for name in names]
+    names = [link["ifname"] for link in links if link["ifname"].startswith(f"{run}-")]
+    return found + [Command(host=host.name, argv=("ip", "link", "del", name)) for name in names]
+
+
+def _leftovers(run: str, host: Host) -> list[str]:
+    processes = [f"end process {pid} of the run" for pid, _ in marked(run)]
+    return processes + [in_words(command) for command in _named(run, host)]

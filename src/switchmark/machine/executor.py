@@ -1,0 +1,273 @@
+"""The executor: the only part that carries plans out, and takes them back.
+
+Before each step its undo is in the journal, so that a death at any moment leaves nothing
+that `clean` does not find. Knows no environment: the caller gives the way into a node.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from switchmark.errors import (
+    CommandFailed,
+    CommandTimedOut,
+    NotReady,
+    SetupFailed,
+    SwitchmarkError,
+    Unavailable,
+)
+from switchmark.machine.host import Completed, Host, Process, last_lines
+from switchmark.machine.journal import Command, Lease, Restore, Stop, Undo
+from switchmark.machine.script import Inside, command, describe, fill, is_host
+from switchmark.machine.signals import shielded
+from switchmark.machine.undo import carry_out, in_words
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Node, Plan, Run, Spawn, Wait, Write
+
+__all__ = ["Executor"]
+
+_SHORTEST_S, _LONGEST_S = 0.002, 0.05
+_SHORTEST_CHECK_S = 1.0
+
+
+class Executor:
+    """Carries plans out on `hosts`, by the names that nodes give them.
+
+    `saved` holds what `Run(save=...)` kept and the pid of each Spawn. `logs_dir` gets each
+    process's stderr as `NAME.stderr`, and `steps.sh`: what was done, as a script.
+    """
+
+    def __init__(
+        self, hosts: Mapping[str, Host], workspace: Workspace, *, inside: Inside, logs_dir: Path
+    ) -> None:
+        self.saved: dict[str, str] = {}
+        self._hosts = dict(hosts)
+        self._workspace = workspace
+        self._journal = workspace.journal
+        self._inside = inside
+        self._logs_dir = logs_dir
+        self._processes: dict[int, tuple[str, Process]] = {}
+        logs_dir.mkdir(parents=True, exist_ok=True)
+
+    def execute(self, plan: Plan) -> None:
+        """Carry the steps out in order. The first that fails raises SetupFailed (or
+        Unavailable, for a program that is missing); what was done is left for `unwind`."""
+        for step in plan:
+            with (self._logs_dir / "steps.sh").open("a") as log:
+                log.writelines(f"{line}\n" for line in describe((step,), self._inside))
+            match step:
+                case Run():
+                    self._run(step)
+                case Spawn():
+                    self._spawn(step)
+                case Write():
+                    self._write(step)
+                case Wait():
+                    self._wait(step)
+
+    def run(self, step: Run) -> bytes:
+        """Carry out one command, and return its standard output: a switch's counters."""
+        return self._run(step).stdout
+
+    def process(self, name: str) -> Process:
+        """The process of the Spawn of that name."""
+        for known, process in reversed(self._processes.values()):
+            if known == name:
+                return process
+        raise SetupFailed(f"no process named {name} is running")
+
+    def mark(self) -> int:
+        """A place to unwind to, so that a block can end while the run goes on."""
+        return self._journal.next_number
+
+    def unwind(self, to: int = 0) -> tuple[str, ...]:
+        """Undo everything since the mark `to`, the latest first.
+
+        A failure stops nothing: all are returned, in words, and stay in the journal for
+        `clean`. An interruption is held back until the end.
+        """
+        failures = []
+        with shielded():
+            numbers = [number for number in self._journal.pending if number >= to]
+            for number in reversed(numbers):
+                undo = self._journal.pending[number]
+                try:
+                    self._undo(number, undo)
+                    self._journal.done(number)
+                except (SwitchmarkError, OSError) as error:
+                    failures.append(f"could not undo ({in_words(undo)}): {error}")
+        return tuple(failures)
+
+    def _undo(self, number: int, undo: Undo) -> None:
+        if isinstance(undo, Stop) and number in self._processes:
+            _, process = self._processes.pop(number)
+            process.stop(undo.number, undo.grace_s)
+        else:
+            carry_out(
+                undo,
+                run=self._workspace.run,
+                hosts=self._hosts,
+                leases=self._workspace.leases,
+            )
+
+    def _run(self, step: Run) -> Completed:
+        argv = self._filled(command(step, self._inside), step.why)
+        if step.undo is not None:
+            undo = self._filled(self._inside(step.at, step.undo), step.why)
+            self._journal.intend(
+                Command(host=step.at.host, argv=undo, timeout_s=max(10.0, step.timeout_s))
+            )
+        stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
+        completed = self._call(step.why, step.at, argv, stdin, step.timeout_s)
+        if completed.status not in step.ok:
+            raise _failure(step.why, step.at, argv, completed)
+        if step.save is not None:
+            self.saved[step.save] = completed.stdout.decode(errors="replace").strip()
+        return completed
+
+    def _spawn(self, step: Spawn) -> None:
+        if any(name == step.name for name, _ in self._processes.values()):
+            raise SetupFailed(f"{step.why}: a process named {step.name} is already running")
+        argv = self._filled(command(step, self._inside), step.why)
+        number, grace_s = step.stop
+        stop = self._journal.intend(Stop(name=step.name, number=number, grace_s=grace_s))
+        log = self._logs_dir / f"{step.name}.stderr"
+        with shielded(), _explained(step.why):
+            host = self._host(step.at)
+            process = host.spawn(argv, stderr_path=str(log), env=self._workspace.env)
+            self._processes[stop] = (step.name, process)
+            self._journal.started(stop, process.pid, process.started)
+        self.saved[step.name] = str(process.pid)
+
+    def _write(self, step: Write) -> None:
+        path = fill(step.path, self.saved, step.why)
+        content = self._filled_bytes(step.content, step.why)
+        if not is_host(step.at):
+            self._write_inside(step, path, content)
+            return
+        host = self._host(step.at)
+        try:
+            if step.machine_wide:
+                self._journal.intend(Lease(host=host.name, path=path))
+                self._workspace.leases.take(self._workspace.run, host, path, content)
+            else:
+                old = host.read(path) if host.exists(path) else None
+                self._journal.intend(Restore(host=host.name, path=path, content=old))
+                host.write(path, content)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SetupFailed(f"{step.why}: {path} cannot be set: {reason}") from error
+
+    def _write_inside(self, step: Write, path: str, content: bytes) -> None:
+        """A file as its node sees it is read and written by the node's own `cat` and `tee`."""
+        read = self._inside(step.at, ("cat", path))
+        found = self._call(step.why, step.at, read, None, 10.0)
+        if found.status == 0:
+            undo = Command(
+                host=step.at.host, argv=self._inside(step.at, ("tee", path)), stdin=found.stdout
+            )
+        elif b"No such file" in found.stderr:
+            undo = Command(host=step.at.host, argv=self._inside(step.at, ("rm", "-f", path)))
+        else:
+            raise _failure(step.why, step.at, read, found)
+        self._journal.intend(undo)
+        write = self._inside(step.at, ("tee", path))
+        written = self._call(step.why, step.at, write, content, 10.0)
+        if written.status != 0:
+            raise _failure(step.why, step.at, write, written)
+
+    def _wait(self, step: Wait) -> None:
+        argv = self._filled(command(step.check, self._inside), step.why)
+        deadline = time.monotonic() + step.timeout_s
+        interval_s = _SHORTEST_S
+        while True:
+            last_try = time.monotonic() >= deadline
+            limit_s = max(deadline - time.monotonic(), _SHORTEST_CHECK_S)
+            try:
+                found = self._call(step.why, step.check.at, argv, None, limit_s)
+            except CommandTimedOut as error:
+                raise NotReady(error.message) from error
+            if _holds(step, found):
+                return
+            self._refuse_dead(step)
+            if last_try:
+                raise NotReady(
+                    f"{step.why}: still not so after {step.timeout_s:g} s\n"
+                    f"  {_place(step.check.at)}: {shlex.join(argv)}{_evidence(found)}"
+                )
+            time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
+            interval_s = min(1.5 * interval_s, _LONGEST_S)
+
+    def _refuse_dead(self, step: Wait) -> None:
+        if step.unless_dead is None:
+            return
+        process = self.process(step.unless_dead)
+        status = process.poll()
+        if status is not None:
+            words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
+            raise NotReady(f"{step.why}: {step.unless_dead} {_ended(status)}{words}")
+
+    def _call(
+        self, why: str, at: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float
+    ) -> Completed:
+        with _explained(why):
+            return self._host(at).run(
+                argv, stdin=stdin, env=self._workspace.env, timeout_s=timeout_s
+            )
+
+    def _host(self, at: Node) -> Host:
+        if at.host not in self._hosts:
+            raise SetupFailed(f"no host is named {at.host}; there are: {', '.join(self._hosts)}")
+        return self._hosts[at.host]
+
+    def _filled(self, argv: tuple[str, ...], why: str) -> tuple[str, ...]:
+        return tuple(fill(word, self.saved, why) for word in argv)
+
+    def _filled_bytes(self, content: bytes, why: str) -> bytes:
+        # Surrogates carry bytes that are no text through the substitution unharmed.
+        text = content.decode(errors="surrogateescape")
+        return fill(text, self.saved, why).encode(errors="surrogateescape")
+
+
+@contextmanager
+def _explained(why: str) -> Iterator[None]:
+    """Put the reason of the step before what a host says of its failure."""
+    try:
+        yield
+    except (SetupFailed, Unavailable) as error:
+        raise type(error)(f"{why}: {error.message}", hint=error.hint) from error
+
+
+def _holds(step: Wait, found: Completed) -> bool:
+    if found.status not in step.check.ok:
+        return False
+    output = found.stdout.decode(errors="replace")
+    return step.check.pattern is None or bool(re.search(step.check.pattern, output, re.MULTILINE))
+
+
+def _failure(why: str, at: Node, argv: tuple[str, ...], found: Completed) -> CommandFailed:
+    return CommandFailed(
+        f"{why}: the command {_ended(found.status)}\n"
+        f"  {_place(at)}: {shlex.join(argv)}{_evidence(found)}"
+    )
+
+
+def _evidence(found: Completed) -> str:
+    output = last_lines(found.stderr) or last_lines(found.stdout) or "(no output)"
+    return "".join(f"\n  {line}" for line in output.splitlines())
+
+
+def _place(at: Node) -> str:
+    return f"on {at.host}" if is_host(at) else f"at {at.name} ({at.environment}) on {at.host}"
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        return f"was ended by signal {-status} ({signal.strsignal(-status)})"
+    return f"ended with status {status}"

@@ -1,0 +1,233 @@
+"""The journal of a run: every undo, written down before the step that makes it necessary.
+
+JSON lines, appended and fsynced one by one. The kernel's lock on the file says whether its
+run lives, and ends with the run however it dies. Knows undos as data; `undo` carries them out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from switchmark.machine.jsonl import Entry, append_entry, whole_lines
+from switchmark.machine.processes import start_time
+from switchmark.machine.signals import shielded
+
+__all__ = [
+    "Command",
+    "Journal",
+    "Lease",
+    "Restore",
+    "Stop",
+    "Undo",
+    "boot_id",
+    "is_locked",
+]
+
+
+class Command(Entry):
+    """Run a command; `argv` is as the host runs it, with the way into its node."""
+
+    kind: Literal["command"] = "command"
+    host: str
+    argv: tuple[str, ...]
+    stdin: bytes | None = None
+    timeout_s: float = 10.0
+
+
+class Restore(Entry):
+    """Write the old content back, or remove the file where there was none."""
+
+    kind: Literal["restore"] = "restore"
+    host: str
+    path: str
+    content: bytes | None
+
+
+class Stop(Entry):
+    """End a process; pid and start time are known once it was spawned."""
+
+    kind: Literal["stop"] = "stop"
+    name: str
+    number: int
+    grace_s: float
+    pid: int | None = None
+    start: int | None = None
+
+
+class Lease(Entry):
+    """Give the lease of a machine-wide value back."""
+
+    kind: Literal["lease"] = "lease"
+    host: str
+    path: str
+
+
+Undo = Command | Restore | Stop | Lease
+
+
+_LINGER_S = 1.0
+
+
+class _Begin(Entry):
+    entry: Literal["begin"] = "begin"
+    run: str
+    boot: str
+    pid: int
+    start: int
+
+
+class _Intend(Entry):
+    entry: Literal["undo"] = "undo"
+    number: int
+    undo: Annotated[Undo, Field(discriminator="kind")]
+
+
+class _Started(Entry):
+    entry: Literal["started"] = "started"
+    number: int
+    pid: int
+    start: int
+
+
+class _Done(Entry):
+    entry: Literal["done"] = "done"
+    number: int
+
+
+_Line = _Begin | _Intend | _Started | _Done
+_LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="entry")])
+
+
+class Journal:
+    """An open, locked journal. `pending` holds the undos that are still to be carried out, by
+    number, oldest first; it is what the file says, not a copy with a life of its own.
+    """
+
+    def __init__(self, descriptor: int, run: str) -> None:
+        self.run = run
+        self.boot = boot_id()
+        self.pending: dict[int, Undo] = {}
+        self._descriptor = descriptor
+        self._next = 0
+
+    @classmethod
+    def create(cls, path: Path, run: str) -> Journal:
+        """A new journal, locked until it is closed or this process ends."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        journal = cls(descriptor, run)
+        pid = os.getpid()
+        journal._append(_Begin(run=run, boot=journal.boot, pid=pid, start=start_time(pid) or 0))
+        return journal
+
+    @classmethod
+    def reopen(cls, path: Path) -> Journal | None:
+        """The journal of a dead run, now locked by the caller; None when its run lives, or
+        when somebody else is cleaning up after it.
+
+        What a death tore or a disk spoilt is skipped. FileNotFoundError when there is none.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            return None
+        journal = cls(descriptor, path.parent.name)
+        journal.boot = ""
+        for line in whole_lines(descriptor):
+            try:
+                journal._apply(_LINE.validate_json(line))
+            except ValidationError:
+                continue
+        return journal
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next undo will have: a mark to unwind to."""
+        return self._next
+
+    def intend(self, undo: Undo) -> int:
+        """Note an undo, before the step that it is for; its number."""
+        number = self._next
+        self._append(_Intend(number=number, undo=undo))
+        return number
+
+    def started(self, number: int, pid: int, start: int) -> None:
+        """Note which process the Stop of that number is about."""
+        self._append(_Started(number=number, pid=pid, start=start))
+
+    def done(self, number: int) -> None:
+        """Note that the undo of that number was carried out."""
+        self._append(_Done(number=number))
+
+    def close(self) -> None:
+        """Release the lock; `clean` may take what is pending."""
+        os.close(self._descriptor)
+
+    def _append(self, entry: _Line) -> None:
+        with shielded():
+            append_entry(self._descriptor, entry)
+            self._apply(entry)
+
+    def _apply(self, entry: _Line) -> None:
+        match entry:
+            case _Begin():
+                self.boot = entry.boot
+            case _Intend():
+                self.pending[entry.number] = entry.undo
+                self._next = entry.number + 1
+            case _Started():
+                stop = self.pending.get(entry.number)
+                if isinstance(stop, Stop):
+                    known = {"pid": entry.pid, "start": entry.start}
+                    self.pending[entry.number] = stop.model_copy(update=known)
+            case _Done():
+                self.pending.pop(entry.number, None)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a journal whose run is dead. A child that was between fork and exec when its run
+    was killed holds the lock a moment longer, so a dead owner's is waited for."""
+    deadline = time.monotonic() + _LINGER_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _owner_lives(descriptor) or time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        else:
+            return True
+
+
+def _owner_lives(descriptor: int) -> bool:
+    try:
+        begin = _Begin.model_validate_json(os.pread(descriptor, 4096, 0).partition(b"\n")[0])
+    except ValidationError:
+        return False
+    return start_time(begin.pid) == begin.start
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody, this process included, holds the journal: its run lives."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def boot_id() -> str:
+    """Differs after each boot of this machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

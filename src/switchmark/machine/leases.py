@@ -1,0 +1,145 @@
+"""Leases of machine-wide values, such as a sysctl: the first run saves, the last restores.
+
+One file of JSON lines, locked while it is read and changed. A holder whose journal nobody
+locks is dead and holds nothing; values of an earlier boot are gone and never restored.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from switchmark.errors import SetupFailed
+from switchmark.machine.host import Host
+from switchmark.machine.journal import boot_id, is_locked
+from switchmark.machine.jsonl import Entry, append_entry, whole_lines
+from switchmark.machine.signals import shielded
+
+__all__ = ["Leases"]
+
+
+class _Take(Entry):
+    """A run set `path` to `content`; `old` is what the first holder found there."""
+
+    entry: Literal["take"] = "take"
+    boot: str
+    run: str
+    host: str
+    path: str
+    old: bytes
+    content: bytes
+
+
+class _Give(Entry):
+    """A run gave its latest take of `path` back; others hold it still."""
+
+    entry: Literal["give"] = "give"
+    run: str
+    host: str
+    path: str
+
+
+class _Free(Entry):
+    """`path` has its old value again: nobody holds it."""
+
+    entry: Literal["free"] = "free"
+    host: str
+    path: str
+
+
+_Line = _Take | _Give | _Free
+_LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="entry")])
+
+
+class Leases:
+    """The leases of all runs under `base`, the folder that holds the runs' folders."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def take(self, run: str, host: Host, path: str, content: bytes) -> None:
+        """Set `path` for `run`. SetupFailed while a live run needs another value there."""
+        with self._locked() as (descriptor, takes):
+            held = [take for take in takes if (take.host, take.path) == (host.name, path)]
+            for take in held:
+                agreed = take.content.split() == content.split()
+                if take.run != run and not agreed and self._lives(take.run):
+                    raise SetupFailed(
+                        f"{path} cannot be set to {_text(content)}:"
+                        f" run {take.run} needs it to be {_text(take.content)}",
+                        hint="run again when that run has ended",
+                    )
+            old = held[0].old if held else host.read(path)
+            append_entry(
+                descriptor,
+                _Take(boot=boot_id(), run=run, host=host.name, path=path, old=old, content=content),
+            )
+            try:
+                host.write(path, content)
+            except OSError:
+                append_entry(descriptor, _Give(run=run, host=host.name, path=path))
+                raise
+
+    def give_back(self, run: str, host: Host, path: str) -> None:
+        """End the run's latest lease of `path`; the value is restored when nobody holds it."""
+        with self._locked() as (descriptor, takes):
+            held = [take for take in takes if (take.host, take.path) == (host.name, path)]
+            if not any(take.run == run for take in held):
+                return
+            others = [take for take in held if take.run != run and self._lives(take.run)]
+            if others or sum(take.run == run for take in held) > 1:
+                append_entry(descriptor, _Give(run=run, host=host.name, path=path))
+            else:
+                host.write(path, held[0].old)
+                append_entry(descriptor, _Free(host=host.name, path=path))
+                if len(held) == len(takes):
+                    os.ftruncate(descriptor, 0)
+
+    def held_by(self, run: str) -> list[tuple[str, str]]:
+        """Host and path of each lease of a run, the latest first."""
+        with self._locked() as (_, takes):
+            return [(take.host, take.path) for take in reversed(takes) if take.run == run]
+
+    def _lives(self, run: str) -> bool:
+        return is_locked(self._base / run / "journal")
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[int, list[_Take]]]:
+        with shielded():
+            descriptor = os.open(self._base / "leases", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield descriptor, _takes(whole_lines(descriptor))
+            finally:
+                os.close(descriptor)
+
+
+def _takes(lines: list[bytes]) -> list[_Take]:
+    boot = boot_id()
+    takes: list[_Take] = []
+    for line in lines:
+        try:
+            entry = _LINE.validate_json(line)
+        except ValidationError:
+            continue
+        match entry:
+            case _Take():
+                takes.append(entry)
+            case _Give():
+                given = (entry.run, entry.host, entry.path)
+                places = [(take.run, take.host, take.path) for take in takes]
+                if given in places:
+                    del takes[len(places) - 1 - places[::-1].index(given)]
+            case _Free():
+                takes = [t for t in takes if (t.host, t.path) != (entry.host, entry.path)]
+    return [take for take in takes if take.boot == boot]
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="replace").strip()

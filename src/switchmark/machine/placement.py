@@ -1,0 +1,246 @@
+"""Placement: which part runs on which CPUs, and what that does to the trust in a result.
+
+A pure function of the parts, the CPUs and the policy; it touches no machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from switchmark.errors import UsageError
+from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
+
+__all__ = ["POLICIES", "Placement", "Seat", "Tenant", "place"]
+
+POLICIES = ("pinned", "unpinned", "shared-process")
+"""Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A part that wants CPUs. `polls` says that it keeps `cores` of them busy; `group` is the
+    index of its pair. `kind` is `switch`, `sender`, `receiver`, ..."""
+
+    id: str
+    kind: str
+    polls: bool
+    group: int | None = None
+    cores: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a part runs: its CPUs (none: wherever the kernel likes), and whether it must
+    yield because somebody shares them."""
+
+    cpus: tuple[int, ...] = ()
+    yield_: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A seat for every part, by id, and a CPU for the orchestrator where one is left."""
+
+    policy: str
+    seats: Mapping[str, Seat]
+    orchestrator: int | None
+    doubts: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The placement as a record keeps it."""
+        return {
+            "policy": self.policy,
+            "seats": {
+                part: {"cpus": list(seat.cpus), "yield": seat.yield_}
+                for part, seat in self.seats.items()
+            },
+            "orchestrator": self.orchestrator,
+            "doubts": list(self.doubts),
+        }
+
+
+def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") -> Placement:
+    """Seat the parts. Deterministic; UsageError for a policy or a CPU that is not there.
+
+    A polling switch has its CPUs to itself first. While there is a choice, the others get
+    CPUs of the same NUMA node, on physical cores of their own, isolated, and not core 0,
+    which serves the machine's interrupts. Then they share, and yield to each other, but not
+    with the switch. A switch that does not poll works where its frames are sent: it has no
+    seat of its own.
+
+    Doubts: `cores-shared`; `cores-overcommitted` where a polling switch shares, or more than
+    two parts do; `sibling-busy` where two hyperthreads of a core are both in use.
+    """
+    units = _units(parts, together=policy == "shared-process")
+    if policy == "unpinned":
+        return _unpinned(units, len(cpus))
+    table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
+    for unit in units:
+        table.seat(unit)
+    seats = {
+        part: Seat(tuple(sorted(table.cpus_of(unit))), unit.polls and table.shares(unit))
+        for unit in units
+        for part in unit.ids
+    }
+    return Placement(
+        policy,
+        {part.id: seats.get(part.id, Seat()) for part in parts},
+        _spare(cpus, {cpu for seat in seats.values() for cpu in seat.cpus}),
+        table.doubts(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is scheduled as one: a part, or a pair in one process."""
+
+    ids: tuple[str, ...]
+    kind: str
+    polls: bool
+    group: int | None
+    cores: int
+
+    @property
+    def is_polling_switch(self) -> bool:
+        return self.polls and self.kind == "switch"
+
+
+def _units(parts: Sequence[Tenant], *, together: bool) -> list[_Unit]:
+    """The parts that need a seat, those with the strongest claim first."""
+    units: list[_Unit] = []
+    for part in parts:
+        if part.kind == "switch" and not part.polls:
+            continue
+        mate = next((unit for unit in units if together and _are_pair(unit, part)), None)
+        if mate is None:
+            units.append(_Unit((part.id,), part.kind, part.polls, part.group, part.cores))
+        else:
+            units[units.index(mate)] = replace(mate, ids=(*mate.ids, part.id))
+    return sorted(
+        units,
+        key=lambda unit: (
+            not unit.is_polling_switch,
+            not unit.polls,
+            -1 if unit.group is None else unit.group,
+            unit.kind != "sender",
+        ),
+    )
+
+
+def _are_pair(unit: _Unit, part: Tenant) -> bool:
+    pair = {unit.kind, part.kind}
+    return unit.group == part.group is not None and pair == {"sender", "receiver"}
+
+
+def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
+    if policy in POLICIES:
+        return tuple(cpus)
+    if not policy[:1].isdecimal():
+        raise UsageError(
+            f"there is no placement '{policy}'; there are: {', '.join(POLICIES)},"
+            " and lists of CPUs such as 0,2-5"
+        )
+    wanted = parse_cpus(policy)
+    allowed = [cpu.id for cpu in cpus]
+    if outside := sorted(set(wanted) - set(allowed)):
+        raise UsageError(
+            f"the placement '{policy}' asks for CPU {format_cpus(outside)},"
+            f" and this process may use {format_cpus(allowed)}",
+            hint=f"--placement {format_cpus(allowed)}",
+        )
+    return tuple(cpu for cpu in cpus if cpu.id in wanted)
+
+
+def _unpinned(units: Sequence[_Unit], count: int) -> Placement:
+    busy = sum(unit.cores for unit in units if unit.polls)
+    doubts = []
+    if busy > count:
+        doubts.append("cores-shared")
+        if busy > 2 * count or any(unit.is_polling_switch for unit in units):
+            doubts.append("cores-overcommitted")
+    seats = {part: Seat((), unit.polls and busy > count) for unit in units for part in unit.ids}
+    return Placement("unpinned", seats, None, tuple(doubts))
+
+
+def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:
+    """The orchestrator's CPU: unused, and where it disturbs nobody."""
+    free = [cpu for cpu in cpus if cpu.id not in used]
+    ranked = sorted(free, key=lambda cpu: (bool(used & {*cpu.siblings}), cpu.isolated, cpu.id))
+    return ranked[0].id if ranked else None
+
+
+class _Table:
+    """CPUs, and who sits on each of them so far."""
+
+    def __init__(self, cpus: Sequence[Cpu], needed: int) -> None:
+        self._cpus = {cpu.id: cpu for cpu in cpus}
+        self._guests: dict[int, list[_Unit]] = {cpu.id: [] for cpu in cpus}
+        self._home = self._home_node(needed)
+
+    def seat(self, unit: _Unit) -> None:
+        for _ in range(unit.cores):
+            self._guests[min(self._guests, key=lambda cpu: self._cost(cpu, unit))].append(unit)
+
+    def cpus_of(self, unit: _Unit) -> set[int]:
+        return {cpu for cpu, guests in self._guests.items() if unit in guests}
+
+    def shares(self, unit: _Unit) -> bool:
+        return any(len(self._guests[cpu]) > 1 for cpu in self.cpus_of(unit))
+
+    def doubts(self) -> tuple[str, ...]:
+        doubts = []
+        shared = [guests for guests in self._guests.values() if len(guests) > 1]
+        if any(guest.polls for guests in shared for guest in guests):
+            doubts.append("cores-shared")
+        if any(
+            sum(guest.polls for guest in guests) > 2
+            or any(guest.is_polling_switch for guest in guests)
+            for guests in shared
+        ):
+            doubts.append("cores-overcommitted")
+        if any(self._guests[cpu] and self._sibling_use(cpu) for cpu in self._cpus):
+            doubts.append("sibling-busy")
+        return tuple(doubts)
+
+    def _cost(self, cpu: int, unit: _Unit) -> tuple[bool, int, bool, bool, int, bool, bool, int]:
+        """What speaks against a CPU, the weightiest reason first."""
+        guests = self._guests[cpu]
+        return (
+            any(guest.is_polling_switch for guest in guests),
+            len(guests),
+            any(guest.group == unit.group is not None for guest in guests),
+            self._cpus[cpu].node != self._home,
+            self._sibling_use(cpu),
+            not self._cpus[cpu].isolated,
+            self._is_core_0(cpu),
+            cpu,
+        )
+
+    def _sibling_use(self, cpu: int) -> int:
+        """0: no sibling is in use; 1: one is; 2: it is the switch that would be slowed down."""
+        siblings = (self._guests.get(sibling, []) for sibling in self._cpus[cpu].siblings)
+        guests = [guest for guests in siblings for guest in guests]
+        return 2 if any(guest.is_polling_switch for guest in guests) else min(len(guests), 1)
+
+    def _is_core_0(self, cpu: int) -> bool:
+        return 0 in (cpu, *self._cpus[cpu].siblings)
+
+    def _home_node(self, needed: int) -> int:
+        """The node that holds everybody: best on isolated CPUs, then on cores of their own."""
+
+        def merit(node: int) -> tuple[bool, bool, bool, int, bool, int]:
+            cpus = [cpu for cpu in self._cpus.values() if cpu.node == node]
+            cores = len({min(cpu.id, *cpu.siblings) if cpu.siblings else cpu.id for cpu in cpus})
+            isolated = sum(cpu.isolated for cpu in cpus)
+            return (
+                len(cpus) >= needed,
+                isolated >= needed,
+                cores >= needed,
+                isolated,
+                not any(self._is_core_0(cpu.id) for cpu in cpus),
+                -node,
+            )
+
+        return max({cpu.node for cpu in self._cpus.values()}, key=merit)

@@ -1,0 +1,77 @@
+"""Processes by number: who they are, which run they belong to, how they end.
+
+A pid alone is never trusted: it comes with its start time, and signals go through a pidfd.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from pathlib import Path
+
+__all__ = ["MARK", "end", "marked", "open_process", "start_time", "wait_end"]
+
+MARK = "SWITCHMARK_RUN"
+"""The environment variable that every process of a run carries, with the run's id."""
+
+_KILL_WAIT_S = 5.0
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of `pid`; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything; field 22 counts from behind it.
+    return int(stat.rpartition(b")")[2].split()[19])
+
+
+def open_process(pid: int, start: int) -> int | None:
+    """A pidfd of the process that has this pid and start time; None when it is gone."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if start_time(pid) == start:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def marked(run: str) -> tuple[tuple[int, int], ...]:
+    """Pid and start time of every other process whose environment carries the mark of `run`."""
+    mark = f"{MARK}={run}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        pid = int(entry.name)
+        start = start_time(pid)
+        try:
+            environ = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if start is not None and mark in environ.split(b"\0"):
+            found.append((pid, start))
+    return tuple(found)
+
+
+def wait_end(pidfd: int, timeout_s: float) -> bool:
+    """Whether the process ended within `timeout_s`; a zombie has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+
+def end(pidfd: int, number: int, grace_s: float) -> bool:
+    """Send the signal, grant `grace_s`, then SIGKILL; whether the process has ended."""
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+        if wait_end(pidfd, grace_s):
+            return True
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    return wait_end(pidfd, _KILL_WAIT_S)

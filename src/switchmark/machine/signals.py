@@ -1,0 +1,77 @@
+"""SIGINT, SIGTERM and SIGHUP as one `Interrupted`, and shields for what must not be cut in two.
+
+Knows nothing of runs. State is of the process, as signal handlers are; main thread only.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+from switchmark.errors import Interrupted
+
+__all__ = ["interruptible", "shielded"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _State:
+    depth = 0
+    pending: int | None = None
+    raised = False
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise Interrupted at the first signal; the cleaning that follows cannot be interrupted.
+
+    A signal that was ignored before (SIGHUP under nohup) stays ignored.
+    """
+    _State.pending, _State.raised = None, False
+    previous = {
+        number: signal.signal(number, _handle)
+        for number in _SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class shielded:  # noqa: N801 (reads as a verb: `with shielded():`)
+    """Hold an interruption back until the outermost shield is left.
+
+    When the body fails, its own error goes first, and the interruption comes out of the next
+    shield: usually the unwinding.
+    """
+
+    def __enter__(self) -> None:
+        _State.depth += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _State.depth -= 1
+        if _State.depth == 0 and _State.pending is not None and kind is None:
+            _interrupt(_State.pending)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if _State.raised:
+        return
+    if _State.depth:
+        _State.pending = number
+    else:
+        _interrupt(number)
+
+
+def _interrupt(number: int) -> None:
+    _State.pending, _State.raised = None, True
+    raise Interrupted(f"interrupted by {signal.Signals(number).name}")

@@ -1,0 +1,98 @@
+"""Carrying one undo out, for the executor of a live run and for `clean` of a dead one.
+
+Undos are idempotent: what is already gone counts as undone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+
+from switchmark.errors import CommandTimedOut, SetupFailed, UsageError
+from switchmark.machine.host import Host, last_lines
+from switchmark.machine.journal import Command, Lease, Restore, Stop, Undo
+from switchmark.machine.leases import Leases
+from switchmark.machine.processes import end, open_process
+
+__all__ = ["carry_out", "in_words"]
+
+_GONE = re.compile(
+    rb"no such |cannot find device|does not exist|is not (running|defined)", re.IGNORECASE
+)
+"""What `ip`, coreutils, lxc, docker and podman say of a thing that is not there."""
+
+
+def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases) -> None:
+    """Undo it, or raise SetupFailed. A Stop reaches its process by pid and start time; a
+    process that was never journalled is found by its mark, which is `clean`'s work."""
+    match undo:
+        case Stop(pid=int(pid), start=int(start)):
+            _stop(undo, pid, start)
+        case Stop():
+            pass
+        case Command():
+            _run(undo, _host(hosts, undo.host))
+        case Restore():
+            _restore(undo, _host(hosts, undo.host))
+        case Lease():
+            try:
+                leases.give_back(run, _host(hosts, undo.host), undo.path)
+            except OSError as error:
+                raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def in_words(undo: Undo) -> str:
+    """One line that says what carrying it out does."""
+    match undo:
+        case Command():
+            return shlex.join(undo.argv)
+        case Restore(content=None):
+            return f"remove {undo.path}"
+        case Restore():
+            return f"restore {undo.path}"
+        case Stop():
+            return f"stop {undo.name}" + ("" if undo.pid is None else f" (process {undo.pid})")
+        case Lease():
+            return f"give back {undo.path}"
+
+
+def _stop(undo: Stop, pid: int, start: int) -> None:
+    pidfd = open_process(pid, start)
+    if pidfd is None:
+        return
+    try:
+        if not end(pidfd, undo.number, undo.grace_s):
+            raise CommandTimedOut(f"process {pid} ({undo.name}) survives SIGKILL")
+    finally:
+        os.close(pidfd)
+
+
+def _run(undo: Command, host: Host) -> None:
+    completed = host.run(undo.argv, stdin=undo.stdin, timeout_s=undo.timeout_s)
+    if completed.status != 0 and not _GONE.search(completed.stderr):
+        raise SetupFailed(
+            f"an undo ended with status {completed.status}: {shlex.join(undo.argv)}"
+            f"\n  {last_lines(completed.stderr)}"
+        )
+
+
+def _restore(undo: Restore, host: Host) -> None:
+    try:
+        if undo.content is None:
+            host.remove(undo.path)
+        else:
+            host.write(undo.path, undo.content)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # What could not be written in the first place need not be written back.
+        if not host.exists(undo.path) or host.read(undo.path) != undo.content:
+            raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def _host(hosts: Mapping[str, Host], name: str) -> Host:
+    if name not in hosts:
+        raise UsageError(f"the host {name} is not known here; known: {', '.join(hosts)}")
+    return hosts[name]

@@ -1,0 +1,122 @@
+"""A run's lifetime on this machine: its id, its folder of sockets and its journal.
+
+Everything that a run makes begins with its id (`sm3f2a-...`); every process carries it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from switchmark.errors import SetupFailed, Unavailable
+from switchmark.machine.journal import Journal
+from switchmark.machine.leases import Leases
+from switchmark.machine.processes import MARK
+from switchmark.machine.signals import shielded
+
+__all__ = ["Workspace", "claims", "default_base", "remove_folder"]
+
+
+class Workspace:
+    """One run. `run` is its id and the prefix of all names; `folder` is short enough for the
+    107 bytes that the path of a socket may have; `env` goes to every process.
+
+    As a context manager it is closed at the end of the block, not unwound: that is the
+    executor's.
+    """
+
+    def __init__(self, base: Path | None = None) -> None:
+        """Start a run under `base`, by default `default_base()`."""
+        self.base = _prepared(base or default_base())
+        with shielded(), claims(self.base):
+            self.folder = _new_folder(self.base)
+            self.run = self.folder.name
+            self.journal = Journal.create(self.folder / "journal", self.run)
+        self.leases = Leases(self.base)
+        self.env: Mapping[str, str] = {MARK: self.run}
+
+    def close(self) -> None:
+        """End the run: its folder goes if all is undone. What is still to be undone, because
+        an undo failed or because it is to be kept, is left to `clean`."""
+        with shielded(), claims(self.base):
+            try:
+                if not self.journal.pending:
+                    remove_folder(self.folder)
+            finally:
+                self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def default_base() -> Path:
+    """The folder of all runs of this user."""
+    if os.geteuid() == 0:
+        return Path("/run/switchmark")
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.access(runtime, os.W_OK):
+        return Path(runtime, "switchmark")
+    return Path(f"/tmp/switchmark-{os.geteuid()}")
+
+
+@contextmanager
+def claims(base: Path) -> Iterator[None]:
+    """The one lock under which a journal gets its first owner, or `clean` for its next:
+    a folder whose journal is not yet locked is never taken for a dead run's."""
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a run's folder; SetupFailed while something is mounted below it, as that would
+    remove the files of whatever is mounted."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = Path(line.split()[4])
+        if folder in point.parents or point == folder:
+            raise SetupFailed(f"{point} is still mounted", hint=f"umount {point}")
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        raise SetupFailed(f"{folder} cannot be removed", hint=f"ls -laR {folder}")
+
+
+def _prepared(base: Path) -> Path:
+    """The folder of all runs, made if need be. Somebody else's is Unavailable: in /tmp anybody
+    may have made it."""
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = base.lstat()
+    except OSError as error:
+        raise Unavailable(f"no folder for runs can be made at {base}: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise Unavailable(f"{base} is not a folder of this user", hint=f"remove {base}")
+    return base
+
+
+def _new_folder(base: Path) -> Path:
+    while True:
+        folder = base / f"sm{secrets.token_hex(2)}"
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return folder

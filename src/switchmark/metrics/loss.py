@@ -1,0 +1,28 @@
+"""Frames that went astray: lost and where, late, duplicated, reordered, corrupted, foreign."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from switchmark.model.record import Record
+
+__all__ = ["losses"]
+
+_COUNTS = ("late", "duplicated", "reordered", "corrupted", "foreign")
+
+
+def losses(record: Record) -> dict[str, Any]:
+    """`lost`, `lost_at`, `unaccounted` and the other counts, summed over the trials; None, and
+    no places, where no trial was finished."""
+    if not record.trials:
+        return {"lost": None, "lost_at": {}, "unaccounted": None, **dict.fromkeys(_COUNTS)}
+    places: Counter[str] = Counter()
+    for trial in record.trials:
+        places.update(trial.lost_at)
+    return {
+        "lost": sum(trial.lost for trial in record.trials),
+        "lost_at": dict(places),
+        "unaccounted": sum(trial.unaccounted for trial in record.trials),
+        **{name: sum(getattr(trial, name) for trial in record.trials) for name in _COUNTS},
+    }

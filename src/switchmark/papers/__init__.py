@@ -1,0 +1,1 @@
+"""The experiments of the literature, as data: what to run, and what was published."""

@@ -1,0 +1,1 @@
+"""Reports: JSON, tables, bars and pages, from stored records only."""

@@ -1,0 +1,60 @@
+"""A bar chart in plain text: one chart for each semantics and dimension, never across them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.campaign.expand import label, telling
+from switchmark.model.record import Record
+from switchmark.report.json import to_object
+from switchmark.report.table import DOUBT_MARK, format_ns, rate
+
+__all__ = ["bars"]
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_HOLLOW = "░"
+
+
+def bars(records: Sequence[Record], width: int = 100) -> list[str]:
+    """Lines to print. Throughput is drawn as the received rate, latency as the median where
+    enough samples tell it. The bar of a doubted test is hollow; a test without a figure has none.
+    """
+    charts: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if _figure(record) is not None:
+            title = (record.test.dimension, record.semantics or "unknown")
+            charts.setdefault(title, []).append(record)
+    lines = []
+    for (dimension, semantics), drawn in charts.items():
+        what = "median latency, less is better" if dimension == "latency" else "received rate"
+        lines += [f"{semantics}: {what}", *_chart(drawn, width), ""]
+    return lines[:-1]
+
+
+def _figure(record: Record) -> tuple[float, str] | None:
+    content = to_object(record)
+    if record.test.dimension == "latency":
+        median = (content["latency_ns"] or {}).get("p50")
+        mark = f"{DOUBT_MARK} " if record.doubts else ""
+        return None if median is None else (median, mark + format_ns(median))
+    return None if content["rx"] is None else (content["rx"]["pps"], rate(content))
+
+
+def _chart(records: Sequence[Record], width: int) -> list[str]:
+    axes = telling([record.test for record in records])
+    names = [label(record.test, axes) for record in records]
+    figures = [_figure(record) or (0.0, "") for record in records]
+    column = max(map(len, names))
+    room = max(width - column - max(len(text) for _, text in figures) - 4, 8)
+    highest = max(value for value, _ in figures) or 1
+    return [
+        f"  {name:{column}} {_bar(value / highest * room, bool(record.doubts))} {text}"
+        for name, (value, text), record in zip(names, figures, records, strict=True)
+    ]
+
+
+def _bar(length: float, hollow: bool) -> str:
+    if hollow:
+        return _HOLLOW * max(round(length), 1)
+    whole, eighths = divmod(round(length * 8), 8)
+    return "█" * whole + _EIGHTHS[eighths].strip() or _EIGHTHS[1]

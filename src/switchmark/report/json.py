@@ -1,0 +1,71 @@
+"""A record as the JSON object of `--json`: the one place where its fields get their names.
+
+Counts are integers; a rate that is a whole number is written as one. Every other report is
+drawn from this object, so that all of them say the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from switchmark.metrics.cpu import cores_by_role
+from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.loss import losses
+from switchmark.metrics.throughput import confidence, fairness, per_flow, received, sent
+from switchmark.model.record import SCHEMA, Record
+from switchmark.model.spec import Test
+
+__all__ = ["to_object"]
+
+_RENAMED = {"frame_size": "frame_bytes", "duration": "duration_s", "warmup": "warmup_s"}
+"""Fields of Test whose name here carries the unit."""
+
+_DECIMALS = 9
+
+
+def to_object(record: Record) -> dict[str, Any]:
+    """The object of one test; what was not measured is null."""
+    interval = confidence(record)
+    content = {
+        "schema": SCHEMA,
+        "status": record.status,
+        "error": record.error,
+        "test": _test(record.test),
+        "semantics": record.semantics,
+        "memory": record.memory,
+        "engine_mode": record.engine_mode,
+        "verdict": record.verdict,
+        "doubts": list(record.doubts),
+        "tx": sent(record),
+        "rx": received(record),
+        **losses(record),
+        "latency_ns": latency_ns(record),
+        "cpu": cores_by_role(record),
+        "repeats": len(record.trials),
+        "ci95_pps": None if interval is None else list(interval),
+        "fairness": fairness(record),
+        "per_flow": per_flow(record),
+        "search": record.search,
+    }
+    return {name: _plain(value) for name, value in content.items()}
+
+
+def _test(test: Test) -> dict[str, Any]:
+    """Every axis, and the rate in frames per second. `chain` and `chains` are those of the
+    scenarios without a chain."""
+    axes = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
+    return {"chain": 1, "chains": 1, **axes, "rate_pps": test.rate_pps}
+
+
+def _plain(value: Any) -> Any:
+    """JSON's numbers: whole ones as integers, others to a billionth; no NaN, no infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return int(value) if value.is_integer() else round(value, _DECIMALS)
+    return value

@@ -1,0 +1,54 @@
+"""A report as one HTML file that needs nothing else: each run's table, bars and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from switchmark.errors import RecordFailed
+from switchmark.model.record import Record
+from switchmark.report.bars import bars
+from switchmark.report.table import columns_and_rows, footnotes
+
+__all__ = ["page", "write_page"]
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .25rem .75rem; text-align: left; border-bottom: 1px solid #8884 }
+pre { line-height: 1.2; overflow-x: auto }
+@media (prefers-color-scheme: dark) { body { background: #111; color: #ddd } }
+"""
+
+
+def page(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
+    """The page of these runs, each with its name."""
+    sections = "\n".join(_section(name, records) for name, records in runs)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>switchmark</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n{sections}\n</body>\n</html>\n"
+    )
+
+
+def write_page(path: Path, runs: Sequence[tuple[str, Sequence[Record]]]) -> None:
+    """Write the page; RecordFailed if that fails."""
+    try:
+        path.write_text(page(runs))
+    except OSError as error:
+        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _section(name: str, records: Sequence[Record]) -> str:
+    headings, rows = columns_and_rows(records)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
+    chart = escape("\n".join(bars(records)))
+    return (
+        f"<h1>{escape(name)}</h1>\n<table>\n<tr>{head}</tr>\n{body}\n</table>\n"
+        f"{notes}\n<pre>{chart}</pre>"
+    )

@@ -1,0 +1,146 @@
+"""Tests as rows of a table: the columns that tell them apart, and what was found.
+
+`rows` is text and serves every report; only `print_table` knows the terminal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import IO, Any
+
+from switchmark.campaign.expand import telling
+from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.record import Record
+from switchmark.model.units import format_pps
+from switchmark.report.json import to_object
+
+__all__ = [
+    "DOUBT_MARK",
+    "columns_and_rows",
+    "footnotes",
+    "format_ns",
+    "outcome",
+    "print_table",
+    "rate",
+]
+
+DOUBT_MARK = "○"
+"""Stands before a figure that a doubt was raised about."""
+
+_WIDTH_OF_A_PIPE = 200
+
+_ALWAYS = ("switch", "engine", "frame_size")
+_FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "p99", "cores", "verdict")
+
+
+def columns_and_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """The headings, and a row of text for each record, in their order. A column that is empty
+    in all rows is left out."""
+    tests = [record.test for record in records]
+    axes = list(dict.fromkeys((*_ALWAYS, *telling(tests))))
+    headings = [axis.replace("_", " ") for axis in axes] + list(_FOUND)
+    rows = [
+        [_axis(getattr(record.test, axis)) for axis in axes] + _found(record) for record in records
+    ]
+    kept = [i for i in range(len(headings)) if any(row[i] for row in rows)]
+    return [headings[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def footnotes(records: Sequence[Record]) -> list[str]:
+    """What the marks of the table mean, and why tests failed."""
+    notes = []
+    doubts = Counter(doubt for record in records for doubt in record.doubts)
+    if doubts:
+        each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
+        notes.append(f"{DOUBT_MARK} doubted: {each}")
+    if any(is_lower_bound(record.verdict) for record in records):
+        notes.append(">= the traffic program was the limit; the switch may be faster")
+    kinds = {record.semantics for record in records if record.semantics}
+    if len(kinds) > 1:
+        notes.append(f"{', '.join(sorted(kinds))}: different work; do not rank across them")
+    if any(record.status == "ok" and "cores-overcommitted" in record.doubts for record in records):
+        notes.append("cores-overcommitted: a functional result, left out of rankings")
+    notes += [
+        f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
+        for record in records
+        if record.status != "ok"
+    ]
+    return notes
+
+
+def print_table(records: Sequence[Record], stream: IO[str]) -> None:
+    """The table and its notes, as wide as the terminal, or as it needs to be in a pipe."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    headings, rows = columns_and_rows(records)
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for heading in headings:
+        numeric = heading in ("received", "Gbps L1", "lost", "p50", "p99", "frame size")
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(
+        file=stream,
+        width=None if stream.isatty() else _WIDTH_OF_A_PIPE,
+        markup=False,
+        highlight=False,
+    )
+    console.print(table)
+    for note in footnotes(records):
+        console.print(note, soft_wrap=True)
+
+
+def rate(content: dict[str, Any]) -> str:
+    """The received rate of a test's object, marked where it is doubted or only bounds."""
+    if content["rx"] is None:
+        return "-"
+    bound = ">= " if is_lower_bound(content["verdict"]) else ""
+    doubt = f"{DOUBT_MARK} " if content["doubts"] else ""
+    return f"{doubt}{bound}{format_pps(content['rx']['pps'])}"
+
+
+def outcome(record: Record) -> str:
+    """A finished test in a few words: its figure and verdict, or why there is none."""
+    if record.status != "ok":
+        return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
+    content = to_object(record)
+    latency = content["latency_ns"] or {}
+    median = format_ns(latency.get("p50"))
+    words = [rate(content), f"median {median}" if median else "", record.verdict]
+    return ", ".join(filter(None, words))
+
+
+def format_ns(ns: float | None) -> str:
+    """`850 ns`, `12.4 us`, `3.21 ms`, or nothing."""
+    if ns is None:
+        return ""
+    for limit, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+        if ns >= limit:
+            return f"{ns / limit:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def _found(record: Record) -> list[str]:
+    content = to_object(record)
+    if content["rx"] is None:
+        return [record.semantics or "", record.status, "", "", "", "", "", ""]
+    latency = content["latency_ns"] or {}
+    sent = content["tx"]["frames"]
+    cores = (f"{role} {n:.2f}" for role, n in content["cpu"].items() if n is not None)
+    return [
+        record.semantics or "",
+        rate(content),
+        f"{content['rx']['gbps_l1']:.3g}",
+        f"{content['lost'] / sent:.2%}" if sent else "",
+        format_ns(latency.get("p50")),
+        format_ns(latency.get("p99")),
+        ", ".join(cores),
+        record.verdict if record.status == "ok" else record.status,
+    ]
+
+
+def _axis(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

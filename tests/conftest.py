@@ -1,0 +1,194 @@
+"""How every test is run: markers by folder, golden files, skips under CI, and what a test cost.
+
+A test's folder says what it needs: `unit` and `golden` nothing (and warnings are errors in
+`unit`), `contract` the traffic program, `netns` namespaces, `root` the real root.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+REPOSITORY = TESTS.parent
+
+BUDGET_S = {"unit": 60, "contract": 60, "golden": 30, "netns": 180, "root": 480}
+"""Seconds that each folder may take on two cores. Printed, not asserted."""
+
+Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden-rewrite",
+        action="store_true",
+        help="write golden files instead of comparing with them",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for folder, budget in BUDGET_S.items():
+        config.addinivalue_line(
+            "markers", f"{folder}: a test in tests/{folder} ({budget} s in all)"
+        )
+    config.pluginmanager.register(Costs(), "switchmark-costs")
+    config.pluginmanager.register(SkipPolicy(), "switchmark-skips")
+
+
+# --- what a folder means ---------------------------------------------------------------------
+
+
+def folder_of(nodeid: str) -> str:
+    """`unit` of `tests/unit/test_x.py::test_y`; empty outside of the five folders."""
+    parts = nodeid.split("::")[0].split("/")
+    return next((part for part in parts if part in BUDGET_S), "")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = folder_of(item.nodeid)
+        if folder:
+            item.add_marker(folder)
+        if folder == "unit":
+            item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+        if folder == "root" and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+    items.sort(key=lambda item: list(BUDGET_S).index(folder_of(item.nodeid) or "unit"))
+
+
+# --- fixtures --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The top of the source tree."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def traffic_program() -> str:
+    """The path of the built `switchmark-traffic`; `make setup` puts it into .venv."""
+    built = REPOSITORY / ".venv/bin/switchmark-traffic"
+    path = str(built) if built.exists() else shutil.which("switchmark-traffic")
+    if path is None:
+        pytest.skip("switchmark-traffic is not built: run make setup")
+    return path
+
+
+@pytest.fixture(scope="session")
+def sanitized_traffic_program() -> str:
+    """The same program under ASan and UBSan; `make test` builds it."""
+    path = REPOSITORY / "build/sanitize/traffic/switchmark-traffic"
+    if not path.exists():
+        pytest.skip("the sanitized switchmark-traffic is not built: run make test")
+    return str(path)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` compares text with tests/golden/NAME; `make golden` rewrites it."""
+    rewrite = bool(request.config.getoption("--golden-rewrite"))
+
+    def compare(name: str, text: str) -> None:
+        path = TESTS / "golden" / name
+        if rewrite:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        stored = path.read_text() if path.exists() else ""
+        if stored != text:
+            diff = difflib.unified_diff(
+                stored.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm=""
+            )
+            pytest.fail("\n".join([*diff, "", "hint: make golden, then review the diff"]), False)
+
+    return compare
+
+
+# --- skips under CI --------------------------------------------------------------------------
+
+
+class SkipPolicy:
+    """Under CI=true a skip that tests/allowed-skips.txt does not list is a failure."""
+
+    def __init__(self) -> None:
+        self.strict = os.environ.get("CI", "").lower() in ("1", "true")
+        lines = (TESTS / "allowed-skips.txt").read_text().splitlines()
+        self.allowed = [line.split()[0] for line in lines if line.strip() and line[0] != "#"]
+
+    def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not self.strict or not report.skipped or hasattr(report, "wasxfail"):
+            return
+        if any(fnmatch.fnmatchcase(report.nodeid, pattern) for pattern in self.allowed):
+            return
+        where = report.longrepr
+        reason = where[2] if isinstance(where, tuple) else str(where)
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nnot in tests/allowed-skips.txt, so a failure under CI=true"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        self.judge(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self,
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        self.judge(report)
+        return report
+
+
+# --- what a test cost, and the last line -----------------------------------------------------
+
+
+class Costs:
+    """Each test's seconds beside its outcome, each folder's against its budget, and the counts."""
+
+    def __init__(self) -> None:
+        self.of_test: dict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.of_test[report.nodeid] += report.duration
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport | pytest.CollectReport
+    ) -> Generator[None, Status, Status]:
+        category, letter, word = yield
+        if category in ("passed", "failed") and isinstance(report, pytest.TestReport):
+            word = f"{category.upper()} {self.of_test[report.nodeid]:.2f} s"
+        return category, letter, word
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        of_folder: dict[str, list[float]] = defaultdict(list)
+        for nodeid, seconds in self.of_test.items():
+            of_folder[folder_of(nodeid)].append(seconds)
+        terminalreporter.section("cost")
+        for folder, each in of_folder.items():
+            terminalreporter.write_line(
+                f"{folder or 'other':10}{len(each):6} tests {sum(each):8.1f} s"
+                + (f" of {BUDGET_S[folder]} s" if folder else "")
+            )
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        yield
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and not session.config.option.collectonly:
+            count = {name: len(reports) for name, reports in reporter.stats.items()}
+            passed = count.get("passed", 0) + count.get("xfailed", 0)
+            failed = sum(count.get(name, 0) for name in ("failed", "error", "xpassed"))
+            reporter.write_line(
+                f"{passed} passed, {failed} failed, {count.get('skipped', 0)} skipped"
+            )

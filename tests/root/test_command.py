@@ -1,0 +1,476 @@
+"""The command as a user runs it: killed, interrupted, starved, crowded; the host stays as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "switchmark"]
+QUICK = ["--duration", "0.3", "--warmup", "0.1", "--rate", "5k"]
+
+
+def state_of_the_host() -> dict[str, str]:
+    """All that a run could leave behind, as text to compare."""
+
+    def out(*argv: str) -> str:
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    return {
+        "namespaces": out("ip", "netns", "list"),
+        "links": re.sub(r"^\d+: ", "", out("ip", "-o", "link"), flags=re.M),
+        "processes": "\n".join(
+            sorted(
+                name.read_text()
+                for name in Path("/proc").glob("[0-9]*/comm")
+                if _is_ours(name.parent)
+            )
+        ),
+        "sysctls": out(
+            *("sysctl", "-e", "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"),
+            *("net.ipv4.conf.all.rp_filter", "net.ipv4.conf.all.send_redirects"),
+        ),
+        "runs": "\n".join(sorted(map(str, Path("/run/switchmark").glob("sm*")))),
+        "tmp": "\n".join(sorted(map(str, Path("/tmp").glob("*switchmark*")))),
+    }
+
+
+def _is_ours(process: Path) -> bool:
+    try:
+        return b"SWITCHMARK_RUN=" in (process / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def host_is_left_as_it_was() -> Iterator[None]:
+    subprocess.run([*COMMAND, "clean"], check=True, capture_output=True)
+    before = state_of_the_host()
+    yield
+    deadline = time.monotonic() + 5  # a namespace goes a moment after its last process
+    while (after := state_of_the_host()) != before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert after == before
+
+
+@pytest.fixture
+def environment(traffic_program: str) -> dict[str, str]:
+    return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
+    def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *words],
+            capture_output=True,
+            text=True,
+            env={**environment, **more.pop("env", {})},
+            cwd=tmp_path,
+            timeout=100,
+            **more,
+        )
+
+    return run
+
+
+def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=cwd,
+    )
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 20) -> Any:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{what}: not in {limit_s} s")
+
+
+def marked(name: str) -> list[int]:
+    """Processes of a run whose name is this."""
+    return [
+        int(comm.parent.name)
+        for comm in Path("/proc").glob("[0-9]*/comm")
+        if _is_ours(comm.parent) and _name(comm) == name
+    ]
+
+
+def _name(comm: Path) -> str:
+    try:
+        return comm.read_text().strip()
+    except OSError:
+        return ""
+
+
+def traffic_processes() -> list[int]:
+    return marked("switchmark-traf")
+
+
+# --- what the issue's user types ------------------------------------------------------------
+
+
+def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
+    done = switchmark(
+        *"run --switch linux-bridge --scenario v2v --engine raw-mmsg --frame-size 64".split(),
+        *"--rate max --duration 2 --json".split(),
+    )
+    assert done.returncode == 0, done.stderr
+    (record,) = records(done)
+    assert record["schema"] == 1
+    assert record["status"] == "ok"
+    assert record["semantics"] == "learning"
+    tx, rx = record["tx"]["frames"], record["rx"]["frames"]
+    assert tx == rx - record["duplicated"] + record["lost"] or tx == rx + record["lost"]
+    assert record["unaccounted"] == record["lost"] - sum(record["lost_at"].values())
+    assert abs(record["unaccounted"]) <= 0.001 * tx
+    assert record["rx"]["gbps_l1"] == pytest.approx(record["rx"]["pps"] * 84 * 8 / 1e9)
+
+
+def test_latency_of_round_trips(switchmark: Run) -> None:
+    done = switchmark("run", "--dimension", "latency", "--rate", "1000", "--duration", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    (record,) = records(done)
+    latency = record["latency_ns"]
+    assert latency["kind"] == "rtt"
+    assert latency["count"] == record["rx"]["frames"] > 500
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["max"]
+    assert latency["p999"] is None, "fewer than ten samples lie beyond it"
+
+
+# --- ends that nobody planned ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs"])
+@pytest.mark.parametrize("moment", ["set-up", "trial"])
+def test_killed_then_cleaned_nothing_is_left(
+    environment: dict[str, str], tmp_path: Path, switchmark: Run, switch: str, moment: str
+) -> None:
+    words = f"run --switch {switch} --duration 20 --warmup 0.1 --rate 1k --out runs".split()
+    killed = start(environment, tmp_path, *words)
+    if moment == "set-up":
+        wait_for(lambda: list(Path("/run/switchmark").glob("sm*/journal")), "a journal")
+    else:
+        wait_for(traffic_processes, "a traffic process")
+        time.sleep(0.5)
+    killed.kill()
+    killed.communicate(timeout=10)
+    done = switchmark("clean")
+    assert done.returncode == 0, done.stderr
+    again = switchmark("clean")
+    assert again.returncode == 0
+    assert not list(Path("/run/switchmark").glob("sm*"))
+
+
+def test_finished_records_outlive_a_kill_and_are_not_run_again(
+    environment: dict[str, str], tmp_path: Path, switchmark: Run
+) -> None:
+    killed = start(
+        environment,
+        tmp_path,
+        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "3"],
+        *["--out", "runs"],
+    )
+    found = wait_for(
+        lambda: [f for f in tmp_path.glob("runs/*/records.jsonl") if f.read_text().count("\n")],
+        "a record",
+    )
+    wait_for(traffic_processes, "the next test's traffic process")
+    killed.kill()
+    killed.communicate(timeout=10)
+    assert switchmark("clean").returncode == 0
+    before = found[0].read_text().splitlines()
+    done = switchmark("resume", str(found[0].parent), "--json")
+    assert done.returncode == 0, done.stderr
+    after = found[0].read_text().splitlines()
+    assert after[: len(before)] == before
+    assert len(after) == 3
+    assert [record["status"] for record in records(done)] == ["ok"] * 3
+
+
+def test_ctrl_c_cleans_up_and_says_how_to_go_on(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run = start(environment, tmp_path, *"run --duration 30 --rate 1k --out runs".split())
+    wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=20)
+    assert run.returncode == 130, errors
+    assert "resume with: switchmark resume" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_traffic_process_that_dies_fails_its_test_alone(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run = start(
+        environment,
+        tmp_path,
+        *"run --switch direct,linux-bridge --duration 4 --warmup 0 --rate 1k --json".split(),
+    )
+    pids = wait_for(lambda: len(traffic_processes()) == 2 and traffic_processes(), "processes")
+    time.sleep(1)
+    os.kill(pids[0], signal.SIGSEGV)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 1, errors
+    first, second = [json.loads(line) for line in output.splitlines()]
+    assert first["status"] == "failed"
+    assert "was ended by signal 11" in first["error"]
+    assert second["status"] == "ok"
+
+
+def test_a_switch_that_dies_in_a_trial_fails_its_test(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run = start(
+        environment, tmp_path, *"run --switch ovs --duration 3 --rate 1k --json".split()
+    )
+    wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
+    time.sleep(1.5)
+    os.kill(marked("ovs-vswitchd")[0], signal.SIGKILL)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 1, errors
+    record = json.loads(output)
+    assert record["status"] == "failed"
+    assert "ovs died" in record["error"]
+
+
+def test_a_switch_that_does_not_start_fails_with_its_words(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    broken = tmp_path / "bin" / "ovs-vswitchd"
+    broken.parent.mkdir()
+    broken.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exec /usr/sbin/ovs-vswitchd --version\n'
+        "echo 'no room in the inn' >&2\nexit 3\n"
+    )
+    broken.chmod(0o755)
+    path = f"{broken.parent}:{os.environ['PATH']}"
+    done = switchmark("run", "--switch", "ovs,direct", *QUICK, "--json", env={"PATH": path})
+    assert done.returncode == 1, done.stderr
+    first, second = records(done)
+    assert first["status"] == "failed"
+    assert "no room in the inn" in first["error"]
+    assert "status 3" in first["error"]
+    assert second["status"] == "ok"
+
+
+def test_a_full_disk_ends_the_run_and_loses_nothing(switchmark: Run, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], check=True
+    )
+    try:
+        subprocess.run(["mkdir", "-p", str(small / "runs")], check=True)
+        filler = small / "filler"
+        filler.write_bytes(b"x" * 190_000)
+        done = switchmark(
+            *["run", "--switch", "direct", "--engine", "raw,raw-mmsg,udp,mmap,udp-mmsg"],
+            *["--flows", "200", "--repeat", "2", *QUICK, "--out", str(small / "runs")],
+        )
+        assert done.returncode == 4, (done.stdout, done.stderr)
+        assert "No space left" in done.stderr
+        assert "Traceback" not in done.stderr
+        for file in small.glob("runs/*/*.jsonl"):
+            for line in file.read_text().splitlines():
+                json.loads(line)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_two_campaigns_at_once_do_not_collide(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    words = ["run", "--switch", "linux-bridge,ip-forward,ovs", *QUICK, "--json"]
+    both = [start(environment, tmp_path, *words, "--out", f"runs{i}") for i in range(2)]
+    for run in both:
+        output, errors = run.communicate(timeout=90)
+        assert run.returncode == 0, errors
+        for line in output.splitlines():
+            record = json.loads(line)
+            assert record["status"] == "ok"
+            assert record["foreign"] == 0
+            assert record["corrupted"] == 0
+
+
+def test_clean_beside_a_live_run_leaves_it_alone(
+    environment: dict[str, str], tmp_path: Path, switchmark: Run
+) -> None:
+    run = start(environment, tmp_path, *"run --duration 3 --rate 1k --json".split())
+    wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
+    assert switchmark("clean").returncode == 0
+    output, errors = run.communicate(timeout=30)
+    assert run.returncode == 0, errors
+    assert json.loads(output)["status"] == "ok"
+
+
+def test_what_is_foreign_stays(switchmark: Run) -> None:
+    namespace, bridge = "smforeign-sw", "smforeign-br"
+    subprocess.run(["ip", "netns", "add", namespace], check=True)
+    subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
+    try:
+        before = state_of_the_host()
+        assert switchmark("run", *QUICK).returncode == 0
+        assert switchmark("clean").returncode == 0
+        assert state_of_the_host() == before
+    finally:
+        subprocess.run(["ip", "link", "del", bridge], check=True)
+        subprocess.run(["ip", "netns", "del", namespace], check=True)
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+def test_keep_leaves_the_path_up_and_says_how_to_enter_it(switchmark: Run) -> None:
+    done = switchmark("run", *QUICK, "--keep")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    entrances = re.findall(r"ip netns exec (sm[0-9a-f]{4}-\S+) bash", said)
+    assert len(entrances) == 3, said
+    for node in entrances:
+        subprocess.run(["ip", "netns", "exec", node, "true"], check=True)
+    switch = next(node for node in entrances if node.endswith("-sw"))
+    links = subprocess.run(["ip", "-n", switch, "-o", "link"], capture_output=True, text=True)
+    assert "master" in links.stdout
+    assert switchmark("clean", switch.removesuffix("-sw")).returncode == 0
+
+
+def test_captures_hold_valid_frames(switchmark: Run, tmp_path: Path) -> None:
+    from scapy.layers.inet import IP, UDP  # GPL: tests only
+    from scapy.utils import rdpcap
+
+    done = switchmark(
+        *["run", "--engine", "raw-mmsg", "--frame-size", "200", "--touch", "full", *QUICK],
+        *["--capture", "50", "--out", "runs", "--json"],
+    )
+    assert done.returncode == 0, done.stderr
+    assert "captured" in records(done)[0]["doubts"]
+    files = sorted(tmp_path.glob("runs/*/captures/*.pcap"))
+    assert len(files) == 2
+    for file in files:
+        frames = [frame for frame in rdpcap(str(file)) if frame.haslayer(UDP)]
+        assert len(frames) >= 40
+        for frame in frames:
+            if frame.dst == "ff:ff:ff:ff:ff:ff":
+                continue  # the receiver's announcement
+            assert len(frame) == 200 - 4
+            assert frame[IP].len == 200 - 4 - 14
+            assert frame[UDP].len == 200 - 4 - 14 - 20
+            ip_sum, udp_sum = frame[IP].chksum, frame[UDP].chksum
+            del frame[IP].chksum, frame[UDP].chksum
+            rebuilt = frame.__class__(bytes(frame))
+            assert (rebuilt[IP].chksum, rebuilt[UDP].chksum) == (ip_sum, udp_sum)
+
+
+@pytest.fixture
+def cable() -> Iterator[tuple[str, str]]:
+    """Two NICs of the host joined by a cable; here, a veth pair that stands for one."""
+    a, b = "smtest-nic0", "smtest-nic1"
+    subprocess.run(["ip", "link", "add", a, "type", "veth", "peer", "name", b], check=True)
+    subprocess.run(["ip", "link", "set", a, "up"], check=True)
+    yield a, b
+    subprocess.run(["ip", "link", "del", a], check=True)
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "macvlan", "ovs"])
+def test_a_nic_is_lent_and_comes_back_as_it_was(
+    switchmark: Run, cable: tuple[str, str], switch: str
+) -> None:
+    def seen() -> str:
+        found = []
+        for nic in cable:
+            link = subprocess.run(["ip", "-o", "link", "show", nic], capture_output=True, text=True)
+            features = subprocess.run(["ethtool", "-k", nic], capture_output=True, text=True)
+            text = re.sub(r"^\d+: |state \S+|LOWER_UP|NO-CARRIER|M-DOWN|@\S+", "", link.stdout)
+            found.append(text + features.stdout)
+        return "\n".join(re.sub(r"<[^>]*>", "UP" if ",UP" in t else "DOWN", t) for t in found)
+
+    before = seen()
+    done = switchmark(
+        *["run", "--switch", switch, "--scenario", "p2v", *QUICK, "--json"],
+        *["--nic", f"a0={cable[0]}:{cable[1]}"],
+    )
+    assert done.returncode == 0, done.stderr
+    (record,) = records(done)
+    assert record["status"] == "ok", record["error"]
+    assert record["rx"]["frames"] > 0
+    assert record["unaccounted"] == 0
+    assert seen() == before
+
+
+def test_a_nic_in_use_is_refused(switchmark: Run, cable: tuple[str, str]) -> None:
+    default = json.loads(
+        subprocess.run(["ip", "-j", "route", "show", "default"], capture_output=True).stdout
+    )
+    busy, peer = cable
+    subprocess.run(["ip", "address", "add", "198.19.255.1/32", "dev", busy], check=True)
+    cases = [(f"a0={busy}:{peer}", "198.19.255.1"), (f"a0=nosuch0:{peer}", "nosuch0")]
+    if default:
+        cases.append((f"a0={default[0]['dev']}:{peer}", "default route"))
+    for nic, words in cases:
+        done = switchmark("run", "--scenario", "p2v", *QUICK, "--nic", nic, "--json")
+        (record,) = records(done)
+        assert record["status"] == "refused"
+        assert words in record["error"]
+
+
+def test_plan_and_list_need_no_privileges(environment: dict[str, str], tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    before = state_of_the_host()
+    for words in (["plan"], ["list", "switches", "--json"], ["doctor"]):
+        done = subprocess.run(
+            [*nobody, sys.executable, "-m", "switchmark", *words],
+            capture_output=True,
+            text=True,
+            env={**environment, "HOME": "/nonexistent"},
+            cwd="/",
+        )
+        if "Permission denied" in done.stderr and "python" in done.stderr:
+            pytest.skip("this checkout is not readable for another user")
+        assert done.returncode in (0, 3), done.stderr
+        assert done.stdout
+        assert "Traceback" not in done.stderr
+    assert state_of_the_host() == before
+
+
+def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run) -> None:
+    done = switchmark("paper", "ara-2021/table2", "--quick", "--duration", "0.5", "--warmup", "0.1")
+    assert done.returncode in (0, 1), done.stderr
+    for value in ("338", "409", "360", "440"):
+        assert value in done.stdout
+
+
+def test_a_test_that_cannot_run_here_is_refused_with_a_hint(switchmark: Run) -> None:
+    without = f"{Path(shutil.which('ip') or '/sbin/ip').parent}"
+    done = switchmark("run", "--switch", "ovs", *QUICK, "--json", env={"PATH": "/nonexistent"})
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert without

@@ -1,0 +1,62 @@
+"""Axes become numbered tests in a stable order; a seed shuffles blocks, and tests within them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.campaign.expand import grouped, label, product, run_order, telling, varying
+from switchmark.model.spec import Test
+
+TESTS = grouped(
+    product({"switch": ["a", "b", "c"], "frame_size": [64, 128, 256], "burst": [1, 32]})
+)
+
+
+def test_the_last_axis_runs_fastest() -> None:
+    found = [(test.switch, test.frame_size, test.burst) for test in TESTS[:4]]
+    assert found == [("a", 64, 1), ("a", 64, 32), ("a", 128, 1), ("a", 128, 32)]
+
+
+def test_tests_of_a_block_stand_side_by_side() -> None:
+    scattered = [Test(switch=switch, burst=n) for n in (1, 2) for switch in ("a", "b")]
+    found = [(test.switch, test.burst) for test in grouped(scattered)]
+    assert found == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_a_test_named_twice_is_one_test() -> None:
+    assert grouped([Test(), Test(burst=1), Test()]) == (Test(), Test(burst=1))
+
+
+def test_seed_zero_runs_as_written() -> None:
+    assert run_order(TESTS, 0) == list(range(len(TESTS)))
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_seed_keeps_blocks_whole_and_loses_no_test(seed: int) -> None:
+    order = run_order(TESTS, seed)
+    assert sorted(order) == list(range(len(TESTS)))
+    switches = [TESTS[index].switch for index in order]
+    assert sum(one != two for one, two in pairwise(switches)) == 2
+    assert order == run_order(TESTS, seed)
+
+
+def test_some_seed_shuffles_both_blocks_and_tests() -> None:
+    assert len({tuple(run_order(TESTS, seed)) for seed in range(20)}) > 10
+
+
+def test_only_what_tells_tests_apart_is_named() -> None:
+    tests = [
+        Test(dimension="throughput", search="max", duration=2, burst=32),
+        Test(dimension="latency", rate="1000", duration=1, burst=1),
+    ]
+    assert varying(tests) == ("dimension", "rate", "burst", "search", "duration")
+    assert telling(tests) == ("dimension", "rate")
+    assert label(tests[1], telling(tests)) == "linux-bridge latency rate 1000"
+
+
+def test_what_alone_tells_tests_apart_is_kept() -> None:
+    assert telling([Test(duration=1), Test(duration=2)]) == ("duration",)
+    assert telling([Test()]) == ()

@@ -1,0 +1,267 @@
+"""Campaign files and axes: what is read, and that every problem is told at once with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchmark.campaign.load import MAX_TESTS, Campaign, dump, from_options, load
+from switchmark.errors import UsageError
+from switchmark.model.spec import Test
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def anything_goes(test: Test) -> list[str]:
+    return []
+
+
+def only_known_switches(test: Test) -> list[str]:
+    if test.switch in ("a", "b", "linux-bridge"):
+        return []
+    return [f"there is no switch named '{test.switch}'\n  known: a, b\n\nhint: did you mean a?"]
+
+
+def read(tmp_path: Path, text: str | bytes, **options: str) -> Campaign:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load(path, options, only_known_switches)
+
+
+def refusal(tmp_path: Path, text: str | bytes, **options: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text, **options)
+    return str(caught.value).replace(str(tmp_path) + "/", "")
+
+
+def values(campaign: Campaign, axis: str) -> list[object]:
+    return list(dict.fromkeys(getattr(test, axis) for test in campaign.tests))
+
+
+MALFORMED: dict[str, tuple[str | bytes, str]] = {
+    "unknown key": ("switch: a\nswich: b", "c.yaml:2: unknown key 'swich'; did you mean 'switch'?"),
+    "unknown key without a likeness": ("zzz: 1", "c.yaml:1: unknown key 'zzz'"),
+    "key given twice": (
+        "burst: 1\nrate: max\nburst: 2",
+        "c.yaml:3: 'burst' is given twice, first on line 1",
+    ),
+    "key given in both spellings": (
+        "frame-size: 64\nframe_size: 64",
+        "c.yaml:2: 'frame_size' is given twice",
+    ),
+    "bad rate": ("rate: fast", "c.yaml:1: rate: 'fast' is not a rate"),
+    "rate of zero": ("rate: 0", "c.yaml:1: rate: a rate of '0' is below 1 frame"),
+    "frame too small": ("\nframe-size: 63", "c.yaml:2: frame-size: a frame of 63 bytes is outside"),
+    "one bad value of a list": (
+        "frame-size:\n- 64\n- 9001\n- 128",
+        "c.yaml:3: frame-size: a frame of 9001",
+    ),
+    "burst of zero": ("burst: 0", "c.yaml:1: burst: '0' should be greater than or equal to 1"),
+    "burst that is no number": ("burst: many", "c.yaml:1: burst: 'many' should be a valid integer"),
+    "choice that is none": ("direction: both", "c.yaml:1: direction: 'both' is not one of uni, bi"),
+    "choice misspelt": ("dimension: latence", "did you mean 'latency'?"),
+    "negative duration": ("duration: -1", "c.yaml:1: duration: '-1' is not a duration"),
+    "repeat of zero": ("repeat: 0", "c.yaml:1: repeat: '0' should be greater"),
+    "range of two parts": (
+        "frame-size: 64..512",
+        "'64..512' is not a range; write start..step..stop",
+    ),
+    "range that counts down": ("burst: 64..8..8", "'64..8..8' does not count up"),
+    "range with a step of zero": ("burst: 1..0..8", "'1..0..8' does not count up"),
+    "range of two units": ("rate: 1k..1k..1M", "need the same unit"),
+    "endless range": ("burst: 1..1..99999999999", "has 99999999999 values"),
+    "value missing between commas": ("frame-size: 64,,128", "a value is missing between commas"),
+    "key without a value": ("switch:\nburst: 1", "c.yaml:1: 'switch' has no value"),
+    "empty list": ("switch: a\nburst: []", "c.yaml:2: 'burst' is an empty list"),
+    "list within a list": ("burst: [1, [2]]", "c.yaml:1: 'burst' is a list of plain values"),
+    "mapping for a value": (
+        "burst:\n  low: 1",
+        "c.yaml:2: 'burst' takes a value or a list, not a mapping",
+    ),
+    "key that is a list": ("? [a]\n: 1", "c.yaml:1: a key is one word"),
+    "two seeds": ("seed: 1,2", "c.yaml:1: a campaign has one seed"),
+    "seed of one test": ("tests:\n- seed: 1", "c.yaml:2: 'seed' is the whole campaign's"),
+    "tests that are no list": ("tests: 3", "c.yaml:1: 'tests' takes a list of mappings"),
+    "no tests": ("tests: []", "c.yaml:1: 'tests' is an empty list"),
+    "test that is no mapping": ("tests:\n- switch: a\n- b", "c.yaml:3: not a mapping"),
+    "tests within tests": ("tests:\n- tests: []", "c.yaml:2: 'tests' cannot stand within 'tests'"),
+    "name that is a path": ("name: ../x\nburst: 1", "c.yaml:1: 'name' names a folder"),
+    "only a name": ("name: x", "c.yaml:1: no axis is given"),
+    "empty file": ("", "c.yaml:1: the file is empty"),
+    "only a comment": ("# nothing\n", "c.yaml:1: the file is empty"),
+    "a word": ("hello", "c.yaml:1: not a mapping"),
+    "a list": ("- switch: a", "c.yaml:1: not a mapping"),
+    "syntax": ("switch: a\nburst: [1, 2\nrate: max", "c.yaml:3: "),
+    "colon in a value": ("switch: a\nrate: b: c", "c.yaml:2: mapping values are not allowed"),
+    "tab for indentation": ("tests:\n\t- switch: a", "c.yaml:2: the line is indented with a tab"),
+    "two documents": ("burst: 1\n---\nburst: 2", "c.yaml:2: "),
+    "anchor that holds itself": ("burst: &a [*a]", "c.yaml:1: 'burst' is a list of plain values"),
+    "file that holds itself": ("&a\ntests: [*a]", "'tests' cannot stand within 'tests'"),
+    "alias of nothing": ("burst: *a", "c.yaml:1: found undefined alias"),
+    "tag of Python": ("switch: !!python/name:os.system x", "c.yaml:1: 'switch' has the tag"),
+    "nesting without end": ("[" * 5000, "c.yaml:1: nested too deeply"),
+    "binary": (b"switch: a\n\x00\x01", "c.yaml:2: not text"),
+    "not UTF-8": (b"switch: a\nburst: \xff", "c.yaml:2: not UTF-8 text"),
+    "too many tests": (
+        "burst: 1..1..4096\npairs: 1..1..64",
+        f"this makes 262144 tests; a campaign has at most {MAX_TESTS}",
+    ),
+    "name that the tables lack": ("burst: 1\nswitch: x", "c.yaml:2: there is no switch named 'x'"),
+    "name that the tables lack in a list": (
+        "switch: a\ntests:\n- burst: 1\n- switch: [b, x]\n  burst: 2",
+        "c.yaml:4: there is no switch named 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_campaign_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    text, expected = MALFORMED[name]
+    assert expected in refusal(tmp_path, text)
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "swich: a\nburst: 0\nrate: fast\n")
+    assert text.splitlines() == [
+        "3 problems",
+        "  c.yaml:1: unknown key 'swich'; did you mean 'switch'?",
+        "  c.yaml:2: burst: '0' should be greater than or equal to 1",
+        "  c.yaml:3: rate: 'fast' is not a rate; write max, 1000, 10M, 500kpps, 2.5Gbps or 50%",
+    ]
+
+
+def test_a_reason_is_told_once_however_many_tests_have_it(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "switch: x\nburst: 1..1..100")
+    assert text.count("no switch named") == 1
+    assert text.endswith("\n\nhint: did you mean a?")
+
+
+def test_hints_of_several_problems_stay_beside_them(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "switch: [x, y]")
+    assert text.splitlines()[:4] == [
+        "2 problems",
+        "  c.yaml:1: there is no switch named 'x'",
+        "        known: a, b",
+        "      hint: did you mean a?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda path: None, "no such file"),
+        (lambda path: path.mkdir(), "is a directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "is no file"),
+        (lambda path: path.symlink_to(path), "no such file"),
+        (lambda path: path.write_bytes(b"#" * ((1 << 24) + 1)), "larger than 16 MiB"),
+    ],
+    ids=["absent", "a directory", "a device", "a circle of links", "huge"],
+)
+def test_a_path_that_is_no_campaign_is_refused(
+    make: Callable[[Path], None], expected: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.yaml"
+    make(path)
+    with pytest.raises(UsageError, match=expected):
+        load(path, {}, anything_goes)
+
+
+def test_a_range_holds_its_ends() -> None:
+    campaign = from_options({"frame_size": "64..64..512,1500"}, anything_goes)
+    assert values(campaign, "frame_size") == [64, 128, 192, 256, 320, 384, 448, 512, 1500]
+
+
+def test_a_range_keeps_its_unit() -> None:
+    assert values(from_options({"rate": "0.5M..0.5M..2M"}, anything_goes), "rate") == [
+        "0.5M",
+        "1.0M",
+        "1.5M",
+        "2.0M",
+    ]
+
+
+def test_a_value_of_several_parts_is_not_divided() -> None:
+    campaign = from_options({"nic": "a0=x:y,b0=v:w"}, anything_goes)
+    assert values(campaign, "nic") == ["a0=x:y,b0=v:w"]
+
+
+def test_none_stands_for_no_vlan() -> None:
+    assert values(from_options({"vlan": "none,100"}, anything_goes), "vlan") == [None, 100]
+
+
+def test_a_bad_option_is_told_by_its_name() -> None:
+    with pytest.raises(UsageError, match="^--flows-by: 'x' is not one of mac, ip, port"):
+        from_options({"flows_by": "x"}, anything_goes)
+
+
+def test_an_option_takes_the_place_of_an_axis(tmp_path: Path) -> None:
+    campaign = read(tmp_path, "switch: a\ntests:\n- burst: 1\n- burst: 2", burst="7", switch="b")
+    assert [(test.switch, test.burst) for test in campaign.tests] == [("b", 7)]
+
+
+def test_tests_share_what_stands_above_them(tmp_path: Path) -> None:
+    campaign = read(tmp_path, "switch: [a, b]\nrate: 1k\ntests:\n- burst: 1\n- rate: 2k")
+    found = [(test.switch, test.burst, test.rate) for test in campaign.tests]
+    assert found == [("a", 1, "1k"), ("a", 32, "2k"), ("b", 1, "1k"), ("b", 32, "2k")]
+
+
+def test_the_name_is_the_files_unless_it_is_given(tmp_path: Path) -> None:
+    assert read(tmp_path, "burst: 1").name == "c"
+    assert read(tmp_path, "name: other\nburst: 1").name == "other"
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "campaigns").glob("*.yaml")), ids=str)
+def test_the_examples_are_read(path: Path) -> None:
+    assert load(path, {}, anything_goes).tests
+
+
+axes = st.fixed_dictionaries(
+    {},
+    optional={
+        "frame_size": st.sampled_from(["64", "imix", "64..64..256", "9000,64"]),
+        "rate": st.sampled_from(["max", "10M,1_000", "2.5Gbps", "50%", "1e6", "1k..1k..3k"]),
+        "burst": st.integers(1, 4096).map(str),
+        "vlan": st.sampled_from(["none", "1,none", "4094"]),
+        "switch": st.sampled_from(["a", "a,b", "null", "yes,1e3"]),
+        "duration": st.floats(0.001, 86400).map(lambda seconds: f"{seconds:.6f}"),
+        "seed": st.integers(0).map(str),
+    },
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(axes)
+def test_a_campaign_survives_being_written_and_read(tmp_path_factory, options) -> None:
+    campaign = from_options(options, anything_goes)
+    path = tmp_path_factory.mktemp("campaign") / "c.yaml"
+    path.write_text(dump(campaign))
+    assert load(path, {}, anything_goes) == campaign
+
+
+def told(read_it: Callable[[], object]) -> str:
+    """Why it is refused; empty if it is not."""
+    try:
+        read_it()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused_by_its_name(tmp_path_factory, text: str) -> None:
+    path = tmp_path_factory.mktemp("campaign") / "c.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    reason = told(lambda: load(path, {}, anything_goes))
+    assert not reason or str(path) in reason
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(Test.model_fields)), st.text(max_size=30))
+def test_any_value_is_read_or_refused_by_its_option(axis: str, text: str) -> None:
+    reason = told(lambda: from_options({axis: text}, anything_goes))
+    assert not reason or reason.startswith(f"--{axis.replace('_', '-')}: ")

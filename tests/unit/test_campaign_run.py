@@ -1,0 +1,177 @@
+"""The loop of a run, with a lab that is a table of outcomes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from switchmark.campaign.load import from_options
+from switchmark.campaign.run import run, time_left
+from switchmark.campaign.store import RunFolder
+from switchmark.errors import Interrupted, RecordFailed, Unavailable
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+
+STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
+RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
+TRIAL = RECORD.trials[0]
+
+
+class FakeLab:
+    """Measures nothing: `fails` are the bursts whose test fails, `stop_at` the one during which
+    the user interrupts."""
+
+    def __init__(self, fails: Sequence[int] = (), stop_at: int | None = None) -> None:
+        self.fails, self.stop_at = fails, stop_at
+        self.version = "1"
+        self.ran: list[int] = []
+        self.given: list[int] = []
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def versions(self, test: Test) -> Mapping[str, str]:
+        if test.burst == 4096:
+            raise Unavailable("no such switch here")
+        return {"switch": self.version}
+
+    def run(
+        self,
+        number: int,
+        key: str,
+        test: Test,
+        stored: Sequence[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+    ) -> Record:
+        self.ran.append(number)
+        self.given.append(len(stored))
+        on_trial(TRIAL)
+        if test.burst == self.stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+        status = "failed" if test.burst in self.fails else "ok"
+        return RECORD.model_copy(
+            update={"number": number, "key": key, "test": test, "status": status}
+        )
+
+
+class Watching:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
+        self.seen.append(f"{position}/{total}")
+
+    def trial(self, result: TrialResult) -> None:
+        self.seen.append("trial")
+
+    def end(self, record: Record) -> None:
+        self.seen.append(record.status)
+
+
+def new(tmp_path: Path, **options: str) -> RunFolder:
+    return RunFolder.create(tmp_path, from_options(options, lambda test: []), {})
+
+
+def go(folder: RunFolder, lab: FakeLab) -> list[str]:
+    watching = Watching()
+    run(folder, lab, watching)  # type: ignore[arg-type]
+    return watching.seen
+
+
+def test_every_test_is_run_and_kept(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1,2") as folder:
+        lab = FakeLab()
+        assert go(folder, lab) == ["1/2", "trial", "ok", "2/2", "trial", "ok"]
+        assert lab.closed
+        assert [record.test.burst for record in folder.latest] == [1, 2]
+
+
+def test_a_resumed_run_skips_what_is_done_and_repeats_what_failed(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1,2,3") as folder:
+        go(folder, FakeLab(fails=[2]))
+    with RunFolder(folder.path) as folder:
+        lab = FakeLab()
+        assert go(folder, lab) == ["1/1", "trial", "ok"]
+        assert lab.ran == [2]
+        assert lab.given == [1]
+        assert {record.status for record in folder.latest} == {"ok"}
+    with RunFolder(folder.path) as folder:
+        assert go(folder, FakeLab()) == []
+
+
+def test_another_version_is_another_result(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1") as folder:
+        go(folder, FakeLab())
+    with RunFolder(folder.path) as folder:
+        lab = FakeLab()
+        lab.version = "2"
+        go(folder, lab)
+        assert lab.ran == [1]
+        assert len(folder.latest) == 1
+
+
+def test_what_is_not_there_is_left_to_the_lab_to_refuse(tmp_path: Path) -> None:
+    with new(tmp_path, burst="4096,1") as folder:
+        assert go(folder, FakeLab())[-1] == "ok"
+
+
+def test_the_seed_changes_the_order_but_not_the_numbers(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1..1..20", seed="7") as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.ran != sorted(lab.ran)
+        assert [record.test.burst for record in folder.latest] == list(range(1, 21))
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1,2,3") as folder:
+        lab = FakeLab(stop_at=2)
+        with pytest.raises(Interrupted) as caught:
+            go(folder, lab)
+        assert lab.closed
+    assert caught.value.exit_code == 130
+    assert "1 of 3 tests are done and kept" in str(caught.value)
+    assert f"resume with: switchmark resume {folder.path}" in str(caught.value)
+    with RunFolder(folder.path) as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert (lab.ran, lab.given) == ([2, 3], [1, 0])
+
+
+def test_a_record_that_cannot_be_kept_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise RecordFailed("No space left on device")
+
+    with new(tmp_path, burst="1,2") as folder:
+        monkeypatch.setattr(folder, "append_record", full)
+        lab = FakeLab()
+        with pytest.raises(RecordFailed, match="No space left"):
+            go(folder, lab)
+        assert lab.closed
+        assert lab.ran == [1]
+
+
+def test_the_time_left_is_unknown_until_a_test_has_ended() -> None:
+    assert time_left([], [Test()]) is None
+
+
+def test_the_time_left_is_judged_by_searches_of_the_same_kind() -> None:
+    short = Test(duration=1, warmup=0)
+    search = short.model_copy(update={"search": "ndr"})
+    spent = [(short, 2.0), (search, 20.0)]
+    assert time_left(spent, [short, short]) == 4
+    assert time_left(spent, [search]) == 20
+    assert time_left(spent, [short.model_copy(update={"search": "other"})]) == 11
+    assert time_left(spent, []) == 0

@@ -1,0 +1,413 @@
+"""The command line from outside: what is printed, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+import switchmark
+import switchmark.campaign.measure
+import switchmark.machine.anchor
+from switchmark.cli import main
+from switchmark.cli.doctor import Finding
+from switchmark.errors import Interrupted, Unavailable
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+
+STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
+RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+
+class FakeLab:
+    """Finds in every test what the stored record holds; `outcome` changes it, or raises."""
+
+    outcome: Callable[[Test], dict[str, Any]] = staticmethod(lambda test: {"doubts": ()})
+
+    def __init__(self, folder: Path, *, keep: bool = False, capture: int | None = None) -> None:
+        self.kept = ["nsenter --target 1 bash"] if keep else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def versions(self, test: Test) -> Mapping[str, str]:
+        return {"switchmark": "1"}
+
+    def run(
+        self,
+        number: int,
+        key: str,
+        test: Test,
+        stored: Sequence[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+    ) -> Record:
+        for trial in RECORD.trials:
+            on_trial(trial)
+        changes = {"number": number, "key": key, "test": test, **type(self).outcome(test)}
+        return RECORD.model_copy(update=changes)
+
+
+@pytest.fixture
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Ended]:
+    """Run a command in an empty folder, with the fake lab and without privileges."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(switchmark.campaign.measure, "Lab", FakeLab)
+    monkeypatch.setattr(switchmark.machine.anchor, "anchor", lambda: None)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["switchmark", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        printed = capsys.readouterr()
+        return Ended(int(caught.value.code or 0), printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def outcome(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Test], dict[str, Any]]], None]:
+    """Change what the fake lab finds."""
+
+    def change(found: Callable[[Test], dict[str, Any]]) -> None:
+        monkeypatch.setattr(FakeLab, "outcome", staticmethod(found))
+
+    return change
+
+
+def only_run(tmp_path: Path) -> Path:
+    (folder,) = (tmp_path / "runs").iterdir()
+    return folder
+
+
+# --- running ---------------------------------------------------------------------------------
+
+
+def test_a_run_prints_a_table_and_keeps_a_folder(cli, tmp_path: Path) -> None:
+    ended = cli("run", "--burst", "1,32")
+    assert ended.status == 0
+    assert "485 kpps" in ended.out
+    assert "learning: received rate" in ended.out
+    assert "[1/2] linux-bridge burst 1" in ended.err
+    assert "[2/2] linux-bridge burst 32, 0:00 left" in ended.err
+    assert len((only_run(tmp_path) / "trials.jsonl").read_text().splitlines()) == 6
+    assert f"records are in runs/{only_run(tmp_path).name}" in ended.err
+
+
+def test_json_is_one_object_a_test_and_nothing_else(cli) -> None:
+    ended = cli("run", "--burst", "1,32", "--json", "--quiet")
+    assert ended.err == ""
+    found = [json.loads(line) for line in ended.out.splitlines()]
+    assert [content["test"]["burst"] for content in found] == [1, 32]
+
+
+def test_a_campaign_is_run_with_axes_of_the_command_line(cli, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("burst: [1, 2]\nframe-size: 64\n")
+    ended = cli("run", "c.yaml", "--frame-size", "128", "--json", "--quiet", "--out", "here")
+    assert [json.loads(line)["test"]["frame_bytes"] for line in ended.out.splitlines()] == [128] * 2
+    assert next((tmp_path / "here").iterdir()).name.startswith("c-")
+
+
+def test_a_failed_test_makes_one(cli, outcome) -> None:
+    outcome(lambda test: {"status": "failed", "error": "no link", "trials": ()})
+    ended = cli("run")
+    assert ended.status == 1
+    assert "test 1 failed: no link" in ended.out
+
+
+def test_refusing_every_test_makes_three(cli, outcome) -> None:
+    outcome(lambda test: {"status": "refused", "error": "not installed", "trials": ()})
+    assert cli("run").status == 3
+
+
+def test_a_doubt_makes_five_only_when_it_is_asked_for(cli, outcome) -> None:
+    outcome(lambda test: {"doubts": ("clock",)})
+    assert cli("run").status == 0
+    assert cli("run", "--strict").status == 5
+
+
+def test_an_interrupted_run_shows_what_it_has_and_can_be_resumed(
+    cli, outcome, tmp_path: Path
+) -> None:
+    def interrupt(test: Test) -> dict[str, Any]:
+        if test.burst == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return {"doubts": ()}
+
+    outcome(interrupt)
+    ended = cli("run", "--burst", "1,2,3")
+    folder = f"runs/{only_run(tmp_path).name}"
+    assert ended.status == 130
+    assert "485 kpps" in ended.out
+    assert ended.err.endswith(
+        f"error: interrupted by SIGINT: 1 of 3 tests are done and kept\n"
+        f"resume with: switchmark resume {folder}\n"
+    )
+    outcome(lambda test: {"doubts": ()})
+    ended = cli("resume", folder, "--json")
+    assert ended.status == 0
+    assert "[1/2] linux-bridge burst 2" in ended.err
+    assert [json.loads(line)["test"]["burst"] for line in ended.out.splitlines()] == [1, 2, 3]
+
+
+def test_what_is_kept_is_told(cli) -> None:
+    assert "nsenter --target 1 bash\n" in cli("run", "--keep").err
+
+
+def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None:
+    ended = cli("paper", "ara-2021/table2", "--quick", "--quiet")
+    assert ended.status == 0
+    assert "published kpps" in ended.out
+    assert "batched system calls help UDP sockets" in ended.out
+    text = (only_run(tmp_path) / "campaign.yaml").read_text()
+    assert "name: ara-2021-table2\n" in text
+    assert "duration: 3.0\n" in text
+
+
+# --- refusing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "--switch", "lxinux-bridge"], "did you mean linux-bridge?"),
+        (["run", "--engine", "raw,rav"], "there is no engine named 'rav'\n  known: udp, "),
+        (["plan", "--scenario", "v2w"], "there is no scenario named 'v2w'"),
+        (["run", "--burst", "0"], "--burst: '0' should be greater than or equal to 1"),
+        (["run", "--frame-size", "64..128"], "write start..step..stop"),
+        (["run", "--capture", "0"], "--capture"),
+        (["run", "absent.yaml"], "absent.yaml: no such file"),
+        (["run", "--swich", "x"], "--swich"),
+        (["runn"], "Did you mean 'run'?"),
+        (["run", "a.yaml", "b.yaml"], "b.yaml"),
+        (["list"], "THING"),
+        (["list", "switchs"], "did you mean 'switches'?\n  known: switches, engines"),
+        (["list", "switches", "--port", "x"], "there is no kind of port named 'x'"),
+        (["paper", "x"], "there is no experiment named 'x'"),
+        (["resume", "absent"], "absent is no run folder"),
+        (["report", "absent"], "absent is no run folder"),
+        (["compare", "absent", "absent"], "absent is no run folder"),
+        (["clean", "sm0000"], "there is no run sm0000"),
+    ],
+)
+def test_a_request_that_cannot_be_met_ends_with_two(
+    arguments: list[str], expected: str, cli, tmp_path: Path
+) -> None:
+    ended = cli(*arguments)
+    assert ended.status == 2
+    assert ended.err.startswith("error: ")
+    assert expected in ended.err
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_all_impossible_combinations_of_a_sweep_are_told_at_once(cli) -> None:
+    ended = cli("run", "--switch", "x,y", "--engine", "raw")
+    assert ended.err.startswith("error: 2 problems\n  --switch: there is no switch named 'x'\n")
+
+
+def test_an_error_has_its_hint_below_it(cli, outcome) -> None:
+    def refuse(test: Test) -> dict[str, Any]:
+        raise Unavailable("no root here", hint="sudo switchmark run")
+
+    outcome(refuse)
+    ended = cli("run", "--quiet")
+    assert ended.status == 3
+    assert ended.err == "error: no root here\n\nhint: sudo switchmark run\n"
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_debug_shows_the_traceback_of_an_expected_error(where: int, cli) -> None:
+    arguments = ["run", "--burst=0"]
+    arguments.insert(where, "--debug")
+    ended = cli(*arguments)
+    assert ended.status == 2
+    assert "Traceback" in ended.err
+    assert ended.err.endswith("error: --burst: '0' should be greater than or equal to 1\n")
+
+
+def test_a_bug_is_told_as_one_and_its_traceback_kept(cli, outcome, tmp_path: Path) -> None:
+    outcome(lambda test: {}[test])
+    ended = cli("run", "--quiet")
+    assert ended.status == 70
+    assert "error: a bug in switchmark: KeyError" in ended.err
+    assert "Traceback" not in ended.err
+    (log,) = tmp_path.glob("switchmark-bug-*.log")
+    assert str(log) in ended.err
+    assert "Traceback" in log.read_text()
+
+
+def test_an_interruption_before_a_run_ends_with_130(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise Interrupted("interrupted by SIGTERM")
+
+    monkeypatch.setattr(switchmark.machine.anchor, "anchor", interrupt)
+    assert cli("run").status == 130
+
+
+# --- looking ---------------------------------------------------------------------------------
+
+
+def test_stored_runs_are_reported_and_compared(cli, tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        cli("run", "--burst", "1,32", "--out", place)
+    one, two = (str(next((tmp_path / place).iterdir())) for place in ("one", "two"))
+    assert "485 kpps" in cli("report", one).out
+    assert len(cli("report", one, two, "--json").out.splitlines()) == 4
+    assert cli("report", one, "-o", "page.html").out == ""
+    assert "485 kpps" in (tmp_path / "page.html").read_text()
+    assert "1.000" in cli("compare", one, two).out
+    assert [pair["ratio"] for pair in json.loads(cli("compare", one, two, "--json").out)] == [1, 1]
+
+
+def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> None:
+    for place, burst in (("one", "1"), ("two", "2")):
+        cli("run", "--burst", burst, "--out", place)
+    one, two = (str(next((tmp_path / place).iterdir())) for place in ("one", "two"))
+    assert "have no test in common" in cli("compare", one, two).err
+
+
+def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switchmark.campaign.measure, "plan", lambda test: ["ip link add x"])
+    assert cli("plan", "--burst", "1,2").out == (
+        "# --- test 1 of 2: linux-bridge burst 1\nip link add x\n\n"
+        "# --- test 2 of 2: linux-bridge burst 2\nip link add x\n\n"
+    )
+
+
+def test_names_are_listed_with_why_they_cannot_be_used(
+    cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Missing:
+        name = "missing"
+        summary = "not there"
+        port_kinds = frozenset({"veth"})
+
+        def probe(self, host: object) -> None:
+            raise Unavailable("no such program", hint="apt-get install it")
+
+    monkeypatch.setattr("switchmark.environments.TABLE", {"missing": Missing()})
+    ended = cli("list", "environments")
+    assert ended.out.splitlines() == [
+        "✗ missing  not there",
+        "           no such program",
+        "           hint: apt-get install it",
+    ]
+    (entry,) = json.loads(cli("list", "environments", "--port", "veth", "--json").out)
+    assert entry | {"port_kinds": None} == {
+        "name": "missing",
+        "summary": "not there",
+        "usable": False,
+        "why_not": "no such program",
+        "hint": "apt-get install it",
+        "version": None,
+        "mode": None,
+        "verified": None,
+        "port_kinds": None,
+    }
+    assert json.loads(cli("list", "environments", "--port", "tap", "--json").out) == []
+
+
+@pytest.mark.parametrize("thing", ["scenarios", "searches", "functions", "papers"])
+def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
+    assert all(entry["usable"] for entry in json.loads(cli("list", thing, "--json").out))
+
+
+def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [
+        Finding("tools", "ip", False, "not there", "apt-get install iproute2", needed=True),
+        Finding("cores", "usable", True, "8 (0-7)"),
+    ]
+    monkeypatch.setattr("switchmark.cli.doctor.examine", lambda: findings)
+    ended = cli("doctor")
+    assert ended.status == 3
+    assert ended.out.splitlines() == [
+        "tools",
+        "  ✗ ip      not there",
+        "            mend: apt-get install iproute2",
+        "cores",
+        "  ✓ usable  8 (0-7)",
+    ]
+    assert json.loads(cli("doctor", "--json").out)[0]["mend"] == "apt-get install iproute2"
+
+
+def test_every_axis_is_an_option_of_run_plan_and_paper(cli) -> None:
+    for command in ("run", "plan", "paper"):
+        text = cli(command, "--help").out
+        for axis in Test.model_fields:
+            assert f"--{axis.replace('_', '-')} " in text, (command, axis)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["version"]])
+def test_the_version_is_told(arguments: list[str], cli) -> None:
+    assert cli(*arguments).out == f"switchmark {switchmark.__version__}\n"
+
+
+def test_no_command_shows_the_help(cli) -> None:
+    ended = cli()
+    assert ended.status == 0
+    assert "compare" in ended.out
+
+
+# --- as a program ----------------------------------------------------------------------------
+
+
+def program(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    source = str(Path(switchmark.__file__).parents[1])
+    run = ["-c", code] if code else ["-m", "switchmark", *arguments]
+    return subprocess.run(
+        [sys.executable, *run],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+
+
+def test_it_runs_as_a_module() -> None:
+    assert program("--version").stdout == f"switchmark {switchmark.__version__}\n"
+
+
+def test_the_help_loads_nothing_heavy() -> None:
+    loaded = program(
+        code="import sys; sys.argv = ['switchmark', 'run', '--help']\n"
+        "from switchmark.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('numpy', 'hdrh', 'rich', 'yaml') if name in sys.modules])"
+    )
+    assert loaded.stdout.endswith("\n[]\n"), loaded.stdout + loaded.stderr
+
+
+def test_a_closed_pipe_is_no_bug() -> None:
+    command = f"{sys.executable} -m switchmark run --help | true; exit ${{PIPESTATUS[0]}}"
+    source = str(Path(switchmark.__file__).parents[1])
+    ended = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode in (0, 1)

@@ -1,0 +1,251 @@
+"""Cleaning up after dead runs, as far as it needs no privileges: processes, files, leases."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from switchmark.errors import UsageError
+from switchmark.machine.clean import Cleaned, clean
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import Completed, LocalHost
+from switchmark.machine.journal import Command, Restore, Stop
+from switchmark.machine.processes import marked, start_time
+from switchmark.machine.recording import RecordingHost
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Node, Run, Spawn, Step, Write
+
+
+def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+    return argv
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def foreign() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts processes of somebody else; ends them behind the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(**env: str) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(["sleep", "60"], env={**os.environ, **env}))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def die_after(base: Path, logs: Path, *steps: Step) -> None:
+    """Carry the steps out in another process, which is then killed with SIGKILL."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            host = LocalHost()
+            workspace = Workspace(base)
+            executor = Executor({"local": host}, workspace, inside=inside, logs_dir=logs)
+            executor.execute((*steps, Run("die", ("sh", "-c", "kill -9 $PPID; sleep 60"))))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def dead(base: Path) -> Workspace:
+    """A run that has ended without undoing anything."""
+    workspace = Workspace(base)
+    workspace.journal.close()
+    return workspace
+
+
+@pytest.mark.parametrize("length", range(6))
+def test_a_run_killed_behind_any_step_leaves_nothing(
+    tmp_path: Path, base: Path, length: int
+) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "kept").write_bytes(b"kept")
+    steps = (
+        Run("a folder", ("mkdir", f"{made}/d"), undo=("rmdir", f"{made}/d")),
+        Write("a file in it", f"{made}/d/f", b"1"),
+        Write("a change", f"{made}/kept", b"2"),
+        Write("a value for all", f"{made}/kept", b"3", machine_wide=True),
+        Spawn("a process", "p", ("sleep", "60")),
+    )
+    die_after(base, tmp_path / "logs", *steps[:length])
+    (cleaned,) = clean(base)
+    assert cleaned.state == "cleaned"
+    assert cleaned.failures == ()
+    assert marked(cleaned.run) == ()
+    assert [path.name for path in made.iterdir()] == ["kept"]
+    assert (made / "kept").read_bytes() == b"kept"
+    assert list(base.glob("sm*")) == []
+    assert clean(base) == []
+
+
+def test_a_process_that_no_journal_knows_is_found_by_its_mark(
+    base: Path, foreign: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    run = dead(base)
+    lost = foreign(SWITCHMARK_RUN=run.run)
+    others = [foreign(SWITCHMARK_RUN=f"{run.run}0"), foreign(), foreign(SWITCHMARK_RUN="sm")]
+    others.append(foreign(OTHER_SWITCHMARK_RUN=run.run))
+    (cleaned,) = clean(base)
+    assert cleaned == Cleaned(run.run, "cleaned", (f"end process {lost.pid} of the run",))
+    assert lost.wait(5) == -signal.SIGTERM
+    assert [process.poll() for process in others] == [None] * len(others)
+
+
+def test_a_process_that_got_a_dead_ones_number_is_not_signalled(
+    base: Path, foreign: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    run = Workspace(base)
+    other = foreign()
+    number = run.journal.intend(Stop(name="p", number=signal.SIGKILL, grace_s=1.0))
+    run.journal.started(number, other.pid, (start_time(other.pid) or 0) - 1)
+    run.journal.close()
+    (cleaned,) = clean(base)
+    assert cleaned.state == "cleaned"
+    time.sleep(0.05)
+    assert other.poll() is None
+
+
+def test_what_was_under_way_at_the_death_is_undone_once_it_is_over(
+    tmp_path: Path, base: Path
+) -> None:
+    """A command that survives its run may do its work after the first undoing."""
+    late = tmp_path / "late"
+    script = f"trap '' TERM; sleep 0.3; touch {late}"
+    run = Workspace(base)
+    run.journal.intend(Command(host="local", argv=("rm", "-f", str(late))))
+    with subprocess.Popen(["sh", "-c", script], env={**os.environ, **run.env}):
+        time.sleep(0.1)
+        run.journal.close()
+        clean(base)
+    assert not late.exists()
+
+
+def test_a_live_run_is_reported_and_left_alone(tmp_path: Path, base: Path) -> None:
+    with Workspace(base) as workspace:
+        executor = Executor(
+            {"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs"
+        )
+        made = tmp_path / "made"
+        executor.execute((Write("a file", str(made), b""), Spawn("a process", "p", ("cat",))))
+        other = dead(base)
+        found = {cleaned.run: cleaned.state for cleaned in clean(base)}
+        assert found == {workspace.run: "live", other.run: "cleaned"}
+        assert made.exists()
+        assert executor.process("p").poll() is None
+        assert executor.unwind() == ()
+    assert not made.exists()
+
+
+def test_a_folder_without_a_journal_is_removed(base: Path) -> None:
+    run = dead(base)
+    (run.folder / "journal").unlink()
+    assert clean(base) == [Cleaned(run.run, "cleaned")]
+    assert list(base.iterdir()) == []
+
+
+def test_only_folders_of_runs_are_looked_at(base: Path) -> None:
+    (base / "something").mkdir(parents=True)
+    (base / "sm12").mkdir()
+    assert clean(base) == []
+    assert len(list(base.iterdir())) == 2
+
+
+def test_a_dry_run_tells_and_changes_nothing(
+    tmp_path: Path, base: Path, foreign: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    run = Workspace(base)
+    run.journal.intend(Restore(host="local", path=str(file), content=None))
+    run.journal.intend(Command(host="local", argv=("ip", "netns", "del", "a b")))
+    run.journal.close()
+    lost = foreign(**run.env)
+    expected = ("ip netns del 'a b'", f"remove {file}", f"end process {lost.pid} of the run")
+    for _ in range(2):
+        assert clean(base, dry_run=True) == [Cleaned(run.run, "dead", expected)]
+    assert file.exists()
+    assert lost.poll() is None
+
+
+def test_one_run_may_be_named(base: Path) -> None:
+    one, two = dead(base), dead(base)
+    assert [cleaned.run for cleaned in clean(base, runs=[two.run])] == [two.run]
+    assert one.folder.exists()
+    with pytest.raises(UsageError, match=f"no run smxxxx; there are: {one.run}"):
+        clean(base, runs=["smxxxx"])
+
+
+def test_an_undo_that_fails_is_told_and_tried_again(base: Path) -> None:
+    run = Workspace(base)
+    for name in "abc":
+        run.journal.intend(Command(host="local", argv=("undo", name)))
+    run.journal.close()
+    host = RecordingHost({("undo", "b"): Completed(1, b"", b"busy")})
+    (cleaned,) = clean(base, hosts={"local": host})
+    assert cleaned.state == "incomplete"
+    assert len(cleaned.failures) == 1
+    assert "busy" in cleaned.failures[0]
+    host = RecordingHost()
+    (cleaned,) = clean(base, hosts={"local": host})
+    assert cleaned.state == "cleaned"
+    assert host.ran[0] == ("undo", "b")
+    assert ("undo", "a") not in host.ran
+
+
+def test_an_undo_on_a_host_that_is_not_given_is_kept(base: Path) -> None:
+    run = Workspace(base)
+    run.journal.intend(Command(host="far", argv=("undo",)))
+    run.journal.close()
+    (cleaned,) = clean(base)
+    assert cleaned.state == "incomplete"
+    assert "the host far is not known here; known: local" in cleaned.failures[0]
+    (cleaned,) = clean(base, hosts={"far": RecordingHost(name="far")})
+    assert cleaned.state == "cleaned"
+
+
+def test_after_a_boot_only_what_lies_on_a_disk_is_undone(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with monkeypatch.context() as earlier:
+        earlier.setattr("switchmark.machine.journal.boot_id", lambda: "earlier")
+        run = Workspace(base)
+    run.journal.intend(Restore(host="local", path=str(file), content=b"old"))
+    run.journal.intend(Restore(host="local", path="/proc/sys/kernel/sysrq", content=b"0"))
+    run.journal.intend(Command(host="local", argv=("ip", "netns", "del", "a")))
+    run.journal.close()
+    (cleaned,) = clean(base)
+    assert cleaned == Cleaned(run.run, "cleaned", (f"restore {file}",))
+    assert file.read_bytes() == b"old"
+
+
+def test_the_net_below_the_journal_takes_the_exact_prefix_alone(base: Path) -> None:
+    run = dead(base)
+    name = run.run
+    links = f'[{{"ifname":"{name}-v"}},{{"ifname":"{name}0-v"}},{{"ifname":"eth0"}}]'
+    host = RecordingHost(
+        {
+            ("ip", "netns", "list"): f"{name}-f0 (id: 1)\n{name}x\nother\n".encode(),
+            ("ip", "-j", "link"): links.encode(),
+        }
+    )
+    clean(base, hosts={"local": host})
+    assert [argv for argv in host.ran if "del" in argv] == [
+        ("ip", "netns", "del", f"{name}-f0"),
+        ("ip", "link", "del", f"{name}-v"),
+    ]

@@ -1,0 +1,462 @@
+"""The executor: each step, its failures, and that undoing restores whatever came before."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchmark.errors import CommandFailed, Interrupted, NotReady, SetupFailed, Unavailable
+from switchmark.machine.clean import clean
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import Completed, LocalHost
+from switchmark.machine.processes import start_time
+from switchmark.machine.recording import RecordingHost
+from switchmark.machine.signals import interruptible
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Step, Wait, Write
+
+NODE = Node("sm0000-f0", "netns")
+
+
+def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The way into a node of these tests: a variable that tells which it is."""
+    return argv if node.environment == "host" else ("env", f"NODE={node.name}", *argv)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "runs") as run:
+        yield run
+
+
+@pytest.fixture
+def executor(workspace: Workspace, tmp_path: Path) -> Iterator[Executor]:
+    """On this machine; whatever a test leaves is undone behind it."""
+    made = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs")
+    yield made
+    assert made.unwind() == ()
+
+
+def recorded(host: RecordingHost, workspace: Workspace) -> Executor:
+    logs = workspace.folder / "logs"
+    return Executor({"local": host}, workspace, inside=inside, logs_dir=logs)
+
+
+# --- steps -----------------------------------------------------------------------------------
+
+
+def test_a_run_saves_what_later_steps_refer_to(executor: Executor, tmp_path: Path) -> None:
+    executor.execute(
+        (
+            Run("a number", ("echo", "  42 "), save="number"),
+            Run("its use", ("echo", "<${number}>"), env={"COPY": "${number}"}, save="used"),
+            Write("a file", f"{tmp_path}/f-${{number}}", b"n = ${number}\xff\n"),
+        )
+    )
+    assert executor.saved == {"number": "42", "used": "<42>"}
+    assert (tmp_path / "f-42").read_bytes() == b"n = 42\xff\n"
+
+
+def test_a_name_that_no_step_gave_is_refused(executor: Executor) -> None:
+    with pytest.raises(SetupFailed, match=r"show it: no earlier step .* \$\{nobody\}"):
+        executor.execute((Run("show it", ("echo", "${nobody}")),))
+
+
+def test_commands_run_in_their_node_with_their_variables(executor: Executor) -> None:
+    script = ("sh", "-c", "echo $NODE $A $SWITCHMARK_RUN")
+    executor.execute((Run("look", script, at=NODE, env={"A": "b c"}, save="seen"),))
+    assert executor.saved["seen"].startswith("sm0000-f0 b c sm")
+
+
+def test_a_run_returns_its_output(executor: Executor) -> None:
+    assert executor.run(Run("counters", ("printf", "1 2"))) == b"1 2"
+
+
+def test_a_failure_names_reason_place_command_status_and_last_lines(executor: Executor) -> None:
+    script = "seq 9 >&2; echo 'no room' >&2; exit 4"
+    with pytest.raises(CommandFailed) as failed:
+        executor.execute((Run("make room", ("sh", "-c", script), at=NODE),))
+    assert str(failed.value) == (
+        "make room: the command ended with status 4\n"
+        "  at sm0000-f0 (netns) on local:"
+        f" env NODE=sm0000-f0 sh -c {shlex.quote(script)}\n"
+        "  6\n  7\n  8\n  9\n  no room"
+    )
+
+
+def test_other_statuses_may_be_allowed(executor: Executor) -> None:
+    executor.execute((Run("whatever", ("sh", "-c", "exit 3"), ok=(0, 3)),))
+
+
+def test_a_signal_is_named(executor: Executor) -> None:
+    with pytest.raises(CommandFailed, match=r"was ended by signal 9 \(Killed\)"):
+        executor.execute((Run("die", ("sh", "-c", "kill -9 $$")),))
+
+
+def test_a_missing_program_is_unavailable_with_the_reason_of_the_step(executor: Executor) -> None:
+    for step in (Run("go", ("no-such",)), Spawn("go", "p", ("no-such",))):
+        with pytest.raises(Unavailable, match="go: the program 'no-such' is not installed"):
+            executor.execute((step,))
+
+
+def test_a_host_that_nobody_gave_is_named(executor: Executor) -> None:
+    with pytest.raises(SetupFailed, match="no host is named far; there are: local"):
+        executor.execute((Run("go", ("true",), at=Node("host", "host", "far")),))
+
+
+def test_a_process_is_handed_out_and_its_pid_is_a_value(executor: Executor, tmp_path: Path) -> None:
+    executor.execute(
+        (
+            Spawn("an echo", "echo", ("sh", "-c", "echo begun >&2; exec cat")),
+            Run("its mark", ("cat", "/proc/${echo}/environ"), save="environ"),
+        )
+    )
+    process = executor.process("echo")
+    process.send("hello")
+    assert process.receive(5) == "hello"
+    assert process.last_words() == "begun"
+    assert executor.saved["echo"] == str(process.pid)
+    assert "SWITCHMARK_RUN=sm" in executor.saved["environ"]
+    assert (tmp_path / "logs" / "echo.stderr").read_text() == "begun\n"
+    with pytest.raises(SetupFailed, match="echo is already running"):
+        executor.execute((Spawn("another", "echo", ("cat",)),))
+    executor.unwind()
+    with pytest.raises(SetupFailed, match="no process named echo"):
+        executor.process("echo")
+
+
+def test_what_was_done_is_kept_as_a_script(executor: Executor, tmp_path: Path) -> None:
+    executor.execute((Run("a try", ("true", "a b"), at=NODE),))
+    script = tmp_path / "logs" / "steps.sh"
+    assert script.read_text() == "# a try\nenv NODE=sm0000-f0 true 'a b'\n"
+
+
+# --- waiting ---------------------------------------------------------------------------------
+
+
+def test_a_wait_that_holds_at_once_does_not_sleep(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", pytest.fail)
+    executor.execute((Wait("it is so", Check(("true",))),))
+
+
+def test_a_wait_notices_readiness_within_its_longest_pause(
+    executor: Executor, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    set_at = []
+
+    def get_ready() -> None:
+        set_at.append(time.monotonic())
+        ready.touch()
+
+    timer = threading.Timer(0.4, get_ready)
+    timer.start()
+    executor.execute((Wait("ready", Check(("test", "-e", str(ready)))),))
+    late_s = time.monotonic() - set_at[0]
+    timer.join()
+    assert late_s < 0.5  # a pause of 50 ms and a command, on a machine that may be busy
+
+
+def test_a_wait_pauses_briefly_and_longer_each_time(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    host = RecordingHost({("check",): Completed(1, b"", b"not yet")})
+    with pytest.raises(NotReady, match="(?s)link up: still not so after 1 s.*not yet"):
+        recorded(host, workspace).execute((Wait("link up", Check(("check",)), 1.0),))
+    assert pauses[0] == 0.002
+    assert max(pauses) == 0.05
+    assert sum(pauses) == pytest.approx(1.0)  # the last check is at the limit, not beyond
+
+
+def test_a_wait_may_look_for_a_pattern_in_any_line(executor: Executor) -> None:
+    check = Check(("printf", "lo: UP\nsw0: UP\n"), pattern=r"^sw0: UP$")
+    executor.execute((Wait("link up", check),))
+
+
+def test_a_wait_tells_the_last_output(executor: Executor) -> None:
+    check = Check(("echo", "sw0: DOWN"), pattern="UP")
+    with pytest.raises(NotReady, match="(?s)link up: still not so after 0.1 s.*sw0: DOWN"):
+        executor.execute((Wait("link up", check, timeout_s=0.1),))
+
+
+def test_a_wait_for_a_dead_process_gives_up_at_once(executor: Executor) -> None:
+    started = time.monotonic()
+    with pytest.raises(NotReady, match="(?s)socket: switch ended with status 9.*no memory"):
+        executor.execute(
+            (
+                Spawn("a switch", "switch", ("sh", "-c", "echo no memory >&2; exit 9")),
+                Wait("socket", Check(("false",)), timeout_s=60, unless_dead="switch"),
+            )
+        )
+    assert time.monotonic() - started < 10
+
+
+def test_a_check_that_hangs_is_not_ready(executor: Executor) -> None:
+    with pytest.raises(NotReady, match="link up: a command did not end"):
+        executor.execute((Wait("link up", Check(("sleep", "60")), timeout_s=0.1),))
+
+
+# --- undoing ---------------------------------------------------------------------------------
+
+
+def test_files_get_their_old_content_back(executor: Executor, tmp_path: Path) -> None:
+    old, new, inner = tmp_path / "old", tmp_path / "new", tmp_path / "inner"
+    old.write_bytes(b"old\0\xff")
+    inner.write_bytes(b"inner")
+    executor.execute(
+        (
+            Write("change", str(old), b"1"),
+            Write("change again", str(old), b"2"),
+            Write("make", str(new), b"3"),
+            Write("change inside", str(inner), b"4", at=NODE),
+            Write("make inside", f"{new}-inside", b"5", at=NODE),
+        )
+    )
+    assert [old.read_bytes(), new.read_bytes(), inner.read_bytes()] == [b"2", b"3", b"4"]
+    assert Path(f"{new}-inside").read_bytes() == b"5"
+    assert executor.unwind() == ()
+    assert [old.read_bytes(), inner.read_bytes()] == [b"old\0\xff", b"inner"]
+    assert not new.exists()
+    assert not Path(f"{new}-inside").exists()
+
+
+def test_a_machine_wide_value_is_leased(workspace: Workspace) -> None:
+    host = RecordingHost(files={"/proc/sys/vm/x": b"1\n"})
+    executor = recorded(host, workspace)
+    executor.execute((Write("more", "/proc/sys/vm/x", b"2", machine_wide=True),))
+    assert workspace.leases.held_by(workspace.run) == [("local", "/proc/sys/vm/x")]
+    assert executor.unwind() == ()
+    assert host.files == {"/proc/sys/vm/x": b"1\n"}
+
+
+def test_a_value_that_cannot_be_set_says_why(executor: Executor) -> None:
+    for wide in (False, True):
+        step = Write("more", "/proc/no/such", b"1", machine_wide=wide)
+        with pytest.raises(SetupFailed, match="more: /proc/no/such cannot be set: No such file"):
+            executor.execute((step,))
+
+
+def test_a_value_that_could_not_be_set_needs_no_undoing(executor: Executor) -> None:
+    for wide in (False, True):
+        step = Write("another kernel", "/proc/version", b"1", machine_wide=wide)
+        with pytest.raises(SetupFailed, match="/proc/version cannot be set"):
+            executor.execute((step,))
+    assert executor.unwind() == ()
+
+
+def test_undos_run_in_reverse_and_go_on_behind_a_failure(workspace: Workspace) -> None:
+    host = RecordingHost({("undo", "b"): Completed(1, b"", b"busy")})
+    executor = recorded(host, workspace)
+    executor.execute(tuple(Run(n, ("do", n), undo=("undo", n)) for n in "abc"))
+    (failure,) = executor.unwind()
+    assert failure == ("could not undo (undo b): an undo ended with status 1: undo b\n  busy")
+    assert host.ran[3:] == [("undo", "c"), ("undo", "b"), ("undo", "a")]
+    assert len(workspace.journal.pending) == 1  # left to `clean`
+    workspace.journal.done(1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Cannot remove namespace file: No such file or directory",
+        'Cannot find device "sm0000-a"',
+        'Device "x" does not exist.',
+        "RTNETLINK answers: No such process",
+        "RTNETLINK answers: No such device",
+        "Error: No such container: x",
+        "lxc-stop: sm0000-f0: x is not running",
+    ],
+)
+def test_what_is_already_gone_counts_as_undone(workspace: Workspace, words: str) -> None:
+    host = RecordingHost({("undo",): Completed(1, b"", words.encode())})
+    executor = recorded(host, workspace)
+    executor.execute((Run("do", ("do",), undo=("undo",)),))
+    assert executor.unwind() == ()
+
+
+def test_a_block_is_undone_while_the_run_goes_on(executor: Executor, tmp_path: Path) -> None:
+    run, block = tmp_path / "run", tmp_path / "block"
+    executor.execute((Write("for the run", str(run), b""),))
+    mark = executor.mark()
+    for _ in range(3):
+        executor.execute((Write("a block", str(block), b""), Spawn("its part", "p", ("cat",))))
+        assert executor.unwind(to=mark) == ()
+        assert not block.exists()
+        assert run.exists()
+    assert executor.unwind() == ()
+    assert not run.exists()
+
+
+def test_a_step_that_fails_is_undone_too(executor: Executor, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    with pytest.raises(CommandFailed):
+        executor.execute(
+            (Run("half", ("sh", "-c", f"touch {half}; false"), undo=("rm", "-f", str(half))),)
+        )
+    executor.unwind()
+    assert not half.exists()
+
+
+def test_an_interruption_waits_for_the_undoing(executor: Executor, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    step = Run("wait", ("true",), undo=("sh", "-c", f"kill -INT {os.getpid()}; sleep 0.1"))
+    with interruptible():
+        executor.execute((Write("make", str(made), b""), step))
+        with pytest.raises(Interrupted):
+            executor.unwind()
+        assert not made.exists()
+
+
+def test_a_second_ctrl_c_does_not_break_the_undoing(executor: Executor, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    undo = ("sh", "-c", f"kill -INT {os.getpid()}; sleep 0.1")
+    with interruptible():
+        with pytest.raises(Interrupted):
+            executor.execute(
+                (
+                    Write("make", str(made), b""),
+                    Run("a first", ("true",), undo=undo),
+                    Run("a second", ("sh", "-c", f"kill -INT {os.getpid()}; sleep 60")),
+                )
+            )
+        assert executor.unwind() == ()
+    assert not made.exists()
+
+
+# --- properties ------------------------------------------------------------------------------
+
+
+class SimulatedHost(RecordingHost):
+    """A machine whose things are made and unmade by commands; undoing twice is harmless."""
+
+    def __init__(self, fault: int | None = None) -> None:
+        super().__init__(files={"/a": b"old a", "/wide": b"1\n"}, fault=fault)
+        self.things: set[str] = {"foreign"}
+
+    def answer(self, argv: tuple[str, ...]) -> Completed:
+        match argv:
+            case ("make", name) if name not in self.things:
+                self.things.add(name)
+            case ("unmake", name) if name in self.things:
+                self.things.remove(name)
+            case ("make" | "unmake", _):
+                return Completed(1, b"", b"it does not exist, or does")
+        return Completed(0, b"", b"")
+
+    def state(self) -> tuple[dict[str, bytes], set[str], int]:
+        alive = sum(process.status is None for process in self.processes)
+        return dict(self.files), set(self.things), alive
+
+
+def steps() -> st.SearchStrategy[Plan]:
+    """Plans in which every name is made once."""
+    number = st.integers(0, 10**6)
+    step: st.SearchStrategy[Step] = st.one_of(
+        number.map(lambda n: Run("make", ("make", f"t{n}"), undo=("unmake", f"t{n}"))),
+        number.map(lambda n: Spawn("start", f"p{n}", ("serve",))),
+        st.sampled_from(["/a", "/b"]).map(lambda path: Write("set", path, b"new")),
+        st.just(Write("set for all", "/wide", b"2", machine_wide=True)),
+        st.just(Wait("ready", Check(("true",)))),
+        st.just(Run("look", ("look",))),
+    )
+    return st.lists(step, max_size=8, unique_by=repr).map(tuple)
+
+
+def executed(plan: Plan, base: str, fault: int | None) -> tuple[SimulatedHost, Workspace, Executor]:
+    """The plan carried out to its end, or to the fault."""
+    host = SimulatedHost(fault)
+    workspace = Workspace(Path(base))
+    executor = recorded(host, workspace)
+    try:
+        executor.execute(plan)
+        assert fault is None
+    except SetupFailed:
+        assert fault is not None
+    return host, workspace, executor
+
+
+@settings(deadline=None, max_examples=30)
+@given(steps())
+def test_undoing_after_a_failure_at_every_step_restores_the_host(plan: Plan) -> None:
+    untouched = SimulatedHost().state()
+    # A check that fails once is only asked again; every other step is one action.
+    faults = [number for number, step in enumerate(plan) if not isinstance(step, Wait)]
+    with tempfile.TemporaryDirectory() as base:
+        for fault in (None, *faults):
+            host, workspace, executor = executed(plan, base, fault)
+            assert executor.unwind() == ()
+            assert host.state() == untouched
+            workspace.close()
+            assert [path.name for path in Path(base).glob("sm*")] == []
+
+
+@settings(deadline=None, max_examples=12)
+@given(steps())
+def test_cleaning_after_a_death_at_every_step_restores_the_host(plan: Plan) -> None:
+    things = SimulatedHost().state()[:2]
+    with tempfile.TemporaryDirectory() as base:
+        for length in range(len(plan) + 1):
+            host, workspace, _ = executed(plan[:length], base, None)
+            workspace.journal.close()  # as the kernel does at a death
+            (cleaned,) = clean(Path(base), hosts={"local": host})
+            assert cleaned.state == "cleaned"
+            assert host.state()[:2] == things
+            assert clean(Path(base), hosts={"local": host}) == []
+
+
+@pytest.mark.parametrize("broken", range(6))
+def test_a_real_failure_at_every_step_leaves_no_file_and_no_process(
+    tmp_path: Path, broken: int
+) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "kept").write_bytes(b"kept")
+    plan: list[Step] = [
+        Run("a folder", ("mkdir", f"{made}/d"), undo=("rmdir", f"{made}/d")),
+        Write("a file in it", f"{made}/d/f", b"1"),
+        Write("a change", f"{made}/kept", b"2"),
+        Spawn("a process", "p", ("sleep", "60")),
+        Run("a copy", ("cp", f"{made}/kept", f"{made}/copy"), undo=("rm", f"{made}/copy")),
+        Spawn("another", "q", ("cat",)),
+    ]
+    plan.insert(broken, Run("the failure", ("false",)))
+    with Workspace(tmp_path / "runs") as workspace:
+        executor = Executor(
+            {"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs"
+        )
+        with pytest.raises(CommandFailed):
+            executor.execute(tuple(plan))
+        pids = [int(executor.saved[name]) for name in ("p", "q") if name in executor.saved]
+        assert executor.unwind() == ()
+    assert [start_time(pid) for pid in pids] == [None] * len(pids)
+    assert [path.name for path in made.iterdir()] == ["kept"]
+    assert (made / "kept").read_bytes() == b"kept"
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_stop_sends_the_signal_that_the_step_names(executor: Executor, tmp_path: Path) -> None:
+    script = f"trap 'echo int >{tmp_path}/got; exit' INT; while :; do sleep 0.01; done"
+    ready = Check(("grep", "-q", "SigCgt.*2$", "/proc/${p}/status"))
+    executor.execute(
+        (
+            Spawn("a process", "p", ("sh", "-c", script), stop=(signal.SIGINT, 5.0)),
+            Wait("it listens", ready),
+        )
+    )
+    executor.unwind()
+    assert (tmp_path / "got").read_text() == "int\n"

@@ -1,0 +1,233 @@
+"""Which part runs where: a table of machines and parts, and what always holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.errors import UsageError
+from switchmark.machine.cpus import Cpu
+from switchmark.machine.placement import Placement, Tenant, place
+
+KERNEL = Tenant("switch", "switch", polls=False)
+POLLING = Tenant("switch", "switch", polls=True)
+
+
+def pairs(count: int) -> list[Tenant]:
+    return [
+        tenant
+        for index in range(count)
+        for tenant in (
+            Tenant(f"s{index}", "sender", polls=True, group=index),
+            Tenant(f"r{index}", "receiver", polls=True, group=index),
+        )
+    ]
+
+
+def forwarders(count: int) -> list[Tenant]:
+    return [Tenant(f"f{index}", "forwarder", polls=True) for index in range(count)]
+
+
+def plain(count: int, isolated: tuple[int, ...] = ()) -> list[Cpu]:
+    return [Cpu(cpu, isolated=cpu in isolated) for cpu in range(count)]
+
+
+TWO = plain(2)
+FOUR = plain(4)
+FOUR_THREADS = [Cpu(cpu, siblings=((cpu + 2) % 4,)) for cpu in range(4)]
+EIGHT_THREADS = [Cpu(cpu, siblings=((cpu + 4) % 8,)) for cpu in range(8)]
+TWO_NODES = [Cpu(cpu, node=cpu // 4) for cpu in range(8)]
+TWO_THREADED_NODES = [Cpu(cpu, node=cpu % 4 // 2, siblings=((cpu + 4) % 8,)) for cpu in range(8)]
+
+SHARED = ("cores-shared",)
+OVERCOMMITTED = ("cores-shared", "cores-overcommitted")
+SIBLINGS = ("sibling-busy",)
+
+TABLE: dict[
+    str,
+    tuple[list[Cpu], list[Tenant], str, dict[str, tuple[int, ...]], int | None, tuple[str, ...]],
+] = {
+    "two cores, a pair": (
+        TWO, [KERNEL, *pairs(1)], "pinned",
+        {"switch": (), "s0": (1,), "r0": (0,)}, None, (),
+    ),
+    "two cores, a pair and a polling switch": (
+        TWO, [POLLING, *pairs(1)], "pinned",
+        {"switch": (1,), "s0": (0,), "r0": (0,)}, None, SHARED,
+    ),
+    "two cores, a polling switch and two pairs": (
+        TWO, [POLLING, *pairs(2)], "pinned",
+        {"switch": (1,), "s0": (0,), "r0": (0,), "s1": (0,), "r1": (0,)}, None, OVERCOMMITTED,
+    ),
+    "two cores, two pairs: no pair shares a core": (
+        TWO, [KERNEL, *pairs(2)], "pinned",
+        {"switch": (), "s0": (1,), "r0": (0,), "s1": (1,), "r1": (0,)}, None, SHARED,
+    ),
+    "two cores, a polling switch of two": (
+        TWO, [Tenant("switch", "switch", True, cores=2), *pairs(1)], "pinned",
+        {"switch": (0, 1), "s0": (1,), "r0": (0,)}, None, OVERCOMMITTED,
+    ),
+    "two cores, a pair in one process": (
+        TWO, [POLLING, *pairs(1)], "shared-process",
+        {"switch": (1,), "s0": (0,), "r0": (0,)}, None, (),
+    ),
+    "two cores, two pairs in a process each": (
+        TWO, [KERNEL, *pairs(2)], "shared-process",
+        {"switch": (), "s0": (1,), "r0": (1,), "s1": (0,), "r1": (0,)}, None, (),
+    ),
+    "two cores, a chain of three": (
+        TWO, [KERNEL, *pairs(1), *forwarders(1)], "pinned",
+        {"switch": (), "f0": (1,), "s0": (0,), "r0": (1,)}, None, SHARED,
+    ),
+    "one core": (
+        plain(1), [POLLING, *pairs(1)], "pinned",
+        {"switch": (0,), "s0": (0,), "r0": (0,)}, None, OVERCOMMITTED,
+    ),
+    "four cores: one is left for the orchestrator": (
+        FOUR, [POLLING, *pairs(1)], "pinned",
+        {"switch": (1,), "s0": (2,), "r0": (3,)}, 0, (),
+    ),
+    "four cores, of which two are given": (
+        FOUR, [KERNEL, *pairs(1)], "1-2",
+        {"switch": (), "s0": (1,), "r0": (2,)}, 0, (),
+    ),
+    "four cores, two of them isolated": (
+        plain(4, isolated=(2, 3)), [POLLING, *pairs(1)], "pinned",
+        {"switch": (2,), "s0": (3,), "r0": (1,)}, 0, (),
+    ),
+    "two cores of two threads: a core is taken before a sibling": (
+        FOUR_THREADS, [KERNEL, *pairs(1)], "pinned",
+        {"switch": (), "s0": (1,), "r0": (0,)}, 2, (),
+    ),
+    "two cores of two threads: the switch is disturbed last": (
+        FOUR_THREADS, [POLLING, *pairs(1)], "pinned",
+        {"switch": (1,), "s0": (0,), "r0": (2,)}, 3, SIBLINGS,
+    ),
+    "four cores of two threads": (
+        EIGHT_THREADS, [POLLING, *pairs(1)], "pinned",
+        {"switch": (1,), "s0": (2,), "r0": (3,)}, 0, (),
+    ),
+    "two nodes: all on the one without core 0": (
+        TWO_NODES, [POLLING, *pairs(1)], "pinned",
+        {"switch": (4,), "s0": (5,), "r0": (6,)}, 0, (),
+    ),
+    "two nodes: the isolated one wins": (
+        [Cpu(cpu.id, cpu.node, isolated=1 <= cpu.id <= 3) for cpu in TWO_NODES],
+        [POLLING, *pairs(1)], "pinned",
+        {"switch": (1,), "s0": (2,), "r0": (3,)}, 0, (),
+    ),
+    "two nodes of two cores of two threads: a sibling before the other node": (
+        TWO_THREADED_NODES, [POLLING, *pairs(1)], "pinned",
+        {"switch": (2,), "s0": (3,), "r0": (7,)}, 0, SIBLINGS,
+    ),
+    "two nodes, more parts than either holds": (
+        TWO_NODES, [POLLING, *pairs(2)], "pinned",
+        {"switch": (4,), "s0": (5,), "r0": (6,), "s1": (7,), "r1": (1,)}, 0, (),
+    ),
+    "unpinned, with cores enough": (
+        FOUR, [POLLING, *pairs(1)], "unpinned",
+        {"switch": (), "s0": (), "r0": ()}, None, (),
+    ),
+    "unpinned, without": (
+        TWO, [POLLING, *pairs(1)], "unpinned",
+        {"switch": (), "s0": (), "r0": ()}, None, OVERCOMMITTED,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_parts_are_seated(case: str) -> None:
+    cpus, parts, policy, seats, orchestrator, doubts = TABLE[case]
+    placement = place(parts, cpus, policy)
+    assert {part: seat.cpus for part, seat in placement.seats.items()} == seats
+    assert placement.orchestrator == orchestrator
+    assert placement.doubts == doubts
+
+
+def yields(placement: Placement) -> dict[str, bool]:
+    return {part: seat.yield_ for part, seat in placement.seats.items()}
+
+
+def test_who_shares_a_core_yields_and_nobody_else() -> None:
+    assert yields(place([POLLING, *pairs(1)], TWO)) == {"switch": False, "s0": True, "r0": True}
+    assert not any(yields(place([POLLING, *pairs(1)], FOUR)).values())
+    assert not any(yields(place([POLLING, *pairs(1)], TWO, "shared-process")).values())
+    assert yields(place([KERNEL, *pairs(1)], plain(1), "unpinned"))["s0"]
+
+
+def test_a_part_that_blocks_does_not_yield_but_is_yielded_to() -> None:
+    bridge = Tenant("f0", "forwarder", polls=False)
+    placement = place([KERNEL, *pairs(1), bridge], TWO)
+    assert yields(placement) == {"switch": False, "s0": True, "r0": False, "f0": False}
+    assert placement.doubts == SHARED
+
+
+def test_cpus_outside_of_the_cpuset_are_refused_with_the_allowed_ones() -> None:
+    with pytest.raises(UsageError, match="asks for CPU 0,8-9, and this process may use 2-5") as no:
+        place(pairs(1), [Cpu(cpu) for cpu in range(2, 6)], "0,2,8-9")
+    assert no.value.hint == "--placement 2-5"
+
+
+@pytest.mark.parametrize("policy", ["pined", "", "-1"])
+def test_an_unknown_policy_is_refused_with_the_known_ones(policy: str) -> None:
+    with pytest.raises(UsageError, match="pinned, unpinned, shared-process, and lists of CPUs"):
+        place(pairs(1), TWO, policy)
+
+
+def test_a_record_keeps_the_placement() -> None:
+    kept = place([POLLING, *pairs(1)], TWO).as_dict()
+    assert json.loads(json.dumps(kept)) == {
+        "policy": "pinned",
+        "seats": {
+            "switch": {"cpus": [1], "yield": False},
+            "s0": {"cpus": [0], "yield": True},
+            "r0": {"cpus": [0], "yield": True},
+        },
+        "orchestrator": None,
+        "doubts": ["cores-shared"],
+    }
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> list[Cpu]:
+    count = draw(st.integers(1, 12))
+    threads = draw(st.sampled_from([1, 2]))
+    isolated = draw(st.sets(st.integers(0, count - 1)))
+    return [
+        Cpu(
+            cpu,
+            node=draw(st.integers(0, 1)),
+            siblings=(cpu ^ 1,) if threads == 2 and cpu ^ 1 < count else (),
+            isolated=cpu in isolated,
+        )
+        for cpu in range(count)
+    ]
+
+
+@given(machines(), st.integers(0, 4), st.integers(0, 3), st.booleans(), st.integers(1, 3))
+def test_what_holds_on_every_machine(
+    cpus: list[Cpu], pair_count: int, forwarder_count: int, polls: bool, switch_cores: int
+) -> None:
+    switch = Tenant("switch", "switch", polls, cores=switch_cores)
+    parts = [switch, *pairs(pair_count), *forwarders(forwarder_count)]
+    placement = place(parts, cpus)
+    assert placement == place(parts, cpus)
+    assert set(placement.seats) == {part.id for part in parts}
+    known = {cpu.id for cpu in cpus}
+    used = [cpu for seat in placement.seats.values() for cpu in seat.cpus]
+    assert set(used) <= known
+    shared = len(used) > len(set(used))
+    busy = sum(part.cores for part in parts if part.kind != "switch" or polls)
+    if busy <= len(cpus):
+        assert not shared
+        assert placement.doubts in ((), SIBLINGS)
+    if shared:
+        assert "cores-shared" in placement.doubts
+    own = placement.seats["switch"].cpus
+    if polls and switch_cores < len(cpus):
+        assert not any(cpu in own for part in parts[1:] for cpu in placement.seats[part.id].cpus)
+    assert (placement.orchestrator is None) == (set(used) == known)
+    assert placement.orchestrator not in used

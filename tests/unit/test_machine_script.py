@@ -1,0 +1,90 @@
+"""Plans as text: readable, and fit to be pasted in a shell."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.machine.script import describe
+from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
+
+FAR = Node("host", "host", "far")
+NODE = Node("sm0000-f0", "netns")
+
+
+def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+    return argv if node.environment == "host" else ("ip", "netns", "exec", node.name, *argv)
+
+
+def in_shell(plan: Plan, folder: Path) -> str:
+    """What the text of a plan prints when it is pasted."""
+    script = "\n".join(describe(plan, inside))
+    done = subprocess.run(["bash", "-eu"], input=script.encode(), cwd=folder, capture_output=True)
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+def test_every_kind_of_step_reads_as_an_operator_would_type_it() -> None:
+    plan: Plan = (
+        Run("a network for f0", ("ip", "netns", "add", "n"), undo=("ip", "netns", "del", "n")),
+        Write("forward nothing", "/proc/sys/net/ipv4/ip_forward", b"0", at=NODE),
+        Write("huge pages", "/proc/sys/vm/nr_hugepages", b"512\n", machine_wide=True),
+        Spawn("the switch", "ovs-vswitchd", ("ovs-vswitchd", "--pidfile=a b"), env={"DIR": "/x"}),
+        Run("its id", ("cat", "/proc/${ovs-vswitchd}/stat"), at=FAR, save="own-id", ok=(0, 1)),
+        Run("tell it", ("ctl", "--id=$x ${own-id}"), stdin=b"two\nlines"),
+        Wait("up", Check(("ip", "link"), at=NODE, pattern="^a: U."), unless_dead="ovs-vswitchd"),
+        Wait("gone", Check(("test", "-e", "x"), ok=(1,)), timeout_s=0.5),
+    )
+    assert describe(plan, inside) == [
+        "# a network for f0",
+        "ip netns add n  # undo: ip netns del n",
+        "# forward nothing",
+        "printf '%s' 0 | ip netns exec sm0000-f0 tee /proc/sys/net/ipv4/ip_forward >/dev/null",
+        "# huge pages",
+        r"printf '%s\n' 512 >/proc/sys/vm/nr_hugepages  # leased: the last run restores it",
+        "# the switch",
+        "env DIR=/x ovs-vswitchd '--pidfile=a b' &  # ovs-vswitchd",
+        "ovs_vswitchd=$!",
+        "# its id (on far)",
+        'own_id="$(cat "/proc/${ovs_vswitchd}/stat")"  # ends with 0 or 1',
+        "# tell it",
+        "printf '%s' 'two\nlines' | ctl \"--id=\\$x ${own_id}\"",
+        "# up",
+        (
+            "until ip netns exec sm0000-f0 ip link 2>/dev/null | grep -qP '^a: U.'; "
+            "do sleep 0.05; done  # at most 10 s"
+        ),
+        "# gone",
+        (
+            "until test -e x >/dev/null 2>&1; case $? in (1) true;; (*) false;; esac; "
+            "do sleep 0.05; done  # at most 0.5 s"
+        ),
+    ]
+
+
+def test_a_pasted_plan_does_what_the_plan_says(tmp_path: Path) -> None:
+    plan: Plan = (
+        Write("a file", "file", b"one\ntwo\n"),
+        Write("bytes", "bytes", b"\xff\x00%\\'"),
+        Run("a value", ("head", "-n1", "file"), save="first"),
+        Spawn("a process", "sleeper", ("sleep", "60")),
+        Wait("it has begun", Check(("cat", "/proc/${sleeper}/comm"), pattern="sleep")),
+        Run("its name", ("cat", "/proc/${sleeper}/comm")),
+        Wait("it is there", Check(("cat", "file"), pattern="^two$")),
+        Wait("it is not there", Check(("test", "-e", "nothing"), ok=(1,))),
+        Run("the value", ("printf", "%s|", "${first}", "$first", '`"', "*")),
+        Run("input", ("cat",), stdin=b"in"),
+        Run("the end", ("kill", "${sleeper}")),
+    )
+    assert in_shell(plan, tmp_path) == 'sleep\none|$first|`"|*|in'
+    assert (tmp_path / "bytes").read_bytes() == b"\xff\x00%\\'"
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), max_size=4))
+def test_a_shell_reads_every_word_as_it_was(words: list[str]) -> None:
+    plan: Plan = (Run("print", ("printf", "%s\\0", *words)),)
+    printed = in_shell(plan, Path("/"))
+    assert printed.split("\0")[:-1] == (words or [""])

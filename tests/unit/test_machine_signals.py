@@ -1,0 +1,74 @@
+"""Interruptions: raised once, held back by shields."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from switchmark.errors import Interrupted, SetupFailed
+from switchmark.machine.signals import interruptible, shielded
+
+
+def interrupt(number: int = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_interrupts_once_and_then_no_more(number: signal.Signals) -> None:
+    with interruptible():
+        with pytest.raises(Interrupted, match=number.name):
+            interrupt(number)
+        interrupt(number)
+        interrupt(signal.SIGINT)
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with interruptible():
+        pass
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_what_was_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            interrupt(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_shield_is_left_whole() -> None:
+    steps = []
+    with interruptible(), pytest.raises(Interrupted):
+        with shielded():
+            with shielded():
+                interrupt()
+                steps.append("inner")
+            steps.append("outer")
+        steps.append("never")
+    assert steps == ["inner", "outer"]
+
+
+def test_an_error_behind_a_shield_goes_first() -> None:
+    with interruptible():
+        with pytest.raises(SetupFailed), shielded():
+            interrupt()
+            raise SetupFailed("first")
+        with pytest.raises(Interrupted), shielded():
+            pass
+
+
+def test_a_waiting_command_is_interrupted_and_ended() -> None:
+    from switchmark.machine.host import LocalHost
+
+    timer = threading.Timer(0.1, interrupt)
+    with interruptible(), pytest.raises(Interrupted):
+        timer.start()
+        LocalHost().run(("sleep", "60"), timeout_s=30)
+    timer.join()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

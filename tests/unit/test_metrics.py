@@ -1,0 +1,237 @@
+"""What is computed from the counts of trials."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchmark.metrics.cpu import cores_by_role
+from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.loss import losses
+from switchmark.metrics.throughput import (
+    confidence,
+    fairness,
+    is_lower_bound,
+    per_flow,
+    received,
+    sent,
+    steady_pps,
+)
+from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
+
+STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
+RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
+TRIAL = RECORD.trials[0]
+
+
+def trial(**changes: object) -> TrialResult:
+    return TRIAL.model_copy(update=changes)
+
+
+def record(*trials: TrialResult, search: str = "fixed", size: int | str = 64) -> Record:
+    test = RECORD.test.model_copy(update={"search": search, "frame_size": size})
+    return RECORD.model_copy(update={"trials": trials, "test": test})
+
+
+def measured(values: list[int]) -> Latency:
+    histogram = HdrHistogram(1, 10**10, 3)
+    for value in values:
+        histogram.record_value(value)
+    return Latency(
+        kind="rtt",
+        count=len(values),
+        min=min(values),
+        mean=sum(values) / len(values),
+        p50=None,
+        p90=None,
+        p99=None,
+        p999=None,
+        max=max(values),
+        histogram=histogram.encode().decode(),
+    )
+
+
+# --- throughput ------------------------------------------------------------------------------
+
+
+def test_rates_are_sums_over_elapsed_time() -> None:
+    one = trial(elapsed_ns=10**9, tx_frames=1000, rx_frames=900, tx_unsent=1)
+    two = trial(elapsed_ns=3 * 10**9, tx_frames=5000, rx_frames=3100, tx_unsent=2)
+    assert sent(record(one, two)) == {"frames": 6000, "pps": 1500, "unsent": 3}
+    found = received(record(one, two))
+    assert found is not None
+    assert (found["frames"], found["pps"]) == (4000, 1000)
+    assert found["gbps_l2"] == pytest.approx(1000 * 64 * 8 / 1e9)
+    assert found["gbps_l1"] == pytest.approx(1000 * 84 * 8 / 1e9)
+
+
+def test_the_rate_of_imix_counts_its_mean_frame() -> None:
+    found = received(record(trial(elapsed_ns=10**9, rx_frames=12), size="imix"))
+    assert found is not None
+    assert found["gbps_l2"] * 1e9 == pytest.approx((7 * 64 + 4 * 594 + 1518) * 8)
+
+
+def test_r_plus_leaves_out_the_first_and_the_last_interval() -> None:
+    one = trial(elapsed_ns=5 * 10**8, interval_ns=10**8, intervals=(1, 200, 300, 400, 7))
+    assert steady_pps(one) == 3000
+    found = received(record(one, search="max"))
+    assert found is not None
+    assert found["pps"] == 3000
+
+
+def test_r_plus_leaves_out_what_came_after_the_measured_phase() -> None:
+    late = trial(elapsed_ns=4 * 10**8, interval_ns=10**8, intervals=(1, 200, 300, 9, 5, 5))
+    assert steady_pps(late) == 2500
+
+
+def test_r_plus_of_a_trial_without_whole_intervals_is_its_mean() -> None:
+    short = trial(elapsed_ns=2 * 10**8, interval_ns=10**8, intervals=(1, 2), rx_frames=50)
+    assert steady_pps(short) == 250
+
+
+def test_nothing_is_made_up_where_no_trial_was_finished() -> None:
+    nothing = record()
+    assert sent(nothing) is received(nothing) is confidence(nothing) is fairness(nothing) is None
+    assert latency_ns(nothing) is None
+    assert losses(nothing)["lost"] is None
+    assert cores_by_role(nothing) == {"sender": None, "receiver": None, "switch": None}
+
+
+def test_an_interval_takes_three_repeats() -> None:
+    rates = [trial(rx_frames=n, elapsed_ns=10**9) for n in (90, 100, 110)]
+    assert confidence(record(*rates[:2])) is None
+    found = confidence(record(*rates))
+    assert found is not None
+    assert 90 <= found[0] < 100 < found[1] <= 110
+    assert confidence(record(*rates)) == found
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 10**9), min_size=3, max_size=8))
+def test_the_interval_lies_within_what_was_seen(frames: list[int]) -> None:
+    found = confidence(record(*(trial(rx_frames=n, elapsed_ns=10**9) for n in frames)))
+    assert found is not None
+    assert min(frames) * 0.999 <= found[0] <= found[1] <= max(frames) * 1.001
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8))
+def test_fairness_lies_between_one_taker_and_equal_shares(shares: list[int]) -> None:
+    flows = tuple(FlowCounts(flow=str(i), tx=n, rx=n, lost=0) for i, n in enumerate(shares))
+    found = fairness(record(trial(per_flow=flows)))
+    if any(shares):
+        assert found is not None
+        assert 1 / len(shares) * 0.999 <= found <= 1.001
+    else:
+        assert found is None
+
+
+def test_flows_are_summed_over_trials_by_name() -> None:
+    one = FlowCounts(flow="a", tx=3, rx=2, lost=1, reordered=1)
+    two = FlowCounts(flow="b", tx=1, rx=1, lost=0)
+    found = per_flow(record(trial(per_flow=(one, two)), trial(per_flow=(one,))))
+    assert found == [
+        {"flow": "a", "tx": 6, "rx": 4, "lost": 2, "duplicated": 0, "reordered": 2, "corrupted": 0},
+        {"flow": "b", "tx": 1, "rx": 1, "lost": 0, "duplicated": 0, "reordered": 0, "corrupted": 0},
+    ]
+
+
+def test_a_verdict_on_the_traffic_program_makes_a_bound() -> None:
+    assert is_lower_bound("sender")
+    assert is_lower_bound("receiver")
+    assert not is_lower_bound("switch")
+
+
+# --- loss ------------------------------------------------------------------------------------
+
+
+def test_lost_frames_are_placed_or_unaccounted_for() -> None:
+    one = trial(lost=10, lost_at={"ring": 4, "switch": 3})
+    found = losses(record(one, trial(lost=1, lost_at={"ring": 1})))
+    assert (found["lost"], found["unaccounted"]) == (11, 3)
+    assert found["lost_at"] == {"ring": 5, "switch": 3}
+
+
+# --- cpu -------------------------------------------------------------------------------------
+
+
+def part(*roles: str, cores: float | None) -> PartReport:
+    return PartReport(part="+".join(roles), roles=roles, cpu=0, cores=cores)
+
+
+def test_cores_of_a_role_are_added_up_and_averaged_by_time() -> None:
+    one = trial(
+        elapsed_ns=10**9,
+        parts=(part("sender", cores=1), part("sender", cores=0.5), part("switch", cores=0.25)),
+    )
+    two = trial(elapsed_ns=3 * 10**9, parts=(part("sender", cores=0.5), part("switch", cores=0.25)))
+    assert cores_by_role(record(one, two)) == {"sender": 0.75, "receiver": None, "switch": 0.25}
+
+
+def test_a_role_with_an_unknown_part_is_unknown() -> None:
+    one = trial(parts=(part("sender", cores=1), part("sender", cores=None)))
+    assert cores_by_role(record(one))["sender"] is None
+
+
+def test_a_part_of_two_roles_is_not_divided() -> None:
+    found = cores_by_role(record(trial(elapsed_ns=7, parts=(part("sender", "receiver", cores=1),))))
+    assert found == {"sender": None, "receiver": None, "switch": None, "sender+receiver": 1}
+
+
+# --- latency ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (19, set()),
+        (20, {"p50"}),
+        (99, {"p50"}),
+        (100, {"p50", "p90"}),
+        (1000, {"p50", "p90", "p99"}),
+        (10_000, {"p50", "p90", "p99", "p999"}),
+    ],
+)
+def test_a_percentile_needs_ten_samples_beyond_it(count: int, told: set[str]) -> None:
+    half = count // 2
+    values = list(range(1000, 1000 + count))
+    found = latency_ns(
+        record(trial(latency=measured(values[:half])), trial(latency=measured(values[half:])))
+    )
+    assert found is not None
+    assert {name for name in ("p50", "p90", "p99", "p999") if found[name] is not None} == told
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.integers(1, 10**9), min_size=10, max_size=50),
+    st.lists(st.integers(1, 10**9), min_size=10, max_size=50),
+)
+def test_merged_histograms_are_that_of_all_samples(one: list[int], two: list[int]) -> None:
+    found = latency_ns(record(trial(latency=measured(one)), trial(latency=measured(two))))
+    every = sorted(one + two)
+    assert found is not None
+    assert (found["min"], found["max"], found["count"]) == (every[0], every[-1], len(every))
+    assert found["mean"] == pytest.approx(sum(every) / len(every))
+    nearby = every[(len(every) + 1) // 2 - 1]
+    assert found["p50"] == pytest.approx(nearby, rel=0.002, abs=1)
+    assert found["p50"] <= found["max"]
+
+
+def test_one_trial_keeps_its_own_percentiles() -> None:
+    latency = measured([5] * 200).model_copy(update={"p50": 5, "p90": 5, "histogram": None})
+    found = latency_ns(record(trial(latency=latency)))
+    assert found is not None
+    assert (found["p50"], found["p90"], found["p99"]) == (5, 5, None)
+
+
+def test_trials_without_histograms_have_no_common_percentile() -> None:
+    bare = measured([5] * 200).model_copy(update={"histogram": None})
+    found = latency_ns(record(trial(latency=bare), trial(latency=bare)))
+    assert found is not None
+    assert found["count"] == 400
+    assert found["p50"] is None

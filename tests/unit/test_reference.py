@@ -1,0 +1,38 @@
+"""docs/reference is what the tables say now."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", REPOSITORY / "tools/reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_current(reference: ModuleType) -> None:
+    stored = {path.name: path.read_text() for path in reference.REFERENCE.glob("*.md")}
+    current = dict(reference.pages())
+    assert sorted(stored) == sorted(current), "run make docs"
+    assert [name for name in current if stored[name] != current[name]] == [], "run make docs"
+
+
+def test_a_sentence_ends_at_its_full_stop(reference: ModuleType) -> None:
+    assert reference.sentence("A switch\nof 10.0 ports. And more.\n\nMore.") == (
+        "A switch of 10.0 ports."
+    )
+
+
+def test_a_bar_in_a_cell_is_escaped(reference: ModuleType) -> None:
+    assert reference.line(["a|b", "c"]) == "| a\\|b | c |"

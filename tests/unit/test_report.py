@@ -1,0 +1,198 @@
+"""Tables, bars, pages and comparisons, drawn from records alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from switchmark.errors import RecordFailed
+from switchmark.model.record import Record
+from switchmark.report.bars import bars
+from switchmark.report.compare import as_object, pairs, print_pairs
+from switchmark.report.json import to_object
+from switchmark.report.page import page, write_page
+from switchmark.report.table import (
+    columns_and_rows,
+    footnotes,
+    format_ns,
+    outcome,
+    print_table,
+    rate,
+)
+
+STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
+RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
+SURE = RECORD.model_copy(update={"doubts": ()})
+
+
+def record(base: Record = SURE, number: int = 1, pps: int | None = None, **test: object) -> Record:
+    """A record of another test; `pps` frames arrive in every second of each trial."""
+    changes = {"number": number, "test": base.test.model_copy(update=test)}
+    if pps is not None:
+        trials = tuple(
+            trial.model_copy(update={"intervals": (pps // 10,) * 10}) for trial in base.trials
+        )
+        changes["trials"] = trials
+    return base.model_copy(update=changes)
+
+
+FAILED = RECORD.model_copy(
+    update={"number": 9, "status": "failed", "error": "no link\n  in b0", "trials": ()}
+)
+
+
+# --- JSON ------------------------------------------------------------------------------------
+
+
+def test_a_failed_test_has_the_same_fields_without_figures() -> None:
+    content = to_object(FAILED)
+    assert list(content) == list(to_object(RECORD))
+    assert (content["status"], content["error"]) == ("failed", "no link\n  in b0")
+    assert content["tx"] is content["rx"] is content["lost"] is content["latency_ns"] is None
+    assert content["per_flow"] == []
+
+
+def test_a_whole_number_is_written_as_one() -> None:
+    text = json.dumps(to_object(record(pps=500_000)))
+    assert '"pps": 500000,' in text
+    assert "NaN" not in text
+
+
+def test_the_rate_asked_for_is_told_as_written_and_in_frames() -> None:
+    test = to_object(record(rate="1Gbps", frame_size=1518))["test"]
+    assert (test["rate"], test["frame_bytes"]) == ("1Gbps", 1518)
+    assert test["rate_pps"] == pytest.approx(81274.382315, abs=1e-6)
+
+
+# --- table -----------------------------------------------------------------------------------
+
+
+def test_a_doubted_rate_is_marked() -> None:
+    assert rate(to_object(RECORD)) == "○ 500 kpps"
+    assert rate(to_object(SURE)) == "500 kpps"
+    assert footnotes([RECORD, SURE]) == ["○ doubted: cores-shared (1 of 2)"]
+
+
+@pytest.mark.parametrize("verdict", ["sender", "receiver"])
+def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict: str) -> None:
+    bound = SURE.model_copy(update={"verdict": verdict})
+    assert rate(to_object(bound)) == ">= 500 kpps"
+    assert footnotes([bound]) == [">= the traffic program was the limit; the switch may be faster"]
+
+
+def test_semantics_are_shown_and_not_ranked_across() -> None:
+    routed = record(SURE.model_copy(update={"semantics": "routed"}), switch="other")
+    assert "learning, routed: different work; do not rank across them" in footnotes([SURE, routed])
+    headings, rows = columns_and_rows([SURE, routed])
+    assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
+
+
+def test_a_column_tells_tests_apart_or_is_not_there() -> None:
+    headings, rows = columns_and_rows([record(burst=1), record(burst=32)])
+    assert [row[headings.index("burst")] for row in rows] == ["1", "32"]
+    assert "burst" not in columns_and_rows([SURE])[0]
+
+
+def test_a_failed_test_has_its_row_and_its_reason() -> None:
+    headings, rows = columns_and_rows([SURE, FAILED])
+    assert rows[1][headings.index("received")] == "failed"
+    assert "test 9 failed: no link\n  in b0" in footnotes([SURE, FAILED])
+    assert outcome(FAILED) == "failed: no link"
+
+
+def test_a_table_in_a_pipe_is_not_folded() -> None:
+    stream = io.StringIO()
+    print_table([RECORD, record(switch="a-switch-with-a-long-name", rate="123456pps")], stream)
+    lines = stream.getvalue().splitlines()
+    assert "a-switch-with-a-long-name" in stream.getvalue()
+    assert len(lines) == 5
+    assert "sender 1.00, receiver 0.75" in lines[2]
+
+
+def test_an_outcome_is_one_line() -> None:
+    assert outcome(RECORD) == "○ 500 kpps, median 13.4 us, switch"
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(None, ""), (850, "850 ns"), (12_400, "12.4 us"), (3.21e6, "3.21 ms")]
+)
+def test_a_latency_is_shown_with_three_digits(ns: float | None, text: str) -> None:
+    assert format_ns(ns) == text
+
+
+# --- bars ------------------------------------------------------------------------------------
+
+
+def test_a_bar_is_as_long_as_its_rate() -> None:
+    lines = bars([record(burst=1, pps=10**6), record(burst=32, pps=5 * 10**5)], width=60)
+    assert lines[0] == "learning: received rate"
+    assert lines[1].count("█") // 2 == lines[2].count("█") > 10
+    assert lines[1].endswith(" 1 Mpps")
+
+
+def test_a_doubted_bar_is_hollow() -> None:
+    lines = bars([RECORD])
+    assert "░" in lines[1]
+    assert "█" not in lines[1]
+
+
+def test_each_semantics_and_dimension_has_a_chart_of_its_own() -> None:
+    routed = record(SURE.model_copy(update={"semantics": "routed"}), switch="other")
+    latency = record(dimension="latency")
+    lines = bars([SURE, routed, latency, FAILED])
+    assert [line for line in lines if line and line[0] != " "] == [
+        "learning: received rate",
+        "routed: received rate",
+        "learning: median latency, less is better",
+    ]
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert bars([]) == bars([FAILED]) == []
+
+
+def test_a_rate_of_zero_is_drawn() -> None:
+    assert bars([record(pps=0)])[1].endswith("0 pps")
+
+
+# --- page and comparison ---------------------------------------------------------------------
+
+
+def test_a_page_is_whole_and_escaped(tmp_path: Path) -> None:
+    text = page([("a<b", [RECORD, FAILED])])
+    assert "<h1>a&lt;b</h1>" in text
+    assert "○ 500 kpps" in text
+    assert text.endswith("</html>\n")
+    write_page(tmp_path / "x.html", [("a<b", [RECORD, FAILED])])
+    assert (tmp_path / "x.html").read_text() == text
+    with pytest.raises(RecordFailed, match="cannot be written"):
+        write_page(tmp_path / "no/x.html", [])
+
+
+def test_runs_are_compared_by_their_tests_whatever_the_seed() -> None:
+    before = [record(burst=1, pps=10**6), record(burst=2), record(burst=3, seed=1)]
+    after = [record(burst=3, seed=2), record(burst=1, pps=2 * 10**6)]
+    found = pairs(before, after)
+    assert [(pair.test.burst, pair.ratio, pair.apart) for pair in found] == [
+        (1, 2.0, True),
+        (3, 1.0, False),
+    ]
+    stream = io.StringIO()
+    print_pairs(found, stream)
+    assert "1 Mpps" in stream.getvalue()
+    assert "2.000  intervals apart" in stream.getvalue()
+    assert as_object(found[0])["ratio"] == 2
+
+
+def test_latency_is_compared_by_its_median() -> None:
+    found = pairs([record(dimension="latency")], [record(dimension="latency")])
+    assert (found[0].unit, found[0].before, found[0].ratio) == ("ns", 13391, 1)
+
+
+def test_a_failed_test_has_no_ratio() -> None:
+    (pair,) = pairs([SURE], [FAILED])
+    assert (pair.before, pair.after, pair.ratio) == (500_100, None, None)
+    print_pairs([pair], io.StringIO())

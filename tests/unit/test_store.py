@@ -1,0 +1,294 @@
+"""The run folder: nothing that was finished is lost, whatever the disk or a death does."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchmark.campaign.facts import host_facts
+from switchmark.campaign.load import Campaign, from_options
+from switchmark.campaign.store import RunFolder, key, read_campaign, read_records
+from switchmark.errors import RecordFailed, UsageError
+from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
+from switchmark.model.spec import Test, TrialSpec
+from switchmark.report.json import to_object
+
+DATA = Path(__file__).parent / "data"
+STORED = json.loads((DATA / "records-schema-1.jsonl").read_text())["record"]
+RECORD = Record.model_validate(STORED)
+TRIAL = RECORD.trials[0]
+CAMPAIGN = from_options({"burst": "1,2,3"}, lambda test: [])
+
+
+def new(tmp_path: Path, campaign: Campaign = CAMPAIGN) -> RunFolder:
+    return RunFolder.create(tmp_path / "runs", campaign, {"kernel": "6.1"})
+
+
+def record(number: int, **changes: object) -> Record:
+    return RECORD.model_copy(update={"number": number, "key": f"k{number}", **changes})
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file may grow beyond `size` bytes: a full disk, for a process without privileges."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+# --- the folder ------------------------------------------------------------------------------
+
+
+def test_a_run_folder_holds_campaign_host_and_logs(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        assert folder.path.parent == tmp_path / "runs"
+        assert folder.path.name.startswith("run-2")
+        assert (folder.path / "logs").is_dir()
+        assert json.loads((folder.path / "host.json").read_text()) == {"kernel": "6.1"}
+        assert read_campaign(folder.path) == CAMPAIGN
+
+
+def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
+    with new(tmp_path) as one, new(tmp_path) as two, new(tmp_path) as three:
+        assert len({one.path, two.path, three.path}) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(RecordFailed, match="cannot be made"):
+        new(tmp_path)
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    folder = new(tmp_path)
+    with pytest.raises(UsageError, match="is being written by another switchmark"):
+        RunFolder(folder.path)
+    folder.close()
+    RunFolder(folder.path).close()
+
+
+def test_a_folder_without_a_campaign_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run folder"):
+        read_records(tmp_path)
+
+
+def test_the_latest_record_of_a_test_counts(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.append_record(record(2, status="failed", error="no"), {})
+        folder.append_record(record(1), {})
+        folder.append_record(record(2), {})
+        assert [(each.number, each.status) for each in folder.latest] == [(1, "ok"), (2, "ok")]
+    assert read_records(folder.path) == folder.latest
+
+
+def test_only_a_good_record_is_done(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.append_record(record(1, status="failed"), {})
+        folder.append_record(record(2), {})
+        assert [folder.is_done(f"k{number}") for number in (1, 2, 3)] == [False, True, False]
+
+
+# --- keys ------------------------------------------------------------------------------------
+
+
+def test_a_key_depends_on_spec_and_versions() -> None:
+    keys = {
+        key(Test(), {"switch a": "1"}),
+        key(Test(burst=1), {"switch a": "1"}),
+        key(Test(), {"switch a": "2"}),
+        key(Test(), {}),
+    }
+    assert len(keys) == 4
+
+
+def test_a_key_does_not_depend_on_the_order_of_versions() -> None:
+    assert key(Test(), {"a": "1", "b": "2"}) == key(Test(), {"b": "2", "a": "1"})
+
+
+# --- what a disk or a death does -------------------------------------------------------------
+
+
+def test_a_torn_last_line_is_cut_off_when_the_run_goes_on(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.append_trial("k1", 1, TRIAL)
+        folder.append_trial("k1", 1, TRIAL)
+        folder.append_record(record(1), {})
+    for name in ("trials.jsonl", "records.jsonl"):
+        with (folder.path / name).open("ab") as file:
+            file.write(b'{"schema":1,"key":"k2","tri')
+    assert read_records(folder.path) == [record(1)]
+    with RunFolder(folder.path) as again:
+        assert len(again.trials["k1"]) == 2
+        again.append_trial("k2", 2, TRIAL)
+        again.append_record(record(2), {})
+    with RunFolder(folder.path) as again:
+        assert list(again.trials) == ["k1", "k2"]
+        assert again.latest == [record(1), record(2)]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 20_000))
+def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, length: int) -> None:
+    with new(tmp_path_factory.mktemp("run")) as folder:
+        for number in (1, 2, 3):
+            folder.append_record(record(number), {})
+    path = folder.path / "records.jsonl"
+    content = path.read_bytes()[:length]
+    path.write_bytes(content)
+    with RunFolder(folder.path) as again:
+        assert len(again.latest) == content.count(b"\n")
+
+
+def test_a_full_disk_leaves_whole_lines_and_says_what_is_safe(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.append_trial("k1", 1, TRIAL)
+        folder.append_record(record(1), {})
+        size = (folder.path / "records.jsonl").stat().st_size
+        with room_for(size + 100), pytest.raises(RecordFailed) as caught:
+            folder.append_record(record(2), {})
+        assert (folder.path / "records.jsonl").stat().st_size == size
+        folder.append_record(record(3), {})
+    assert "1 finished tests and 1 finished trials are safe" in str(caught.value)
+    assert f"switchmark resume {folder.path}" in str(caught.value)
+    assert read_records(folder.path) == [record(1), record(3)]
+
+
+def test_no_space_left_is_told_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with new(tmp_path) as folder:
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(RecordFailed, match="No space left on device"):
+            folder.append_trial("k1", 1, TRIAL)
+        assert folder.trials["k1"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{}", "records.jsonl:1: not a line of a record"),
+        ("garbage", "records.jsonl:1: not a line of a record"),
+        ('{"schema":1,"record":{"key":"k"}}', "records.jsonl:1: not readable: number: "),
+        ('{"schema":2,"record":{}}', "records.jsonl:1: written by a newer switchmark"),
+        ('{"schema":1,"record":[]}', "records.jsonl:1: not readable"),
+        ("[]", "records.jsonl:1: not a line of a record"),
+    ],
+)
+def test_a_spoilt_line_is_told_with_its_place(line: str, expected: str, tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        pass
+    (folder.path / "records.jsonl").write_text(line + "\n")
+    with pytest.raises(UsageError, match=expected):
+        read_records(folder.path)
+
+
+# --- schemas ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("records-schema-*.jsonl")), ids=lambda p: p.stem)
+def test_an_old_schema_is_readable(path: Path, tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        pass
+    (folder.path / "records.jsonl").write_text(path.read_text())
+    assert [each.number for each in read_records(folder.path)] == [3]
+
+
+def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
+    assert to_object(RECORD) == json.loads((DATA / "object-schema-1.json").read_text())
+
+
+counts = st.integers(0, 2**63)
+names = st.text(st.characters(codec="utf-8"), max_size=20)
+trials = st.builds(
+    TrialResult,
+    spec=st.builds(
+        TrialSpec,
+        rate_pps=st.none() | st.floats(1, 1e9),
+        duration_s=st.floats(0.01, 1e5),
+        warmup_s=st.floats(0, 1e3),
+    ),
+    elapsed_ns=st.integers(1, 2**62),
+    tx_frames=counts,
+    tx_unsent=counts,
+    rx_frames=counts,
+    rx_bytes=counts,
+    lost=counts,
+    lost_at=st.dictionaries(names, counts, max_size=3),
+    intervals=st.lists(counts, max_size=5).map(tuple),
+    latency=st.none()
+    | st.builds(
+        Latency,
+        kind=st.sampled_from(["rtt", "one-way"]),
+        count=counts,
+        min=counts,
+        mean=st.floats(0, 1e18),
+        p50=st.none() | counts,
+        p90=st.none() | counts,
+        p99=st.none() | counts,
+        p999=st.none() | counts,
+        max=counts,
+        histogram=st.none() | names,
+    ),
+    parts=st.lists(
+        st.builds(
+            PartReport,
+            part=names,
+            roles=st.just(("sender",)),
+            cpu=st.none() | st.integers(0, 512),
+            cores=st.none() | st.floats(0, 512),
+        ),
+        max_size=2,
+    ).map(tuple),
+    per_flow=st.lists(
+        st.builds(FlowCounts, flow=names, tx=counts, rx=counts, lost=counts), max_size=2
+    ).map(tuple),
+    doubts=st.lists(names, max_size=2).map(tuple),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(trials, max_size=2).map(tuple), names, names)
+def test_a_record_survives_a_round_trip(tmp_path_factory, some, error: str, semantics: str) -> None:
+    stored = record(1, trials=some, error=error, semantics=semantics)
+    with new(tmp_path_factory.mktemp("run")) as folder:
+        folder.append_record(stored, {"switch": "1"})
+        for trial in some:
+            folder.append_trial("k1", 1, trial)
+    with RunFolder(folder.path) as again:
+        assert again.latest == [stored]
+        assert tuple(again.trials["k1"]) == some
+
+
+# --- the host --------------------------------------------------------------------------------
+
+
+def test_the_facts_of_a_host_hold_no_secret_of_its_command_line(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text("root=/dev/x token=abc isolcpus=2-3 nosmt ro\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\nHugePages_Total: 2\n")
+    facts = host_facts(tmp_path)
+    assert facts["kernel_parameters"] == ["isolcpus=2-3", "nosmt"]
+    assert facts["memory_kib"] == 1024
+    assert facts["hugepages"] == {"total": 2, "free": None, "size_kib": None}
+    assert "abc" not in json.dumps(facts)
+
+
+def test_the_facts_of_this_host_are_json() -> None:
+    facts = host_facts()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["kernel"] == os.uname().release

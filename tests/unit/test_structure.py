@@ -1,0 +1,305 @@
+"""The structure that DESIGN names: which folder may import which, and where names may stand.
+
+Read from the source by AST; nothing of the project is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGE = REPOSITORY / "src" / "switchmark"
+
+BASE = {"", "errors", "model"}
+DRIVERS = {"engines", "environments", "functions", "scenarios", "searches", "switches"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "": set(),
+    "errors": set(),
+    "plugins": {"errors"},
+    "model": {"errors"},
+    "machine": BASE,
+    **{folder: BASE | {"machine", "plugins"} | DRIVERS for folder in DRIVERS},
+    "searches": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
+    "metrics": BASE | {"plugins"},
+    "plots": BASE | {"plugins", "metrics"},
+    "papers": BASE,
+    "campaign": BASE | {"machine", "metrics"} | DRIVERS,
+    "report": BASE | {"metrics", "plots", "papers", "campaign"},
+    "cli": BASE | DRIVERS | {"machine", "metrics", "plots", "papers", "campaign", "report"},
+    "__main__": {"cli"},
+}
+"""Folder (or top module; "" is the package's own __init__, which holds the version): what it
+may import besides itself."""
+
+RECORDS_ONLY = {"metrics", "plots", "report"}
+"""They read records: not even what they import may reach `machine`."""
+
+PLAIN_WORDS = {"direct"}
+"""Names of switches that are words of English, too."""
+
+NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
+    ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
+}
+"""(file, name of a switch): why the name may stand there."""
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+SOURCES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {module: ast.parse(path.read_text()) for module, path in SOURCES.items()}
+
+
+def imports_of(module: str) -> set[str]:
+    """The project's modules that a module imports, wherever in it and however it does so."""
+    found: set[str] = set()
+    package = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")
+                base = ".".join([*above[: len(above) - node.level + 1], *filter(None, [base])])
+            inner = {f"{base}.{alias.name}" for alias in node.names}
+            found.update(name if name in SOURCES else base for name in inner)
+    return {name for name in found if name in SOURCES} - {module}
+
+
+IMPORTS = {module: imports_of(module) for module in SOURCES}
+
+
+def folder_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def reaches(start: str) -> dict[str, str]:
+    """Every module that `start` leads to, with the module that imports it."""
+    via: dict[str, str] = {}
+    stack = [start]
+    while stack:
+        module = stack.pop()
+        for name in IMPORTS[module]:
+            if name not in via:
+                via[name] = module
+                stack.append(name)
+    return via
+
+
+def cycle_in(edges: dict[str, set[str]]) -> list[str] | None:
+    """Some cycle of a graph, or None."""
+    done: set[str] = set()
+
+    def visit(node: str, path: list[str]) -> list[str] | None:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return None
+        for following in sorted(edges.get(node, ())):
+            found = visit(following, [*path, node])
+            if found:
+                return found
+        done.add(node)
+        return None
+
+    for node in sorted(edges):
+        found = visit(node, [])
+        if found:
+            return found
+    return None
+
+
+# --- imports ---------------------------------------------------------------------------------
+
+
+def test_every_folder_has_its_place_in_the_order() -> None:
+    assert {folder_of(module) for module in SOURCES} <= set(MAY_IMPORT)
+
+
+def test_imports_run_one_way() -> None:
+    refused = [
+        f"{module} imports {name}"
+        for module, names in IMPORTS.items()
+        for name in sorted(names)
+        if folder_of(name) not in MAY_IMPORT.get(folder_of(module), set()) | {folder_of(module)}
+    ]
+    assert not refused
+
+
+def test_what_reads_records_never_reaches_a_machine() -> None:
+    paths = [
+        f"{module} leads to {name}, which {via} imports"
+        for module in SOURCES
+        if folder_of(module) in RECORDS_ONLY
+        for name, via in reaches(module).items()
+        if folder_of(name) == "machine"
+    ]
+    assert not paths
+
+
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    edges: dict[str, set[str]] = {}
+    for module, names in IMPORTS.items():
+        folder = folder_of(module)
+        edges.setdefault(folder, set()).update({folder_of(name) for name in names} - {folder})
+    assert cycle_in(edges) is None
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert cycle_in(IMPORTS) is None
+
+
+def test_a_circle_is_found() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
+
+
+def test_only_the_machine_starts_processes() -> None:
+    starters = {
+        module: sorted(starts)
+        for module, tree in TREES.items()
+        if folder_of(module) not in ("machine", "cli")
+        and (starts := {"subprocess", "pexpect"} & set(_roots_imported(tree)))
+    }
+    assert not starters
+
+
+def _roots_imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").split(".")[0]
+
+
+def test_the_package_never_imports_a_copyleft_library() -> None:
+    users = [module for module, tree in TREES.items() if "scapy" in set(_roots_imported(tree))]
+    assert not users
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+def implementations(folder: str) -> dict[str, str]:
+    """What a plural folder holds: names, as its classes or instances write them, by file."""
+    found: dict[str, str] = {}
+    for path in sorted((PACKAGE / folder).glob("*.py")):
+        if path.stem in ("__init__", "base"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                values = [
+                    statement.value
+                    for statement in node.body
+                    if isinstance(statement, ast.Assign)
+                    and isinstance(statement.targets[0], ast.Name)
+                    and statement.targets[0].id == "name"
+                ]
+            elif isinstance(node, ast.keyword) and node.arg == "name":
+                values = [node.value]
+            else:
+                continue
+            for value in values:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found[value.value] = path.name
+    return found
+
+
+def strings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every string constant but docstrings, with its line."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documentation = {
+        id(statement.value)
+        for parent in ast.walk(tree)
+        if isinstance(parent, documented)
+        for statement in parent.body
+        if isinstance(statement, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in documentation:
+            if isinstance(node.value, str):
+                yield node.lineno, node.value
+
+
+def ambiguous_names() -> set[str]:
+    """Names of switches that are another thing's name too, such as a kind of port."""
+    others: set[str] = {"null"}
+    for folder in DRIVERS - {"switches"}:
+        others |= set(implementations(folder))
+    kinds = TREES.get("switchmark.model.topology")
+    if kinds is not None:
+        others |= {
+            str(node.value.value)
+            for enum in ast.walk(kinds)
+            if isinstance(enum, ast.ClassDef) and enum.name == "PortKind"
+            for node in enum.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+    return others
+
+
+def places_of_names(names: Iterable[str]) -> Iterator[str]:
+    for name in sorted(names):
+        own = {"switches/__init__.py", f"switches/{name.replace('-', '_')}.py"}
+        word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+        for module, tree in TREES.items():
+            file = SOURCES[module].relative_to(PACKAGE).as_posix()
+            if file in own or (file, name) in NAMED_ELSEWHERE:
+                continue
+            for line, text in strings_of(tree):
+                # A plain word, and any name in the file of another switch (a word of its
+                # command lines), counts only as the whole string.
+                whole = name in PLAIN_WORDS or file.startswith("switches/")
+                if text == name or (not whole and word.search(text)):
+                    yield f"{file}:{line}: {name!r} in {text!r}"
+
+
+def test_a_switch_is_named_only_in_its_own_file_and_the_table() -> None:
+    assert not list(places_of_names(set(implementations("switches")) - ambiguous_names()))
+
+
+def test_a_file_is_named_as_the_command_line_names_the_switch() -> None:
+    names = implementations("switches")
+    assert names
+    assert {file: name for name, file in names.items()} == {
+        f"{name.replace('-', '_')}.py": name for name in names
+    }
+
+
+def test_a_switch_is_imported_only_through_the_table() -> None:
+    drivers = {
+        f"switchmark.switches.{file.removesuffix('.py')}"
+        for file in implementations("switches").values()
+    }
+    refused = [
+        f"{module} imports {name}"
+        for module, names in IMPORTS.items()
+        if folder_of(module) != "switches"
+        for name in sorted(names & drivers)
+    ]
+    assert not refused
+
+
+def test_an_exception_for_a_name_is_still_needed() -> None:
+    for file, name in NAMED_ELSEWHERE:
+        texts = [text for _, text in strings_of(ast.parse((PACKAGE / file).read_text()))]
+        assert any(name in text for text in texts), (file, name)
+
+
+def test_no_file_is_a_drawer_for_odds_and_ends() -> None:
+    drawers = {"util", "utils", "common", "helper", "helpers", "misc", "manager"}
+    found = [str(path) for path in PACKAGE.rglob("*") if path.stem in drawers]
+    found += [str(path) for path in (REPOSITORY / "traffic").rglob("*") if path.stem in drawers]
+    assert not found
+
+
+def test_a_module_says_what_it_owns() -> None:
+    assert not [m for m, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]

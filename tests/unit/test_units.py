@@ -1,0 +1,106 @@
+"""Rates, sizes and durations as people write them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.errors import UsageError
+from switchmark.model.units import (
+    FRAME_MAX,
+    FRAME_MIN,
+    format_pps,
+    gbps_l1,
+    gbps_l2,
+    mean_frame_bytes,
+    parse_duration,
+    parse_frame_size,
+    parse_rate,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "pps"),
+    [
+        ("1000", 1000),
+        ("10M", 10e6),
+        ("500kpps", 500e3),
+        ("1e6", 1e6),
+        ("1_000", 1000),
+        ("0.5 Mpps", 5e5),
+        ("1G", 1e9),
+    ],
+)
+def test_a_rate_in_frames_is_understood(text: str, pps: float) -> None:
+    assert parse_rate(text).per_second(64) == pps
+
+
+def test_a_rate_in_bits_counts_preamble_and_gap() -> None:
+    assert parse_rate("10Gbps").per_second(64) == pytest.approx(14_880_952, abs=1)
+    assert parse_rate("10Gbps").per_second(1518) == pytest.approx(812_743, abs=1)
+
+
+def test_max_and_a_share_have_no_rate_of_their_own() -> None:
+    assert parse_rate("max").is_max
+    assert parse_rate("50%").share == 0.5
+    assert parse_rate("max").per_second(64) is parse_rate("50%").per_second(64) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-1", "0", "0.9", "1.1G", "2G", "nan", "inf", "10Mb", "101%", "0%", "10k%", "0bps", "M",
+     "1..2", "1 000", "max!", "0x10"],
+)  # fmt: skip
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_rate(text)
+
+
+@given(st.integers(1, 10**9))
+def test_any_whole_rate_is_kept_exactly(pps: int) -> None:
+    assert parse_rate(pps).pps == pps == parse_rate(f"{pps}pps").pps
+
+
+@given(st.integers(FRAME_MIN, FRAME_MAX))
+def test_any_frame_size_is_kept(size: int) -> None:
+    assert parse_frame_size(size) == parse_frame_size(f" {size} ") == size
+
+
+@given(st.integers(max_value=FRAME_MIN - 1) | st.integers(FRAME_MAX + 1))
+def test_any_other_size_is_refused(size: int) -> None:
+    with pytest.raises(UsageError):
+        parse_frame_size(size)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    for parse in (parse_rate, parse_frame_size, parse_duration):
+        with suppress(UsageError):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("2", 2), ("0.5", 0.5), ("200ms", 0.2), ("1min", 60), ("2 h", 7200)]
+)
+def test_a_duration_is_understood(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+def test_the_mean_of_imix_is_that_of_twelve_frames() -> None:
+    assert mean_frame_bytes("imix") == pytest.approx((7 * 64 + 4 * 594 + 1518) / 12)
+
+
+def test_line_rate_is_ten_gigabits_of_l1() -> None:
+    assert gbps_l1(14_880_952.38, 64) == pytest.approx(10)
+    assert gbps_l2(1_000_000, 125) == 1
+
+
+@pytest.mark.parametrize(
+    ("pps", "text"),
+    [(None, "-"), (0, "0 pps"), (950, "950 pps"), (12_345, "12.3 kpps"), (1.234e6, "1.23 Mpps")],
+)
+def test_a_rate_is_shown_with_three_digits(pps: float | None, text: str) -> None:
+    assert format_pps(pps) == text

@@ -1,0 +1,158 @@
+"""Writes docs/reference from the tables: what there is, not what this host can do.
+
+`python tools/reference.py` writes; a unit test compares `pages()` with what is stored.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "src" / "switchmark"
+REFERENCE = REPOSITORY / "docs" / "reference"
+
+TABLES = {
+    "switches": "what forwards frames: the thing under test",
+    "engines": "the packet-I/O API of the traffic program",
+    "environments": "where a function or a switch runs",
+    "functions": "a program in an environment, with ports",
+    "scenarios": "topology and flows",
+    "searches": "a policy that picks trials to find a rate",
+}
+
+WRITTEN = {
+    "frame_size": "`64` to `9000`, `imix`",
+    "rate": "`max`, `1000`, `10M`, `500kpps`, `2.5Gbps`, `50%`",
+    "duration": "`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`",
+    "warmup": "as `duration`, or `0`",
+}
+"""Axes whose values have a spelling of their own (model.units)."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """(file name, text) of every generated page, the index last."""
+    index = []
+    for folder, meaning in TABLES.items():
+        rows = list(rows_of(folder))
+        if rows:
+            lead = f"{meaning[:1].upper()}{meaning[1:]}."
+            yield f"{folder}.md", page(folder.capitalize(), lead, rows)
+            index.append((f"[{folder}]({folder}.md)", meaning))
+    yield "axes.md", page("Axes", "The axes of a test, for campaigns and options alike.", axes())
+    index.append(("[axes](axes.md)", "what a campaign or an option can set, with the defaults"))
+    yield (
+        "README.md",
+        page(
+            "Reference",
+            "Written by `make docs`. What this host can use of it: `switchmark list`.",
+            [("page", "about"), *index],
+        ),
+    )
+
+
+def page(title: str, lead: str, rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown page with one table; the first row is its head."""
+    head, *body = rows
+    lines = [f"# {title}", "", lead, "", line(head), "|" + "---|" * len(head), *map(line, body)]
+    return "\n".join(lines) + "\n"
+
+
+def line(cells: Iterable[str]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+COLUMNS = {"semantics": "semantics", "port_kinds": "ports", "privilege": "needs"}
+"""Attributes of implementations that have a column, where a table's contract has them."""
+
+
+def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
+    """The table of a plural folder: a head, then a row for each implementation."""
+    table = getattr(importlib.import_module(f"switchmark.{folder}"), "TABLE", {})
+    if not table:
+        return
+    columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
+    yield ("name", *(COLUMNS[name] for name in columns), "what it is")
+    for name, entry in table.items():
+        cells = (listed(getattr(entry, column, ())) for column in columns)
+        yield (f"`{name}`", *cells, summary(entry))
+
+
+def listed(values: str | Iterable[object]) -> str:
+    """`a`, `b`."""
+    every = [values] if isinstance(values, str) else values
+    return ", ".join(sorted(f"`{value}`" for value in every))
+
+
+def summary(entry: object) -> str:
+    """An implementation's `summary`, or the first sentence of its module."""
+    text = getattr(entry, "summary", None) or inspect.getdoc(inspect.getmodule(type(entry))) or ""
+    return sentence(text).rstrip(".")
+
+
+def sentence(text: str) -> str:
+    """The first sentence of a text."""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", paragraph)[0]
+
+
+def axes() -> Iterator[tuple[str, ...]]:
+    """Every field of `Test`, with its default and its type as people read it."""
+    from switchmark.model.spec import Test
+
+    yield ("axis", "option", "default", "values")
+    for name, field in Test.model_fields.items():
+        yield (
+            f"`{name}`",
+            f"`--{name.replace('_', '-')}`",
+            default(field),
+            WRITTEN.get(name) or values(field.annotation, field.metadata),
+        )
+
+
+def default(field: FieldInfo) -> str:
+    """A default as people write it; one that depends on other axes says how, in its docstring."""
+    if field.default_factory is not None:
+        return sentence(inspect.getdoc(field.default_factory) or "").rstrip(".")
+    return "" if field.default is None else f"`{field.default}`"
+
+
+def values(annotation: object, limits: Iterable[object]) -> str:
+    """`patch, static`; `number, 1 to 64`; `text`."""
+    choices = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
+    if typing.get_origin(annotation) is typing.Literal:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    names = {int: "number", float: "seconds", str: "text"}
+    kind = " or ".join(names.get(c, str(c)) for c in choices or [annotation])
+    bounds = {
+        key: getattr(limit, key)
+        for limit in limits
+        for key in ("ge", "gt", "le")
+        if getattr(limit, key, None) is not None
+    }
+    low = f"{bounds['ge']}" if "ge" in bounds else f"above {bounds.get('gt', 0)}"
+    if "le" in bounds:
+        return f"{kind}, {low} to {bounds['le']}"
+    return f"{kind}, from {low}" if bounds else kind
+
+
+def main() -> None:
+    """Write every page, and remove pages that no table makes any more."""
+    written = dict(pages())
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for stale in {path.name for path in REFERENCE.glob("*.md")} - set(written):
+        (REFERENCE / stale).unlink()
+    for name, text in written.items():
+        (REFERENCE / name).write_text(text)
+        print(f"docs/reference/{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Installs what switchmark needs and is missing, then switchmark itself into .venv:
+#   1. the Debian packages of tools/apt-packages.txt (sudo only if not root);
+#   2. the Python packages of requirements.lock, by hash;
+#   3. the project, built as `pip install .` builds it.
+# Each part is skipped if the hash of its inputs is the one of the last time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=.venv
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf '\nhint: %s\n' "$2" >&2; exit 1; }
+
+# --- 1. Debian packages ----------------------------------------------------------------------
+
+missing_packages() # KIND...: those of tools/apt-packages.txt that are not installed
+{
+	awk -v kinds=" $* " '!/^#/ && NF && index(kinds, " " $1 " ") { print $2 }' tools/apt-packages.txt |
+		sort >build/setup/wanted
+	xargs dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' <build/setup/wanted 2>/dev/null |
+		awk '$2 == "installed" { print $1 }' | sort -u >build/setup/installed || true
+	comm -23 build/setup/wanted build/setup/installed | grep -vxFf build/setup/left-out || true
+}
+
+as_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+apt_install()
+{
+	# No daemon may start because its package was installed. A policy that is already there
+	# is the administrator's and stays.
+	local policy=/usr/sbin/policy-rc.d status=0
+	if [ ! -e "$policy" ] && [ ! -L "$policy" ]; then
+		trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+		as_root chmod 755 "$policy"
+	fi
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+		install --yes --no-install-recommends "$@" || status=$?
+	if [ -n "$(trap -p EXIT)" ]; then
+		as_root rm -f "$policy"
+		trap - EXIT
+	fi
+	return "$status"
+}
+
+leave_out() # REASON PACKAGE...
+{
+	say "left out until make clean, $1: ${*:2}"
+	printf '%s\n' "${@:2}" >>build/setup/left-out
+}
+
+debian_packages()
+{
+	local needed other
+	if ! command -v dpkg-query >/dev/null; then
+		say "not a Debian system: install what tools/apt-packages.txt names by other means"
+		return
+	fi
+	# What could not be had is not tried again, until the list changes.
+	if [ ! -e build/setup/left-out ] || [ tools/apt-packages.txt -nt build/setup/left-out ]; then
+		: >build/setup/left-out
+	fi
+	mapfile -t needed < <(missing_packages build)
+	mapfile -t other < <(missing_packages engine check run peer)
+	[ $((${#needed[@]} + ${#other[@]})) -gt 0 ] || return 0
+
+	if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+		[ ${#needed[@]} -eq 0 ] || die "missing and neither root nor sudo: ${needed[*]}" \
+			"as root: apt-get install ${needed[*]}"
+		leave_out "neither root nor sudo" "${other[@]}"
+		return
+	fi
+	say "Debian packages to install:" "${needed[@]}" "${other[@]}"
+	as_root apt-get -o DPkg::Lock::Timeout=300 --quiet update ||
+		say "apt-get update failed: trying with the lists of last time"
+	if [ ${#needed[@]} -gt 0 ]; then
+		apt_install "${needed[@]}" || die "apt-get could not install: ${needed[*]}"
+	fi
+	if [ ${#other[@]} -gt 0 ] && ! apt_install "${other[@]}"; then
+		# One that this release does not have must not keep the others away.
+		for package in "${other[@]}"; do
+			apt_install "$package" || leave_out "apt-get cannot install it" "$package"
+		done
+	fi
+}
+
+# --- 2. Python packages ----------------------------------------------------------------------
+
+usable() # PYTHON: 3.11 or newer, and able to make a venv
+{
+	"$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+find_python() # The system's python3 first: other users may run it too.
+{
+	local candidate
+	for candidate in ${PYTHON:-} /usr/bin/python3 python3; do
+		if usable "$candidate"; then
+			printf '%s\n' "$candidate"
+			return
+		fi
+	done
+	die "no Python 3.11 or newer with its venv module" "make setup PYTHON=/path/to/python3"
+}
+
+python_packages()
+{
+	local stamp python
+	stamp=$(sha256sum requirements.lock)
+	if [ "$(cat $venv/.lock 2>/dev/null)" = "$stamp" ] && $venv/bin/python -c '' 2>/dev/null; then
+		return
+	fi
+	python=$(find_python)
+	say "Python packages of requirements.lock, for $("$python" --version), into $venv"
+	rm -rf $venv
+	"$python" -m venv $venv
+	$venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--requirement requirements.lock
+	printf '%s\n' "$stamp" >$venv/.lock
+}
+
+# --- 3. The project --------------------------------------------------------------------------
+
+inputs() # One line of a hash: names and contents of all that the wheel is made of.
+{
+	find src traffic meson.build meson.options pyproject.toml LICENSE NOTICE \
+		-type f ! -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
+}
+
+project()
+{
+	local stamp log=build/setup/project.log
+	stamp=$(inputs)
+	if [ "$(cat $venv/.project 2>/dev/null)" = "$stamp" ]; then
+		return
+	fi
+	say "switchmark: the C program and the Python package, into $venv"
+	rm -f $venv/.project
+	# The build folder stays, so that only what changed is compiled again.
+	mkdir -p build/wheel
+	if ! PATH="$PWD/$venv/bin:$PATH" $venv/bin/python -m pip install --disable-pip-version-check \
+		--no-deps --no-build-isolation --no-index --force-reinstall \
+		--config-settings build-dir=build/wheel . >$log 2>&1; then
+		cat $log >&2
+		die "the project could not be built"
+	fi
+	# src/ comes before the installed copy, so that an edited Python file counts at once.
+	printf 'import sys; sys.path.insert(0, %s)\n' "$($venv/bin/python -c 'import os; print(repr(os.path.abspath("src")))')" \
+		>"$(echo $venv/lib/python3.*/site-packages)/switchmark-src.pth"
+	printf '%s\n' "$stamp" >$venv/.project
+}
+
+# A tree that was moved or copied is built anew: .venv and the build folders hold its old path.
+if [ "$(cat build/setup/place 2>/dev/null || pwd)" != "$(pwd)" ]; then
+	say "this tree was built elsewhere: building anew"
+	rm -rf $venv build
+fi
+mkdir -p build/setup
+pwd >build/setup/place
+exec 9>build/setup/lock
+flock 9
+debian_packages
+python_packages
+project
+say "ready: $venv/bin/switchmark"
