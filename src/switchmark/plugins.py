@@ -14,7 +14,8 @@ __all__ = ["check_contract", "load_plugins"]
 
 
 class _Named(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
 
 _T = TypeVar("_T", bound=_Named)

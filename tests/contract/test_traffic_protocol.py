@@ -38,7 +38,8 @@ class Program:
         self.process = subprocess.Popen(
             [path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
     def line(self, line: bytes) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def test_a_bad_command_is_answered_with_its_reason(
 
 def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None:
     program.open_loop()
-    for sender, reason in [
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"frame_bytes": []}, "frame_bytes"),
         ({"frame_bytes": [63]}, "no size"),
         ({"frame_bytes": [9001]}, "no size"),
@@ -239,7 +240,8 @@ def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None
         ({"address": {"src_mac": "zz"}}, "src_mac"),
         ({"address": {"src_ip": "300.1.1.1"}}, "src_ip"),
         ({"vary": ["colour"]}, "vary"),
-    ]:
+    ]
+    for sender, reason in bad:
         answer = program.arm(sender=sender)
         assert answer["ok"] is False, sender
         assert reason in answer["error"], (sender, answer)
@@ -256,8 +258,9 @@ def test_a_line_that_never_ends_is_refused(program: Program) -> None:
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda children: st.lists(children, max_size=4)
-    | st.dictionaries(st.text(max_size=12), children, max_size=5),
+    lambda children: (
+        st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=12), children, max_size=5)
+    ),
     max_leaves=12,
 )
 _members = st.dictionaries(
@@ -273,9 +276,7 @@ _members = st.dictionaries(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(cmd=st.sampled_from(["open", "arm", "start", "close", "stop", "ready"]), members=_members)
-def test_no_command_makes_it_crash(
-    program: Program, cmd: str, members: dict[str, Any]
-) -> None:
+def test_no_command_makes_it_crash(program: Program, cmd: str, members: dict[str, Any]) -> None:
     answer = program.ask(cmd, **members)
     assert answer["ok"] is True or answer["error"]
 

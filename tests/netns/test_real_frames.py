@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,7 +179,7 @@ def test_saturation_adds_up(measure: Measure) -> None:
     assert record.search is not None
     (goal,) = record.search["goals"]
     assert goal["goal"] == "r+"
-    assert 0 < goal["rate_pps"]
+    assert goal["rate_pps"] > 0
 
 
 def test_a_ring_that_overflows_says_so(measure: Measure) -> None:
@@ -194,5 +193,6 @@ def test_a_ring_that_overflows_says_so(measure: Measure) -> None:
 def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:
     """Not a benchmark: a sleep somewhere would show (0.3 s when quiet; `make bench` measures)."""
     record = measure()
-    assert record.setup_s is not None and record.teardown_s is not None
+    assert record.setup_s is not None
+    assert record.teardown_s is not None
     assert record.setup_s + record.teardown_s < 5

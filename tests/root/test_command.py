@@ -1,11 +1,13 @@
-"""The command as a user runs it: killed, interrupted, starved, crowded; the host stays as it was."""
+"""The command as a user runs it: killed, interrupted, starved, crowded.
+
+After each test the host is as it was before.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -153,7 +155,9 @@ def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
 
 
 def test_latency_of_round_trips(switchmark: Run) -> None:
-    done = switchmark("run", "--dimension", "latency", "--rate", "1000", "--duration", "1", "--json")
+    done = switchmark(
+        "run", "--dimension", "latency", "--rate", "1000", "--duration", "1", "--json"
+    )
     assert done.returncode == 0, done.stderr
     (record,) = records(done)
     latency = record["latency_ns"]
@@ -248,9 +252,7 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
 def test_a_switch_that_dies_in_a_trial_fails_its_test(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run = start(
-        environment, tmp_path, *"run --switch ovs --duration 3 --rate 1k --json".split()
-    )
+    run = start(environment, tmp_path, *"run --switch ovs --duration 3 --rate 1k --json".split())
     wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
     time.sleep(1.5)
     os.kill(marked("ovs-vswitchd")[0], signal.SIGKILL)
@@ -261,9 +263,7 @@ def test_a_switch_that_dies_in_a_trial_fails_its_test(
     assert "ovs died" in record["error"]
 
 
-def test_a_switch_that_does_not_start_fails_with_its_words(
-    switchmark: Run, tmp_path: Path
-) -> None:
+def test_a_switch_that_does_not_start_fails_with_its_words(switchmark: Run, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "ovs-vswitchd"
     broken.parent.mkdir()
     broken.write_text(
@@ -284,9 +284,7 @@ def test_a_switch_that_does_not_start_fails_with_its_words(
 def test_a_full_disk_ends_the_run_and_loses_nothing(switchmark: Run, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], check=True
-    )
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], check=True)
     try:
         subprocess.run(["mkdir", "-p", str(small / "runs")], check=True)
         filler = small / "filler"
@@ -305,9 +303,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(switchmark: Run, tmp_path: P
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_two_campaigns_at_once_do_not_collide(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_path: Path) -> None:
     words = ["run", "--switch", "linux-bridge,ip-forward,ovs", *QUICK, "--json"]
     both = [start(environment, tmp_path, *words, "--out", f"runs{i}") for i in range(2)]
     for run in both:
@@ -466,11 +462,3 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
     assert done.returncode in (0, 1), done.stderr
     for value in ("338", "409", "360", "440"):
         assert value in done.stdout
-
-
-def test_a_test_that_cannot_run_here_is_refused_with_a_hint(switchmark: Run) -> None:
-    without = f"{Path(shutil.which('ip') or '/sbin/ip').parent}"
-    done = switchmark("run", "--switch", "ovs", *QUICK, "--json", env={"PATH": "/nonexistent"})
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert without

@@ -51,9 +51,7 @@ def plan(test: Test) -> list[str]:
     except Unavailable:
         mode = None
     layout, placement = _prepare(test, _PLAN_PREFIX, f"{default_base()}/{_PLAN_PREFIX}", mode)
-    seats = [
-        f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats
-    ]
+    seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
     return [
         f"# placement: {placement.policy}",
@@ -100,18 +98,14 @@ class Lab:
     def versions(self, test: Test) -> Mapping[str, str]:
         """The versions that a figure depends on. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-        found = {
-            "switchmark": __version__,
-            f"switch {switch.name}": self._probe("switch", switch.name, switch.probe),
-            f"engine {engine.name}": self._probe("engine", engine.name, engine.probe),
-        }
-        for name in {test.environment, test.switch_environment}:
-            probe = ENVIRONMENTS[name].probe
-            found[f"environment {name}"] = self._probe("environment", name, probe)
-        return {
-            what: one if isinstance(one, str) else " ".join(filter(None, (one.text, one.mode)))
-            for what, one in found.items()
-        }
+        probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
+        for name in (test.environment, test.switch_environment):
+            probes["environment", name] = ENVIRONMENTS[name].probe
+        found = {"switchmark": __version__}
+        for (what, name), probe in probes.items():
+            version = self._probe(what, name, probe)
+            found[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
+        return found
 
     def _probe(self, what: str, name: str, probe: Callable[[Host], Version]) -> Version:
         if (what, name) not in self._probed:
@@ -325,9 +319,7 @@ class Lab:
         ] + [f"switchmark clean {self._workspace.run}"]
 
 
-def _prepare(
-    test: Test, prefix: str, run_dir: str, mode: str | None
-) -> tuple[Layout, Placement]:
+def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[Layout, Placement]:
     """The layout with its switch on the cores that the placement gives it."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     placement = place(layout.tenants(), read_cpus(), test.placement)

@@ -282,9 +282,7 @@ class Trials:
         elapsed_ns = int(reports[0]["duration_ns"])
         if switch_ns is not None:
             parts.append(
-                PartReport(
-                    part="switch", roles=("switch",), cpu=None, cores=switch_ns / elapsed_ns
-                )
+                PartReport(part="switch", roles=("switch",), cpu=None, cores=switch_ns / elapsed_ns)
             )
         return TrialResult(
             spec=spec,
@@ -366,8 +364,9 @@ class Trials:
 
     def _latency(self, received: Sequence[Mapping[str, Any]]) -> Latency | None:
         histograms = [report["latency"] for report in received if "latency" in report]
-        kind = "rtt" if self._layout.test.dimension == "latency" else "one-way"
-        return from_counts(kind, histograms)
+        if self._layout.test.dimension == "latency":
+            return from_counts("rtt", histograms)
+        return from_counts("one-way", histograms)
 
     def _per_flow(
         self, sent: Mapping[str, dict[str, Any]], received: Mapping[str, dict[str, Any]]

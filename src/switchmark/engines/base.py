@@ -20,6 +20,7 @@ from switchmark.model.version import Version
 __all__ = ["KERNEL_PORTS", "PROGRAM_VARIABLE", "Engine", "traffic_program"]
 
 PROGRAM_VARIABLE = "SWITCHMARK_TRAFFIC"
+_PROGRAM = "switchmark-traffic"
 
 KERNEL_PORTS = frozenset(
     {PortKind.VETH, PortKind.TAP, PortKind.MACVLAN, PortKind.VF, PortKind.NIC_KERNEL}
@@ -28,18 +29,11 @@ KERNEL_PORTS = frozenset(
 
 
 def traffic_program() -> str:
-    """The path of `switchmark-traffic`: $SWITCHMARK_TRAFFIC, beside this Python, or on PATH.
-
-    Unavailable if it is nowhere.
-    """
+    """The path of `switchmark-traffic`: $SWITCHMARK_TRAFFIC, beside this Python, or on PATH;
+    its bare name where it is nowhere, which `Engine.probe` refuses."""
     named = os.environ.get(PROGRAM_VARIABLE)
-    beside = Path(sys.executable).with_name("switchmark-traffic")
-    found = named or (str(beside) if beside.exists() else shutil.which("switchmark-traffic"))
-    if found is None or not os.access(found, os.X_OK):
-        raise Unavailable(
-            f"the traffic program {found or 'switchmark-traffic'} is not there", hint="make setup"
-        )
-    return found
+    beside = Path(sys.executable).with_name(_PROGRAM)
+    return named or (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,10 @@ class Engine:
 
     def probe(self, host: Host) -> Version:
         """The version of the traffic program that has this engine; Unavailable if none has."""
-        done = host.run((traffic_program(), "engines"))
+        try:
+            done = host.run((traffic_program(), "engines"))
+        except Unavailable as missing:
+            raise Unavailable(missing.message, hint="make setup") from missing
         if done.status:
             raise Unavailable("switchmark-traffic does not list its engines", hint="make setup")
         built = json.loads(done.stdout)

@@ -7,5 +7,8 @@ from switchmark.engines.base import Engine
 ENGINE = Engine(
     name="udp",
     summary="UDP sockets, a system call a datagram",
-    needs_ip=True, vlan=False, flows_by=frozenset({"port"}), flows_max=256,
+    needs_ip=True,
+    vlan=False,
+    flows_by=frozenset({"port"}),
+    flows_max=256,
 )

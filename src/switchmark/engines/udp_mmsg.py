@@ -7,5 +7,8 @@ from switchmark.engines.base import Engine
 ENGINE = Engine(
     name="udp-mmsg",
     summary="UDP sockets, sendmmsg and recvmmsg",
-    needs_ip=True, vlan=False, flows_by=frozenset({"port"}), flows_max=256,
+    needs_ip=True,
+    vlan=False,
+    flows_by=frozenset({"port"}),
+    flows_max=256,
 )

@@ -7,5 +7,7 @@ from switchmark.engines.base import Engine
 ENGINE = Engine(
     name="xdp-live",
     summary="BPF_PROG_RUN with live frames",
-    privilege="root", receiver="mmap", napi=True,
+    privilege="root",
+    receiver="mmap",
+    napi=True,
 )

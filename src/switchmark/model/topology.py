@@ -107,9 +107,7 @@ class Topology:
     flows: list[Flow] = field(default_factory=list)
     _ports: int = 0
 
-    def physical(
-        self, name: str, *, nic: str | None = None, nic_peer: str | None = None
-    ) -> Port:
+    def physical(self, name: str, *, nic: str | None = None, nic_peer: str | None = None) -> Port:
         """A physical port with the traffic program at its far end."""
         return self._part(name, "traffic", 1, True, nic, nic_peer).ports[0]
 

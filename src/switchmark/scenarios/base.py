@@ -64,6 +64,4 @@ def join(t: Topology, test: Test, source: Port, sink: Port) -> None:
 def physical(t: Topology, test: Test, name: str) -> Port:
     """A physical port: the NICs that the test names for it, or emulated."""
     nic = nics(test).get(name)
-    return t.physical(
-        name, nic=nic.switch_end if nic else None, nic_peer=nic.peer if nic else None
-    )
+    return t.physical(name, nic=nic.switch_end if nic else None, nic_peer=nic.peer if nic else None)

@@ -27,7 +27,8 @@ class LoadBounds:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The trials that make the figure, in order, and the record's `search` object (None for `fixed`)."""
+    """The trials that make the figure, in order, and the record's `search` object (None for
+    `fixed`)."""
 
     trials: tuple[TrialResult, ...]
     summary: dict[str, Any] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.host import Host
-from switchmark.model.plan import Plan
+from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
     Addressing,
     Endpoint,

@@ -160,9 +160,7 @@ def wait_running(w: Wiring, ifnames: Sequence[str]) -> Plan:
 
 def link_counters(w: Wiring) -> tuple[Run, ...]:
     """The kernel's counters of every interface at the switch."""
-    return (
-        Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=w.at),
-    )
+    return (Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=w.at),)
 
 
 def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:

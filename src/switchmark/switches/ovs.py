@@ -31,6 +31,7 @@ from switchmark.switches.links import (
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 _TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-appctl")
+_SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
 _HINT = "apt-get install openvswitch-switch"
 
 
@@ -176,7 +177,7 @@ class Ovs:
 def _socket_drops(text: str) -> dict[str, int]:
     """Drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
     found: dict[str, int] = {}
-    for ifname, drops in re.findall(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", text, re.M):
+    for ifname, drops in _SOCKET.findall(text):
         found[ifname] = found.get(ifname, 0) + int(drops)
     return found
 

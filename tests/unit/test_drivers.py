@@ -1,0 +1,159 @@
+"""Drivers without a machine: what they read from tools, and what they say of a missing one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.layout import lay_out
+from switchmark.engines import TABLE as ENGINES
+from switchmark.errors import Unavailable, UsageError
+from switchmark.machine.host import Completed
+from switchmark.machine.nics import lend
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import Run
+from switchmark.model.spec import Test
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.links import parse_link_counters
+
+LINKS = [
+    {
+        "ifname": "sm0000-p0",
+        "stats64": {
+            "rx": {"packets": 10, "dropped": 3, "errors": 1},
+            "tx": {"packets": 20, "dropped": 5, "errors": 0},
+        },
+    },
+    {
+        "ifname": "sm0000-p1",
+        "stats64": {
+            "rx": {"packets": 1, "dropped": 0, "errors": 0},
+            "tx": {"packets": 2, "dropped": 0, "errors": 0},
+        },
+    },
+]
+
+SOCKETS = b"""\
+Netid State  Recv-Q Send-Q Local Address:Port Peer Address:PortProcess
+p_raw UNCONN 0      0                 *:sm0000-p0            *     skmem:(r0,rb212992,t0,tb212992,f4096,w0,o0,bl0,d37)
+p_raw UNCONN 0      0                 *:sm0000-p1            *     skmem:(r0,rb212992,t0,tb212992,f4096,w0,o0,bl0,d0)
+p_dgr UNCONN 0      0                 *:eth0                 *     skmem:(r0,rb212992,t0,tb212992,f4096,w0,o0,bl0,d9)
+"""
+
+
+class WithoutTool(RecordingHost):
+    """A host where one program is missing."""
+
+    def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+        raise Unavailable(f"{argv[0]} is not installed")
+
+
+def test_every_switch_says_what_is_missing() -> None:
+    for switch in SWITCHES.values():
+        if switch.name != "null":
+            with pytest.raises(Unavailable):
+                switch.probe(WithoutTool())
+
+
+def test_a_missing_switch_is_named_with_what_installs_it() -> None:
+    with pytest.raises(Unavailable, match="ovs-vswitchd is not installed") as refused:
+        SWITCHES["ovs"].probe(WithoutTool())
+    assert refused.value.hint == "apt-get install openvswitch-switch"
+
+
+@pytest.mark.parametrize(
+    ("files", "mode"),
+    [({}, "userspace"), ({"/sys/module/openvswitch": b""}, "kernel")],
+)
+def test_the_datapath_is_the_kernels_where_its_module_is(
+    files: dict[str, bytes], mode: str
+) -> None:
+    schema = {"/usr/share/openvswitch/vswitch.ovsschema": b"{}"}
+    host = RecordingHost(
+        {("ovs-vswitchd",): b"ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11"},
+        files={**schema, **files},
+    )
+    version = SWITCHES["ovs"].probe(host)
+    assert (version.text, version.mode) == ("3.1.0", mode)
+
+
+def test_link_counters_are_read_by_interface() -> None:
+    found = parse_link_counters(json.dumps(LINKS).encode())
+    assert found["sm0000-p0"].rx == 10
+    assert found["sm0000-p0"].tx == 20
+    assert found["sm0000-p0"].rx_dropped == 4
+    assert found["sm0000-p0"].tx_dropped == 5
+
+
+def test_drops_at_the_sockets_of_a_userspace_datapath_are_the_ports() -> None:
+    w = lay_out(Test(switch="ovs"), prefix="sm0000", run_dir="/run").wiring
+    outputs = (json.dumps(LINKS).encode(), SOCKETS)
+    found = SWITCHES["ovs"].parse_counters(w, outputs)
+    assert found.ports["f0"].rx_dropped == 37
+    assert found.ports["f1"].rx_dropped == 0
+
+
+def test_a_veths_drop_is_counted_once() -> None:
+    """The kernel counts it at both ends; here it is the sending end's."""
+    w = lay_out(Test(), prefix="sm0000", run_dir="/run").wiring
+    found = SWITCHES["linux-bridge"].parse_counters(w, (json.dumps(LINKS).encode(),))
+    assert found.ports["f0"].rx_dropped is None
+    assert found.ports["f0"].tx_dropped == 5
+
+
+@pytest.mark.parametrize("output", [b"{}", b"[{}]", b'[{"ifname": "x"}]', b"\xff"])
+def test_garbled_link_counters_are_a_value_error(output: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (its text is json's)
+        parse_link_counters(output)
+
+
+def test_an_engine_that_was_not_built_is_unavailable_with_what_builds_it() -> None:
+    class Built(RecordingHost):
+        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+            return Completed(0, b'{"version": "1", "engines": [{"name": "raw"}]}', b"")
+
+    assert ENGINES["raw"].probe(Built()).text == "1"
+    with pytest.raises(Unavailable, match="has no engine xdp"):
+        ENGINES["xdp"].probe(Built())
+    with pytest.raises(Unavailable) as refused:
+        ENGINES["raw"].probe(WithoutTool())
+    assert refused.value.hint == "make setup"
+
+
+def nic_host(link: dict[str, Any], routes: bytes = b"[]") -> RecordingHost:
+    return RecordingHost(
+        {
+            ("ip", "-j", "address"): json.dumps([link]).encode(),
+            ("ip", "-j", "route"): routes,
+            ("ip", "-j", "-6"): b"[]",
+            ("ethtool", "-k"): b"Features:\ntx-checksumming: on\nscatter-gather: on [fixed]\n"
+            b"\ttx-checksum-ipv4: on\ngeneric-segmentation-offload: off\n",
+        }
+    )
+
+
+def test_a_lent_nic_gets_back_its_mac_features_and_state() -> None:
+    plan = lend(
+        nic_host({"ifname": "eth1", "flags": ["UP"], "address": "aa:bb:cc:00:00:01"}),
+        "eth1",
+        "02:00:00:00:00:09",
+    )
+    undos = [step.undo for step in plan if isinstance(step, Run)]
+    assert ("ip", "link", "set", "eth1", "up") in undos
+    assert ("ip", "link", "set", "eth1", "address", "aa:bb:cc:00:00:01") in undos
+    assert ("ethtool", "-K", "eth1", "tx", "on", "gso", "off") in undos
+
+
+@pytest.mark.parametrize(
+    ("link", "routes", "words"),
+    [
+        ({}, b'[{"dst": "default", "dev": "eth1"}]', "default route"),
+        ({"addr_info": [{"local": "10.0.0.1", "scope": "global"}]}, b"[]", "10.0.0.1"),
+        ({"master": "br0"}, b"[]", "belongs to br0"),
+    ],
+)
+def test_a_nic_in_use_is_refused(link: dict[str, Any], routes: bytes, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        lend(nic_host({"address": "aa:bb:cc:00:00:01", **link}, routes), "eth1", "02::")
