@@ -278,7 +278,7 @@ class Trials:
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
         tx = sum(report["frames"] for report in sent.values())
-        rx = sum(r["frames"] - r["after_drain"] for r in received.values())
+        distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
         if switch_ns is not None:
             parts.append(
@@ -289,9 +289,9 @@ class Trials:
             elapsed_ns=elapsed_ns,
             tx_frames=tx,
             tx_unsent=sum(report["unsent"] for report in sent.values()),
-            rx_frames=rx,
+            rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
-            lost=tx - rx,
+            lost=tx - distinct,
             lost_at=self._lost_at(reports, links, sums, stray),
             late=sums["late"],
             duplicated=sums["duplicated"],

@@ -91,8 +91,9 @@ def run(
     An axis takes one value, a comma list, or start..step..stop. One that is given here takes
     the place of the campaign's.
     """
-    folder = _new_run(_campaign(campaign, axes), out)
-    return _measure(folder, as_json, quiet, keep, capture, strict)
+    found = _campaign(campaign, axes)
+    _check_keep(keep, found)
+    return _measure(_new_run(found, out), as_json, quiet, keep, capture, strict)
 
 
 @app.command("plan")
@@ -128,7 +129,7 @@ def resume(
     from switchmark.campaign.store import RunFolder, read_campaign
     from switchmark.machine.anchor import anchor
 
-    read_campaign(folder)
+    _check_keep(keep, read_campaign(folder))
     anchor()
     return _measure(RunFolder(folder), as_json, quiet, keep, capture, strict)
 
@@ -142,7 +143,6 @@ def paper(
     out: Out = Path("runs"),
     as_json: Json = False,
     quiet: Quiet = False,
-    keep: Keep = False,
     capture: Capture = None,
     strict: Strict = False,
 ) -> int:
@@ -155,7 +155,7 @@ def paper(
     experiment = read(name)
     options = {**experiment.options(quick), **axes}
     folder = _new_run(from_options(options, check, name.replace("/", "-")), out)
-    status = _measure(folder, as_json, quiet, keep, capture, strict)
+    status = _measure(folder, as_json, quiet, False, capture, strict)
     if not as_json:
         print()
         print_beside(experiment, folder.latest, sys.stdout)
@@ -273,6 +273,20 @@ def _campaign(path: Path | None, axes: Mapping[str, str]) -> Campaign:
     from switchmark.campaign.resolve import check
 
     return from_options(axes, check) if path is None else load(path, axes, check)
+
+
+def _check_keep(keep: bool, campaign: Campaign) -> None:
+    """UsageError or Unavailable if the path of this campaign cannot be kept."""
+    from switchmark.errors import Unavailable, UsageError
+    from switchmark.machine.anchor import privileges
+
+    if keep and len(campaign.tests) > 1:
+        raise UsageError(
+            f"--keep leaves one path up, and this campaign has {len(campaign.tests)} tests",
+            hint="give every axis one value",
+        )
+    if keep and privileges() != "root":
+        raise Unavailable("--keep needs root: what a user makes ends with its command")
 
 
 def _new_run(campaign: Campaign, out: Path) -> RunFolder:

@@ -27,13 +27,14 @@ def sent(record: Record) -> dict[str, Any] | None:
 
 
 def received(record: Record) -> dict[str, Any] | None:
-    """`rx`: distinct frames, and the rate in frames and in bits per second of L1 and L2."""
+    """`rx`: all frames that arrived, duplicates too, and the rate of distinct ones in frames
+    and in bits per second of L1 and L2."""
     if not record.trials:
         return None
     if record.test.search == "max":
         pps = sum(map(steady_pps, record.trials)) / len(record.trials)
     else:
-        pps = sum(trial.rx_frames for trial in record.trials) / _elapsed_s(record.trials)
+        pps = sum(trial.distinct for trial in record.trials) / _elapsed_s(record.trials)
     size = mean_frame_bytes(record.test.frame_size)
     return {
         "frames": sum(trial.rx_frames for trial in record.trials),
@@ -98,7 +99,7 @@ def fairness(record: Record) -> float | None:
 
 
 def _whole_pps(trial: TrialResult) -> float:
-    return trial.rx_frames * 1e9 / trial.elapsed_ns
+    return trial.distinct * 1e9 / trial.elapsed_ns
 
 
 def _elapsed_s(trials: Sequence[TrialResult]) -> float:

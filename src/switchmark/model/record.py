@@ -63,8 +63,10 @@ class PartReport(_Frozen):
 
 
 class TrialResult(_Frozen):
-    """One finished trial. Sums over all flows; `intervals` are frames received in each
-    interval of `interval_ns` since the start of the measured phase, on the receivers' clock."""
+    """One finished trial. Sums over all flows; `rx_frames` counts duplicates too, so that
+    `tx_frames == rx_frames - duplicated + lost`. `intervals` are distinct frames received in
+    each interval of `interval_ns` since the start of the measured phase, on the receivers'
+    clock."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)
@@ -87,6 +89,11 @@ class TrialResult(_Frozen):
     per_flow: tuple[FlowCounts, ...] = ()
     doubts: tuple[str, ...] = ()
     counters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def distinct(self) -> int:
+        """Frames that arrived at least once."""
+        return self.rx_frames - self.duplicated
 
     @property
     def unaccounted(self) -> int:
