@@ -54,7 +54,7 @@ struct ring {
 
 struct mmap_port {
 	struct ring tx, rx;
-	uint32_t room; /* bytes of a frame in a send slot */
+	uint32_t room; /* bytes of a frame in a send slot: with a VLAN tag more than asked for */
 
 	/* Send slots that no caller owns, in the order in which they will be given out: a
 	 * queue with one place for every slot, and for every slot its place or NOWHERE. */
@@ -67,10 +67,18 @@ struct mmap_port {
 };
 
 static const struct option_spec mmap_options[] = {
-	{ .name = "ring", .type = OPTION_NUMBER, .min = 64, .max = 65536, .preset = 4096,
+	{ .name = "ring",
+	  .type = OPTION_NUMBER,
+	  .min = 64,
+	  .max = 65536,
+	  .preset = 4096,
 	  .help = "frames in each ring" },
 	SOCKET_BUFFER_OPTION,
-	{ .name = "bypass", .type = OPTION_NUMBER, .max = 1, .preset = 1, .help = "send past the qdisc" },
+	{ .name = "bypass",
+	  .type = OPTION_NUMBER,
+	  .max = 1,
+	  .preset = 1,
+	  .help = "send past the qdisc" },
 	{ 0 },
 };
 
@@ -115,27 +123,35 @@ static int ring_open(struct port *port, struct ring *r, int name, uint32_t slot_
 	r->slots = request.tp_frame_nr;
 	r->bytes = (size_t)blocks * RING_BLOCK;
 	r->slot = calloc(r->slots, sizeof(struct tpacket2_hdr *));
-	if (!r->slot)
-		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
+	if (!r->slot) {
+		port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
+		return -ENOMEM;
+	}
 	if (setsockopt(r->fd, SOL_PACKET, name, &request, sizeof(request)))
-		return port_fail(port, errno, "no ring of %u frames of %u bytes: %s", r->slots, frame,
-				 strerror(errno));
-	r->memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, 0);
+		return port_fail(port, errno, "no ring of %u frames of %u bytes: %s", r->slots,
+				 frame, strerror(errno));
+	r->memory =
+		mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, 0);
 	if (r->memory == MAP_FAILED) {
 		r->memory = NULL;
 		return port_fail(port, errno, "cannot map a ring of %zu bytes: %s", r->bytes,
 				 strerror(errno));
 	}
-	for (uint32_t i = 0; i < r->slots; i++)
-		r->slot[i] = (struct tpacket2_hdr *)(r->memory + (size_t)(i / per_block) * RING_BLOCK +
-						     (size_t)(i % per_block) * frame);
+	for (uint32_t i = 0; i < r->slots; i++) {
+		uint8_t *block = r->memory + (size_t)(i / per_block) * RING_BLOCK;
+
+		r->slot[i] = (struct tpacket2_hdr *)(block + (size_t)(i % per_block) * frame);
+		r->slot[i]->tp_mac = SEND_HEADER; /* when receiving, the kernel sets it */
+	}
 	return 0;
 }
 
-static int ring_option(struct port *port, const struct ring *r, int name, int value, const char *text)
+static int ring_option(struct port *port, const struct ring *r, int name, int value,
+		       const char *text)
 {
 	if (setsockopt(r->fd, SOL_PACKET, name, &value, sizeof(value)))
-		return port_fail(port, errno, "%s on %s: %s", text, port->config.ifname, strerror(errno));
+		return port_fail(port, errno, "%s on %s: %s", text, port->config.ifname,
+				 strerror(errno));
 	return 0;
 }
 
@@ -183,7 +199,7 @@ static int open_tx(struct port *port)
 	r->fd = packet_socket(port);
 	if (r->fd < 0)
 		return r->fd;
-	p->room = port->config.frame_max > ETH_BYTES ? port->config.frame_max : FRAME_MIN;
+	p->room = port->config.frame_max + VLAN_BYTES;
 	socket_buffers(port, r->fd);
 	error = packet_bind(port, r->fd, false);
 	if (!error)
@@ -210,10 +226,8 @@ static int open_tx(struct port *port)
 	p->used = calloc(r->slots, sizeof(*p->used));
 	if (!p->queue || !p->place || !p->used)
 		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
-	for (uint32_t i = 0; i < r->slots; i++) {
-		r->slot[i]->tp_mac = SEND_HEADER;
+	for (uint32_t i = 0; i < r->slots; i++)
 		p->queue[i] = p->place[i] = i;
-	}
 	p->queued = r->slots;
 	snprintf(port->mode, sizeof(port->mode), "TPACKET_V2, %s",
 		 port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
@@ -239,7 +253,7 @@ static int open_rx(struct port *port)
 	if (!p->held)
 		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
 	if (!port->config.sends)
-		strcpy(port->mode, "TPACKET_V2");
+		snprintf(port->mode, sizeof(port->mode), "TPACKET_V2");
 	return packet_bind(port, r->fd, true);
 }
 
@@ -332,8 +346,8 @@ always_inline void slot_request(struct tpacket2_hdr *h, uint32_t len)
  * made a frame of no length, which the kernel drops without touching what the caller wrote.
  * Returns the slot, or NOWHERE when the ring is full.
  */
-static __attribute__((noinline)) uint32_t slot_out_of_turn(struct mmap_port *p, const struct frame *f,
-							   uint32_t *head, uint32_t *passed)
+static __attribute__((noinline)) uint32_t
+slot_out_of_turn(struct mmap_port *p, const struct frame *f, uint32_t *head, uint32_t *passed)
 {
 	struct ring *r = &p->tx;
 
@@ -428,6 +442,7 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct mmap_port *p = port->priv;
 	struct ring *r = &p->rx;
+	const uint32_t most = port->config.frame_max + VLAN_BYTES;
 	uint32_t i = 0;
 
 	while (i < n) {
@@ -439,7 +454,7 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, uint32_t n)
 		/* All the ring may be the caller's; then the next slot is not news. */
 		if (!(status & TP_STATUS_USER) || unlikely(p->held[r->head]))
 			break;
-		if (unlikely(h->tp_len != len)) {
+		if (unlikely(h->tp_len != len || len > most)) {
 			p->invalid++; /* longer than the port was opened for */
 			slot_set_status(h, TP_STATUS_KERNEL);
 			r->head = ring_next(r, r->head);

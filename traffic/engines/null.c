@@ -8,8 +8,8 @@
 #include "pool.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct null_port {
 	struct pool *pool;
@@ -21,7 +21,10 @@ struct null_port {
 
 static const struct option_spec null_options[] = {
 	{ .name = "loop", .type = OPTION_NUMBER, .max = 1, .help = "receive what was sent" },
-	{ .name = "take", .type = OPTION_NUMBER, .max = BURST_MAX, .help = "frames a tx takes at most; 0: all" },
+	{ .name = "take",
+	  .type = OPTION_NUMBER,
+	  .max = BURST_MAX,
+	  .help = "frames a tx takes at most; 0: all" },
 	{ 0 },
 };
 
@@ -56,7 +59,7 @@ static int null_open(struct port *port)
 		null_close(port);
 		return port_fail(port, ENOMEM, "no memory for %u frames", size);
 	}
-	strcpy(port->mode, p->loop ? "loop" : "sink");
+	snprintf(port->mode, sizeof(port->mode), p->loop ? "loop" : "sink");
 	return 0;
 }
 

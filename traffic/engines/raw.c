@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -58,8 +59,8 @@ static int raw_open(struct port *port)
 	port->priv = p;
 	p->fd = -1;
 	p->pool = pool_create(4 * c->burst, FRAME_CAPACITY);
-	p->headers = calloc(2 * c->burst, sizeof(*p->headers));
-	p->vectors = calloc(2 * c->burst, sizeof(*p->vectors));
+	p->headers = calloc(2 * (size_t)c->burst, sizeof(*p->headers));
+	p->vectors = calloc(2 * (size_t)c->burst, sizeof(*p->vectors));
 	p->auxdata = calloc(c->burst, PACKET_AUXDATA_BYTES);
 	if (!p->pool || !p->headers || !p->vectors || !p->auxdata) {
 		raw_close(port);
@@ -70,7 +71,8 @@ static int raw_open(struct port *port)
 		p->headers[i].msg_hdr.msg_iovlen = 1;
 	}
 	for (uint32_t i = 0; i < c->burst; i++)
-		p->headers[c->burst + i].msg_hdr.msg_control = p->auxdata + i * PACKET_AUXDATA_BYTES;
+		p->headers[c->burst + i].msg_hdr.msg_control =
+			p->auxdata + i * PACKET_AUXDATA_BYTES;
 	p->fd = packet_socket(port);
 	if (p->fd < 0) {
 		error = p->fd;
@@ -82,18 +84,22 @@ static int raw_open(struct port *port)
 	    setsockopt(p->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &(int){ 1 }, sizeof(int))) {
 		error = errno;
 		raw_close(port);
-		return port_fail(port, error, "PACKET_QDISC_BYPASS on %s: %s", c->ifname, strerror(error));
+		return port_fail(port, error, "PACKET_QDISC_BYPASS on %s: %s", c->ifname,
+				 strerror(error));
 	}
 	/* For the VLAN tags: see packet_restore_vlan. */
-	if (c->receives && setsockopt(p->fd, SOL_PACKET, PACKET_AUXDATA, &(int){ 1 }, sizeof(int))) {
+	if (c->receives &&
+	    setsockopt(p->fd, SOL_PACKET, PACKET_AUXDATA, &(int){ 1 }, sizeof(int))) {
 		error = errno;
 		raw_close(port);
-		return port_fail(port, error, "PACKET_AUXDATA on %s: %s", c->ifname, strerror(error));
+		return port_fail(port, error, "PACKET_AUXDATA on %s: %s", c->ifname,
+				 strerror(error));
 	}
 	error = packet_bind(port, p->fd, c->receives);
 	if (error)
 		raw_close(port);
-	strcpy(port->mode, port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
+	snprintf(port->mode, sizeof(port->mode),
+		 port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
 	return error;
 }
 
@@ -173,7 +179,8 @@ static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
-	const uint32_t burst = port->config.burst, room = pool_take(p->pool, f, n < burst ? n : burst);
+	const uint32_t burst = port->config.burst,
+		       room = pool_take(p->pool, f, n < burst ? n : burst);
 	struct mmsghdr *h = p->headers + burst;
 	int got;
 
@@ -204,7 +211,7 @@ static void raw_stats(struct port *port, struct engine_stats *stats)
 	*stats = (struct engine_stats){ .rx_ring_drops = p->drops, .tx_errors = port->tx_errors };
 }
 
-#define RAW_CAPS                                                                                  \
+#define RAW_CAPS                                                                                   \
 	(ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES | ENGINE_NEEDS_INTERFACE)
 
 const struct engine engine_raw = {

@@ -73,8 +73,9 @@ static int udp_socket(struct port *port, uint32_t flow)
 		return error;
 	}
 	if (bind(fd, (struct sockaddr *)&local, sizeof(local))) {
-		int error = port_fail(port, errno, "cannot bind to %s:%u: %s", inet_ntoa(local.sin_addr),
-				      ntohs(local.sin_port), strerror(errno));
+		int error = port_fail(port, errno, "cannot bind to %s:%u: %s",
+				      inet_ntoa(local.sin_addr), ntohs(local.sin_port),
+				      strerror(errno));
 
 		close(fd);
 		return error;
@@ -89,8 +90,9 @@ static int udp_open(struct port *port)
 	struct udp_port *p;
 
 	if (sockets > UDP_FLOWS_MAX)
-		return port_fail(port, EINVAL, "%u flows: a UDP engine sends at most %d, one a socket",
-				 sockets, UDP_FLOWS_MAX);
+		return port_fail(port, EINVAL,
+				 "%u flows: a UDP engine sends at most %d, one a socket", sockets,
+				 UDP_FLOWS_MAX);
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return port_fail(port, ENOMEM, "no memory for a port");
@@ -140,7 +142,7 @@ static uint32_t udp_alloc(struct port *port, struct frame *f, uint32_t n)
 
 /* An answer goes to who asked; else to the peer of the port, from the flow's socket. */
 always_inline const struct sockaddr_in *udp_destination(const struct udp_port *p,
-							 const struct frame *f)
+							const struct frame *f)
 {
 	const struct buffer *b = frame_buffer(f);
 
@@ -297,7 +299,7 @@ static void udp_stats(struct port *port, struct engine_stats *stats)
 	};
 }
 
-#define UDP_CAPS                                                                                  \
+#define UDP_CAPS                                                                                   \
 	(ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_PAYLOAD | ENGINE_REFLECTS | ENGINE_CROSSES)
 
 const struct engine engine_udp = {

@@ -77,13 +77,23 @@ static const char *const mode_choices[] = { "auto", "native", "generic", NULL };
 static const char *const copy_choices[] = { "auto", "zero-copy", "copy", NULL };
 
 static const struct option_spec xdp_options[] = {
-	{ .name = "mode", .type = OPTION_TEXT, .choices = mode_choices,
+	{ .name = "mode",
+	  .type = OPTION_TEXT,
+	  .choices = mode_choices,
 	  .help = "where the XDP program runs: in the driver or behind it" },
-	{ .name = "copy", .type = OPTION_TEXT, .choices = copy_choices,
+	{ .name = "copy",
+	  .type = OPTION_TEXT,
+	  .choices = copy_choices,
 	  .help = "whether the device works in our memory" },
-	{ .name = "ring", .type = OPTION_NUMBER, .min = 64, .max = 32768, .preset = 2048,
+	{ .name = "ring",
+	  .type = OPTION_NUMBER,
+	  .min = 64,
+	  .max = 32768,
+	  .preset = 2048,
 	  .help = "frames in each ring, a power of two" },
-	{ .name = "busy-poll", .type = OPTION_NUMBER, .max = 1,
+	{ .name = "busy-poll",
+	  .type = OPTION_NUMBER,
+	  .max = 1,
 	  .help = "drive the device from our calls, not from its interrupts" },
 	{ 0 },
 };
@@ -96,10 +106,14 @@ static struct program programs[PROGRAMS_MAX];
 static int program_load(int map)
 {
 	const struct bpf_insn code[] = {
-		{ .code = BPF_LDX | BPF_W | BPF_MEM, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_1,
+		{ .code = BPF_LDX | BPF_W | BPF_MEM,
+		  .dst_reg = BPF_REG_2,
+		  .src_reg = BPF_REG_1,
 		  .off = offsetof(struct xdp_md, rx_queue_index) },
-		{ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1,
-		  .src_reg = BPF_PSEUDO_MAP_FD, .imm = map },
+		{ .code = BPF_LD | BPF_DW, /* of an immediate value */
+		  .dst_reg = BPF_REG_1,
+		  .src_reg = BPF_PSEUDO_MAP_FD,
+		  .imm = map },
 		{ 0 },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3, .imm = XDP_PASS },
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map },
@@ -172,7 +186,8 @@ static int program_get(struct port *port, uint32_t ifindex, struct program **fou
 				sizeof(uint32_t), QUEUES_MAX, NULL);
 	if (g->map < 0)
 		return port_fail(port, g->map, "cannot make an XSKMAP: %s%s", strerror(-g->map),
-				 g->map == -EPERM ? " (needs CAP_BPF in the first user namespace)" : "");
+				 g->map == -EPERM ? " (needs CAP_BPF in the first user namespace)" :
+						    "");
 	prog = program_load(g->map);
 	if (prog < 0) {
 		close(g->map);
@@ -182,7 +197,8 @@ static int program_get(struct port *port, uint32_t ifindex, struct program **fou
 	close(prog); /* the link holds it */
 	if (error) {
 		close(g->map);
-		return port_fail(port, error, "cannot attach an XDP program to %s (mode %s): %s", ifname, mode,
+		return port_fail(port, error, "cannot attach an XDP program to %s (mode %s): %s",
+				 ifname, mode,
 				 error == -EBUSY ? "there is one already" : strerror(-error));
 	}
 	g->refs = 1;
@@ -269,14 +285,16 @@ static int socket_try(struct port *port, uint32_t ring, uint16_t bind_flags)
 	 * kernel does it in a worker. */
 	for (int tries = 0; tries < 200; tries++) {
 		error = xsk_socket__create(&p->xsk, c->ifname, c->queue, p->umem,
-					   c->receives ? &p->rx : NULL, c->sends ? &p->tx : NULL, &config);
+					   c->receives ? &p->rx : NULL, c->sends ? &p->tx : NULL,
+					   &config);
 		if (error != -EBUSY)
 			break;
 		/* A umem serves one attempt. */
 		p->xsk = NULL;
 		umem_close(p);
 		usleep(1000);
-		error = xsk_umem__create(&p->umem, p->area, p->bytes, &p->fill, &p->completion, &umem);
+		error = xsk_umem__create(&p->umem, p->area, p->bytes, &p->fill, &p->completion,
+					 &umem);
 		if (error) {
 			p->umem = NULL;
 			return error;
@@ -307,7 +325,9 @@ static int socket_open(struct port *port, uint32_t ring)
 	if (!error)
 		return 0;
 	if (error == -ENOBUFS)
-		return port_fail(port, error, "%zu bytes are more than RLIMIT_MEMLOCK allows", p->bytes);
+		return port_fail(port, EPERM,
+				 "%zu bytes of frames are more than RLIMIT_MEMLOCK allows",
+				 p->bytes);
 	return port_fail(port, error, "AF_XDP on queue %u of %s (copy %s): %s", c->queue, c->ifname,
 			 copy, strerror(-error));
 }
@@ -316,9 +336,10 @@ static void busy_poll_start(struct xdp_port *p, uint32_t burst)
 {
 	const int budget = burst < 64 ? 64 : burst > 1024 ? 1024 : (int)burst;
 
-	p->busy_poll = !setsockopt(p->fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &(int){ 1 }, sizeof(int)) &&
-		       !setsockopt(p->fd, SOL_SOCKET, SO_BUSY_POLL, &(int){ 20 }, sizeof(int)) &&
-		       !setsockopt(p->fd, SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof(budget));
+	p->busy_poll =
+		!setsockopt(p->fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &(int){ 1 }, sizeof(int)) &&
+		!setsockopt(p->fd, SOL_SOCKET, SO_BUSY_POLL, &(int){ 20 }, sizeof(int)) &&
+		!setsockopt(p->fd, SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof(budget));
 }
 
 static void fill_more(struct xdp_port *p);
@@ -365,9 +386,9 @@ static int port_open(struct port *port)
 					 c->queue, strerror(errno));
 	}
 	snprintf(port->mode, sizeof(port->mode), "%s%s%s",
-		 !c->receives	     ? "" :
+		 !c->receives	    ? "" :
 		 p->program->native ? "native, " :
-					     "generic, ",
+				      "generic, ",
 		 p->zerocopy ? "zero-copy" : "copy", p->busy_poll ? ", busy-poll" : "");
 	return 0;
 }
@@ -406,7 +427,8 @@ always_inline void complete(struct xdp_port *p)
 		return;
 	n = xsk_ring_cons__peek(&p->completion, p->flying, &at);
 	for (uint32_t i = 0; i < n; i++)
-		p->stack[p->free++] = chunk_of(p, *xsk_ring_cons__comp_addr(&p->completion, at + i));
+		p->stack[p->free++] =
+			chunk_of(p, *xsk_ring_cons__comp_addr(&p->completion, at + i));
 	xsk_ring_cons__release(&p->completion, n);
 	p->flying -= n;
 }
@@ -492,7 +514,8 @@ static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
 		room = p->tx.size - p->flying;
 	n = n < room ? n : room;
 	for (i = 0; i < n; i++)
-		if (unlikely(f[i].len < ETH_BYTES || (f[i].handle & (p->chunk - 1)) + f[i].len > p->chunk))
+		if (unlikely(f[i].len < ETH_BYTES ||
+			     (f[i].handle & (p->chunk - 1)) + f[i].len > p->chunk))
 			break;
 	if (unlikely(i < n)) {
 		if (!i)

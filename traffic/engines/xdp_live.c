@@ -2,11 +2,12 @@
 /*
  * xdp-live: frames made by the kernel for BPF_PROG_RUN ("live frames"), filled by a BPF
  * program and redirected into the interface: no socket, no skb on our side. Frames are built
- * in the memory of a BPF map; one system call sends a burst.
+ * in the memory of a BPF map; one system call sends a burst. The call alone costs as much as
+ * 25 frames (18 us and 0.7 us, Linux 6.18 into a veth), so bursts of 256 and more pay.
  */
+#include "xdp_live.h"
 #include "engine.h"
 #include "socket.h"
-#include "xdp_live.h"
 #include "xdp_live_object.h"
 
 #include <bpf/bpf.h>
@@ -39,7 +40,11 @@ struct live_port {
 };
 
 static const struct option_spec live_options[] = {
-	{ .name = "batch", .type = OPTION_NUMBER, .min = 1, .max = 256, .preset = 64,
+	{ .name = "batch",
+	  .type = OPTION_NUMBER,
+	  .min = 1,
+	  .max = 256,
+	  .preset = 64,
 	  .help = "frames between two flushes to the device" },
 	{ 0 },
 };
@@ -106,14 +111,16 @@ static int live_load(struct port *port, uint32_t area)
 		return port_fail(port, error, "the BPF object: %s", strerror(-error));
 	error = bpf_object__load(p->object);
 	if (error)
-		return port_fail(port, error, "cannot load the BPF programs: %s%s", strerror(-error),
-				 error == -EPERM ? " (needs root in the first user namespace)" : "");
+		return port_fail(
+			port, error, "cannot load the BPF programs: %s%s", strerror(-error),
+			error == -EPERM ? " (needs root in the first user namespace)" : "");
 	p->prog = bpf_program__fd(prog);
 	p->burst = map_memory(bss, sizeof(*p->burst));
 	p->bytes = area + LIVE_FRAME_MAX;
 	p->area = map_memory(map, p->bytes);
 	if (!p->burst || !p->area)
-		return port_fail(port, errno, "cannot map %zu bytes: %s", p->bytes, strerror(errno));
+		return port_fail(port, errno, "cannot map %zu bytes: %s", p->bytes,
+				 strerror(errno));
 	p->link = bpf_program__attach(count);
 	if (!p->link)
 		return port_fail(port, errno, "cannot count what %s drops: xdp_devmap_xmit: %s",
@@ -274,8 +281,10 @@ static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 		socket_tx_failed(port);
 	}
 	if (unlikely(!b->sent && run)) {
-		port_fail(port, EIO, "%s takes no frames from XDP; the peer of a veth needs NAPI: "
-			  "ethtool -K PEER gro on, or an XDP program", port->config.ifname);
+		port_fail(port, EIO,
+			  "%s takes no frames from XDP; the peer of a veth needs NAPI: "
+			  "ethtool -K PEER gro on, or an XDP program",
+			  port->config.ifname);
 		return 0;
 	}
 	p->run += run;

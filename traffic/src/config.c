@@ -71,8 +71,8 @@ static bool member_read(struct reader *r, const char *where, const struct member
 	case REAL:
 		if (!json_is_number(v) || !(json_number_value(v) >= m->min) ||
 		    !(json_number_value(v) <= m->max))
-			return refuse(r, "%s: %s is not a number from %g to %g", where, m->key, m->min,
-				      m->max);
+			return refuse(r, "%s: %s is not a number from %g to %g", where, m->key,
+				      m->min, m->max);
 		*(double *)m->into = json_number_value(v);
 		return true;
 	case BOOL:
@@ -82,7 +82,8 @@ static bool member_read(struct reader *r, const char *where, const struct member
 		return true;
 	case TEXT:
 		if (!text || strlen(text) >= m->size)
-			return refuse(r, "%s: %s is not a text below %zu bytes", where, m->key, m->size);
+			return refuse(r, "%s: %s is not a text below %zu bytes", where, m->key,
+				      m->size);
 		memcpy(m->into, text, strlen(text) + 1);
 		return true;
 	case CHOICE:
@@ -109,15 +110,15 @@ static bool member_read(struct reader *r, const char *where, const struct member
 	return false;
 }
 
-static bool object_read(struct reader *r, const char *where, json_t *object, const struct member *members)
+static bool object_read(struct reader *r, const char *where, json_t *object,
+			const struct member *members)
 {
 	const char *key;
 	json_t *value;
 
 	if (!json_is_object(object))
 		return refuse(r, "%s: not an object", where);
-	json_object_foreach(object, key, value)
-	{
+	json_object_foreach(object, key, value) {
 		const struct member *m = members;
 
 		while (m->key && strcmp(m->key, key))
@@ -153,8 +154,7 @@ static bool options_read(struct reader *r, json_t *object, struct port_plan *por
 
 	if (!json_is_object(object))
 		return refuse(r, "open: options is not an object");
-	json_object_foreach(object, key, value)
-	{
+	json_object_foreach(object, key, value) {
 		const struct option_spec *s = port->engine->options;
 		struct option_value *v = &port->config.options[port->config.option_count];
 		uint32_t choice;
@@ -163,7 +163,8 @@ static bool options_read(struct reader *r, json_t *object, struct port_plan *por
 		while (s && s->name && strcmp(s->name, key))
 			s++;
 		if (!s || !s->name)
-			return refuse(r, "open: engine %s has no option '%.40s'", port->engine->name, key);
+			return refuse(r, "open: engine %s has no option '%.40s'",
+				      port->engine->name, key);
 		if (port->config.option_count == OPTIONS_MAX)
 			return refuse(r, "open: more than %d options", OPTIONS_MAX);
 		v->name = s->name;
@@ -194,15 +195,27 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 {
 	char engine[32] = "";
 	json_t *options = NULL;
-	uint64_t queue = 0, burst = 64, frame_bytes = 1518, flows = 1, local_port = 0, remote_port = 0;
+	uint64_t queue = 0, burst = 64, frame_bytes = 1518, flows = 1, local_port = 0,
+		 remote_port = 0;
 	uint32_t local_ip = 0, remote_ip = 0;
 	const struct member members[] = {
-		{ .key = "engine", .kind = TEXT, .into = engine, .size = sizeof(engine), .required = true },
+		{ .key = "engine",
+		  .kind = TEXT,
+		  .into = engine,
+		  .size = sizeof(engine),
+		  .required = true },
 		{ .key = "ifname", .kind = TEXT, .into = port->config.ifname, .size = IFNAMSIZ },
-		{ .key = "netns", .kind = TEXT, .into = port->config.netns, .size = sizeof(port->config.netns) },
+		{ .key = "netns",
+		  .kind = TEXT,
+		  .into = port->config.netns,
+		  .size = sizeof(port->config.netns) },
 		{ .key = "queue", .kind = NUMBER, .into = &queue, .max = 1023 },
 		{ .key = "burst", .kind = NUMBER, .into = &burst, .min = 1, .max = BURST_MAX },
-		{ .key = "frame_bytes", .kind = NUMBER, .into = &frame_bytes, .min = 64, .max = 9000 },
+		{ .key = "frame_bytes",
+		  .kind = NUMBER,
+		  .into = &frame_bytes,
+		  .min = 64,
+		  .max = 9000 },
 		{ .key = "flows", .kind = NUMBER, .into = &flows, .min = 1, .max = FLOW_MAX },
 		{ .key = "local_ip", .kind = IPV4, .into = &local_ip },
 		{ .key = "remote_ip", .kind = IPV4, .into = &remote_ip },
@@ -230,7 +243,8 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 	return !options || options_read(r, options, port);
 }
 
-static bool task_read(struct reader *r, json_t *object, struct open_plan *open, struct task_plan *task)
+static bool task_read(struct reader *r, json_t *object, struct open_plan *open,
+		      struct task_plan *task)
 {
 	uint32_t role = 0;
 	json_t *ports = NULL;
@@ -272,7 +286,8 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 
 	if (!json_is_array(ports) || !json_array_size(ports) || json_array_size(ports) > PORTS_MAX)
 		return refuse(r, "open: ports is not a list of 1 to %d", PORTS_MAX);
-	if (!json_is_array(threads) || !json_array_size(threads) || json_array_size(threads) > THREADS_MAX)
+	if (!json_is_array(threads) || !json_array_size(threads) ||
+	    json_array_size(threads) > THREADS_MAX)
 		return refuse(r, "open: threads is not a list of 1 to %d", THREADS_MAX);
 	open->port_count = (uint32_t)json_array_size(ports);
 	for (uint32_t i = 0; i < open->port_count; i++)
@@ -285,7 +300,11 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 		json_t *tasks = NULL;
 		bool pinned = false, mine[PORTS_MAX] = { false };
 		const struct member members[] = {
-			{ .key = "cpu", .kind = NUMBER, .into = &cpu, .max = 1023, .given = &pinned },
+			{ .key = "cpu",
+			  .kind = NUMBER,
+			  .into = &cpu,
+			  .max = 1023,
+			  .given = &pinned },
 			{ .key = "yield", .kind = BOOL, .into = &t->yield },
 			{ .key = "tasks", .kind = ANY, .into = &tasks, .required = true },
 			{ 0 },
@@ -294,7 +313,8 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 		if (!object_read(r, "open: thread", json_array_get(threads, i), members))
 			return false;
 		t->cpu = pinned ? (int)cpu : -1;
-		if (!json_is_array(tasks) || !json_array_size(tasks) || json_array_size(tasks) > TASKS_MAX)
+		if (!json_is_array(tasks) || !json_array_size(tasks) ||
+		    json_array_size(tasks) > TASKS_MAX)
 			return refuse(r, "open: tasks is not a list of 1 to %d", TASKS_MAX);
 		t->task_count = (uint32_t)json_array_size(tasks);
 		for (uint32_t j = 0; j < t->task_count; j++) {
@@ -324,7 +344,8 @@ static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 		json_t *v = json_array_get(sizes, i);
 		json_int_t least = load->address.vlan ? 68 : 64;
 
-		if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > 9000)
+		if (!json_is_integer(v) || json_integer_value(v) < least ||
+		    json_integer_value(v) > 9000)
 			return refuse(r, "arm: frame_bytes holds what is no size from %d to 9000",
 				      (int)least);
 		load->lens[i] = (uint32_t)json_integer_value(v) - 4;
@@ -334,7 +355,8 @@ static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 
 static bool vary_read(struct reader *r, json_t *list, uint32_t *vary)
 {
-	static const char *const names[] = { "src_mac", "dst_mac", "src_ip", "dst_ip", "src_port", "dst_port" };
+	static const char *const names[] = { "src_mac", "dst_mac",  "src_ip",
+					     "dst_ip",	"src_port", "dst_port" };
 
 	if (!json_is_array(list))
 		return refuse(r, "arm: vary is not a list");
@@ -358,8 +380,14 @@ static bool rewrite_read(struct reader *r, json_t *list, struct task_load *load)
 	for (uint32_t i = 0; i < 2; i++) {
 		json_t *v = json_array_get(list, i);
 		const struct member members[] = {
-			{ .key = "src_mac", .kind = MAC, .into = load->src_mac[i], .required = true },
-			{ .key = "dst_mac", .kind = MAC, .into = load->dst_mac[i], .required = true },
+			{ .key = "src_mac",
+			  .kind = MAC,
+			  .into = load->src_mac[i],
+			  .required = true },
+			{ .key = "dst_mac",
+			  .kind = MAC,
+			  .into = load->dst_mac[i],
+			  .required = true },
 			{ 0 },
 		};
 
@@ -425,16 +453,30 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 	load->announce = announce != NULL;
 	if (announce && !address_read(r, "arm: announce", announce, &load->announced))
 		return false;
-	return (!sizes || lens_read(r, sizes, load)) && (!vary || vary_read(r, vary, &load->vary)) &&
+	return (!sizes || lens_read(r, sizes, load)) &&
+	       (!vary || vary_read(r, vary, &load->vary)) &&
 	       (!rewrite || rewrite_read(r, rewrite, load));
 }
 
 static bool clock_read(struct reader *r, json_t *object, struct clock *clock)
 {
 	const struct member members[] = {
-		{ .key = "ticks", .kind = NUMBER, .into = &clock->ticks0, .max = 9.2e18, .required = true },
-		{ .key = "ns", .kind = NUMBER, .into = &clock->ns0, .max = 9.2e18, .required = true },
-		{ .key = "hz", .kind = NUMBER, .into = &clock->hz, .min = 1e6, .max = 1e11, .required = true },
+		{ .key = "ticks",
+		  .kind = NUMBER,
+		  .into = &clock->ticks0,
+		  .max = 9.2e18,
+		  .required = true },
+		{ .key = "ns",
+		  .kind = NUMBER,
+		  .into = &clock->ns0,
+		  .max = 9.2e18,
+		  .required = true },
+		{ .key = "hz",
+		  .kind = NUMBER,
+		  .into = &clock->hz,
+		  .min = 1e6,
+		  .max = 1e11,
+		  .required = true },
 		{ 0 },
 	};
 
@@ -459,7 +501,7 @@ static bool arm_read(struct reader *r, json_t *tasks, json_t *clock, struct arm_
 
 static bool command_read(struct reader *r, json_t *object, struct command *out)
 {
-	static const char *const verbs[] = { "open", "ready",  "clock",	 "arm",	  "start", "wait",
+	static const char *const verbs[] = { "open", "ready", "clock",	"arm",	 "start", "wait",
 					     "stop", "drain", "report", "close", NULL };
 	uint32_t verb = 0, touch = TOUCH_HEADER, phase = PHASE_MEASURED;
 	uint64_t run = 0, longest = 0, interval = 100000000, at = 0, duration = 0;
@@ -475,7 +517,12 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 		open[0],
 		{ .key = "run", .kind = NUMBER, .into = &run, .max = UINT32_MAX, .required = true },
 		{ .key = "touch", .kind = CHOICE, .into = &touch, .choices = touches },
-		{ .key = "longest_ns", .kind = NUMBER, .into = &longest, .min = 1, .max = 1e14, .required = true },
+		{ .key = "longest_ns",
+		  .kind = NUMBER,
+		  .into = &longest,
+		  .min = 1,
+		  .max = 1e14,
+		  .required = true },
 		{ .key = "interval_ns", .kind = NUMBER, .into = &interval, .min = 1e6, .max = 1e12 },
 		{ .key = "clock", .kind = ANY, .into = &clock },
 		{ .key = "tasks", .kind = ANY, .into = &tasks, .required = true },
@@ -485,7 +532,12 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 		open[0],
 		{ .key = "phase", .kind = CHOICE, .into = &phase, .choices = phases },
 		{ .key = "at_ns", .kind = NUMBER, .into = &at, .max = 9.2e18 },
-		{ .key = "duration_ns", .kind = NUMBER, .into = &duration, .min = 1, .max = 1e14, .required = true },
+		{ .key = "duration_ns",
+		  .kind = NUMBER,
+		  .into = &duration,
+		  .min = 1,
+		  .max = 1e14,
+		  .required = true },
 		{ 0 },
 	};
 	const struct member rest[] = {
@@ -505,7 +557,8 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 	switch (out->verb) {
 	case VERB_OPEN:
 		memset(&out->open, 0, sizeof(out->open));
-		return object_read(r, "open", object, open) && open_read(r, ports, threads, &out->open);
+		return object_read(r, "open", object, open) &&
+		       open_read(r, ports, threads, &out->open);
 	case VERB_ARM:
 		memset(&out->arm, 0, sizeof(out->arm));
 		ok = object_read(r, "arm", object, arm);

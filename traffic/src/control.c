@@ -56,7 +56,8 @@ static void answer_ok(struct control *c)
 	answer(c, json_pack("{s:b}", "ok", 1));
 }
 
-__attribute__((format(printf, 2, 3))) static void answer_error(struct control *c, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void answer_error(struct control *c,
+							       const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -170,7 +171,8 @@ static bool workers_open(struct control *c, const struct open_plan *plan)
 		return false;
 	}
 	/* Cache lines of tasks must not be shared between threads. */
-	c->tasks = aligned_alloc(CACHE_LINE, (total * sizeof(*c->tasks) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	c->tasks = aligned_alloc(CACHE_LINE, (total * sizeof(*c->tasks) + CACHE_LINE - 1) /
+						     CACHE_LINE * CACHE_LINE);
 	if (!c->tasks) {
 		answer_error(c, "open: no memory");
 		return false;
@@ -181,7 +183,9 @@ static bool workers_open(struct control *c, const struct open_plan *plan)
 		struct worker *w = &c->workers[c->worker_count];
 		int error;
 
-		*w = (struct worker){ .cpu = plan_of->cpu, .yield = plan_of->yield, .window = &c->window };
+		*w = (struct worker){ .cpu = plan_of->cpu,
+				      .yield = plan_of->yield,
+				      .window = &c->window };
 		w->tasks = calloc(plan_of->task_count, sizeof(*w->tasks));
 		if (!w->tasks) {
 			answer_error(c, "open: no memory");
@@ -202,7 +206,8 @@ static bool workers_open(struct control *c, const struct open_plan *plan)
 		c->worker_count++;
 		error = worker_start(w);
 		if (error) {
-			answer_error(c, "cannot run a thread on CPU %d: %s", w->cpu, strerror(-error));
+			answer_error(c, "cannot run a thread on CPU %d: %s", w->cpu,
+				     strerror(-error));
 			return false;
 		}
 	}
@@ -276,7 +281,8 @@ static uint32_t frame_len(const struct port *port, uint32_t len)
 	return port->engine->caps & ENGINE_PAYLOAD ? len - ETH_BYTES - IP_BYTES - UDP_BYTES : len;
 }
 
-static const char *sender_arm(struct control *c, struct task *t, const struct arm_plan *arm, const struct task_load *load)
+static const char *sender_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+			      const struct task_load *load)
 {
 	struct sender *s = &t->sender;
 	bool headless = s->port->engine->caps & ENGINE_PAYLOAD;
@@ -304,8 +310,9 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 
 		address_step(&a, load->vary, f);
 		for (uint32_t i = 0; i < s->sizes; i++)
-			template_make(&s->templates[(size_t)f * s->sizes + i], &a, frame_len(s->port, load->lens[i]),
-				      arm->run, (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
+			template_make(&s->templates[(size_t)f * s->sizes + i], &a,
+				      frame_len(s->port, load->lens[i]), arm->run,
+				      (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
 	}
 	return NULL;
 }
@@ -320,7 +327,8 @@ static uint32_t window_bits(uint32_t flows)
 	return bits;
 }
 
-static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm, const struct task_load *load)
+static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+				const struct task_load *load)
 {
 	struct receiver *r = &t->receiver;
 	struct port *port = r->port;
@@ -341,11 +349,14 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	r->windows = calloc((size_t)r->flows * bits / 64, sizeof(uint64_t));
 	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
 	if (load->latency)
-		r->latency = aligned_alloc(CACHE_LINE, (sizeof(*r->latency) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-	if (!r->frames || !r->sequences || !r->windows || !r->intervals || (load->latency && !r->latency))
+		r->latency = aligned_alloc(CACHE_LINE, (sizeof(*r->latency) + CACHE_LINE - 1) /
+							       CACHE_LINE * CACHE_LINE);
+	if (!r->frames || !r->sequences || !r->windows || !r->intervals ||
+	    (load->latency && !r->latency))
 		return "no memory for so many flows";
 	for (uint32_t i = 0; i < r->flows; i++)
-		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)i * bits / 64, .bits = bits };
+		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)i * bits / 64,
+						     .bits = bits };
 	port_flush(port, r->frames, r->burst, 1 << 20);
 	return NULL;
 }
@@ -373,10 +384,11 @@ static const char *forwarder_arm(struct task *t, const struct task_load *load)
 	return NULL;
 }
 
-static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm, const struct task_load *load)
+static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+			    const struct task_load *load)
 {
 	const char *why = NULL;
-	struct template hello;
+	struct frame_template hello;
 
 	if (role_sends(t->role))
 		why = sender_arm(c, t, arm, load);
@@ -390,8 +402,10 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	if (load->announce) {
 		struct port *port = t->receiver.port ? t->receiver.port : t->forwarder.ports[0];
 
-		template_make(&hello, &load->announced, frame_len(port, FRAME_MIN + (load->announced.vlan ? VLAN_BYTES : 0)),
-			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE, port->engine->caps & ENGINE_PAYLOAD);
+		template_make(&hello, &load->announced,
+			      frame_len(port, FRAME_MIN + (load->announced.vlan ? VLAN_BYTES : 0)),
+			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
+			      port->engine->caps & ENGINE_PAYLOAD);
 		if (!port_announce(port, &hello))
 			return port->why[0] ? port->why : "the port could not announce its MAC";
 	}
@@ -416,12 +430,14 @@ static void control_arm(struct control *c, const struct arm_plan *arm)
 	} else if (!c->clock.hz) {
 		clock_measure(&c->clock, 50);
 	}
-	c->window = (struct window){ .interval = (uint64_t)((__int128)arm->interval_ns * c->clock.hz / 1000000000) };
+	c->window = (struct window){ .interval = (uint64_t)((__int128)arm->interval_ns *
+							    c->clock.hz / 1000000000) };
 	for (uint32_t i = 0; i < c->task_count; i++) {
 		const char *why = task_arm(c, &c->tasks[i], arm, &arm->tasks[i]);
 
 		if (why) {
-			answer_error(c, "arm: task %u (%s): %s", i, role_name(c->tasks[i].role), why);
+			answer_error(c, "arm: task %u (%s): %s", i, role_name(c->tasks[i].role),
+				     why);
 			return;
 		}
 	}
@@ -476,7 +492,8 @@ static void control_wait(struct control *c, uint64_t timeout_ms)
 		if (c->tasks[i].sent_all) {
 			i++;
 		} else if (clock_monotonic_ns() > until || !control_tick(c)) {
-			answer_error(c, "wait: task %u still sends after %llu ms", i, (unsigned long long)timeout_ms);
+			answer_error(c, "wait: task %u still sends after %llu ms", i,
+				     (unsigned long long)timeout_ms);
 			return;
 		}
 	}
@@ -535,10 +552,12 @@ static json_t *histogram_report(const struct histogram *h)
 
 		for (uint32_t i = histogram_index(h->min); i <= last; i++)
 			if (h->counts[i])
-				json_array_append_new(counts, json_pack("[I,I]", COUNT(i), COUNT(h->counts[i])));
+				json_array_append_new(counts, json_pack("[I,I]", COUNT(i),
+									COUNT(h->counts[i])));
 	}
-	return json_pack("{s:I,s:I,s:I,s:I,s:o}", "count", COUNT(h->count), "min", COUNT(h->count ? h->min : 0),
-			 "max", COUNT(h->max), "sum", COUNT(h->sum), "counts", counts);
+	return json_pack("{s:I,s:I,s:I,s:I,s:o}", "count", COUNT(h->count), "min",
+			 COUNT(h->count ? h->min : 0), "max", COUNT(h->max), "sum", COUNT(h->sum),
+			 "counts", counts);
 }
 
 static json_t *receiver_report(const struct receiver *r)
@@ -549,20 +568,22 @@ static json_t *receiver_report(const struct receiver *r)
 	for (uint32_t i = 0; i < r->flows; i++) {
 		const struct sequence *s = &r->sequences[i];
 
-		json_array_append_new(flows, json_pack("[I,I,I]", COUNT(s->distinct), COUNT(s->duplicated),
-						       COUNT(s->reordered)));
+		json_array_append_new(flows, json_pack("[I,I,I]", COUNT(s->distinct),
+						       COUNT(s->duplicated), COUNT(s->reordered)));
 		duplicated += s->duplicated;
 		reordered += s->reordered;
 		beyond += s->beyond;
 	}
 	for (uint32_t i = 0; i < r->interval_count; i++)
 		json_array_append_new(intervals, json_integer(COUNT(r->intervals[i])));
-	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "frames", COUNT(r->rx),
-			   "bytes", COUNT(r->bytes), "late", COUNT(r->late), "after_drain", COUNT(r->after_drain),
-			   "duplicated", COUNT(duplicated), "reordered", COUNT(reordered), "beyond", COUNT(beyond),
-			   "corrupted", COUNT(r->corrupted), "foreign", COUNT(r->foreign), "stray", COUNT(r->stray),
-			   "other_phase", COUNT(r->other_phase), "polls", COUNT(r->polls), "empty_polls",
-			   COUNT(r->empty), "flows", flows, "intervals", intervals);
+	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
+			   "frames", COUNT(r->rx), "bytes", COUNT(r->bytes), "late", COUNT(r->late),
+			   "after_drain", COUNT(r->after_drain), "duplicated", COUNT(duplicated),
+			   "reordered", COUNT(reordered), "beyond", COUNT(beyond), "corrupted",
+			   COUNT(r->corrupted), "foreign", COUNT(r->foreign), "stray",
+			   COUNT(r->stray), "other_phase", COUNT(r->other_phase), "polls",
+			   COUNT(r->polls), "empty_polls", COUNT(r->empty), "flows", flows,
+			   "intervals", intervals);
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
 	return report;
@@ -572,17 +593,19 @@ static json_t *sender_report(const struct control *c, const struct sender *s)
 {
 	uint64_t unsent = s->intended == UINT64_MAX ? 0 : s->intended - s->sent;
 
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent), "unsent", COUNT(unsent),
-			 "polls", COUNT(s->polls), "empty_polls", COUNT(s->empty), "blocked", COUNT(s->blocked),
-			 "lag_max_ns", COUNT((__int128)s->lag_max * 1000000000 / c->clock.hz), "flows",
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent), "unsent",
+			 COUNT(unsent), "polls", COUNT(s->polls), "empty_polls", COUNT(s->empty),
+			 "blocked", COUNT(s->blocked), "lag_max_ns",
+			 COUNT((__int128)s->lag_max * 1000000000 / c->clock.hz), "flows",
 			 COUNT(s->flows), "sizes", COUNT(s->sizes));
 }
 
 static json_t *forwarder_report(const struct forwarder *w)
 {
-	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I}", "in", COUNT(w->in[0]), COUNT(w->in[1]), "out",
-			 COUNT(w->out[0]), COUNT(w->out[1]), "dropped", COUNT(w->dropped[0]), COUNT(w->dropped[1]),
-			 "polls", COUNT(w->polls), "empty_polls", COUNT(w->empty));
+	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I}", "in", COUNT(w->in[0]),
+			 COUNT(w->in[1]), "out", COUNT(w->out[0]), COUNT(w->out[1]), "dropped",
+			 COUNT(w->dropped[0]), COUNT(w->dropped[1]), "polls", COUNT(w->polls),
+			 "empty_polls", COUNT(w->empty));
 }
 
 static json_t *task_report(const struct control *c, const struct task *t)
@@ -617,22 +640,27 @@ static void control_report(struct control *c)
 		struct engine_stats now, *then = &c->at_start[i];
 
 		c->ports[i].engine->stats(&c->ports[i], &now);
-		json_array_append_new(ports, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I}", "ifname", c->ports[i].config.ifname,
-						       "mode", c->ports[i].mode, "rx_ring_drops",
-						       COUNT(now.rx_ring_drops - then->rx_ring_drops), "rx_invalid",
-						       COUNT(now.rx_invalid - then->rx_invalid), "tx_errors",
-						       COUNT(now.tx_errors - then->tx_errors), "tx_drops",
-						       COUNT(now.tx_drops - then->tx_drops)));
+		json_array_append_new(
+			ports,
+			json_pack("{s:s,s:s,s:I,s:I,s:I,s:I}", "ifname", c->ports[i].config.ifname,
+				  "mode", c->ports[i].mode, "rx_ring_drops",
+				  COUNT(now.rx_ring_drops - then->rx_ring_drops), "rx_invalid",
+				  COUNT(now.rx_invalid - then->rx_invalid), "tx_errors",
+				  COUNT(now.tx_errors - then->tx_errors), "tx_drops",
+				  COUNT(now.tx_drops - then->tx_drops)));
 	}
 	for (uint32_t i = 0; i < c->worker_count; i++)
-		json_array_append_new(threads, json_pack("{s:i,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
-							 COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
-							 "yields", COUNT(c->workers[i].yields)));
+		json_array_append_new(
+			threads,
+			json_pack("{s:i,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
+				  COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
+				  "yields", COUNT(c->workers[i].yields)));
 	why = control_failure(c);
 	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",
 			    COUNT(clock_ns(&c->clock, c->window.start)), "duration_ns",
-			    COUNT(clock_ns(&c->clock, c->window.end) - clock_ns(&c->clock, c->window.start)), "tasks",
-			    tasks, "ports", ports, "threads", threads));
+			    COUNT(clock_ns(&c->clock, c->window.end) -
+				  clock_ns(&c->clock, c->window.start)),
+			    "tasks", tasks, "ports", ports, "threads", threads));
 }
 
 /* ---- the loop over lines ---------------------------------------------------------- */
@@ -654,8 +682,8 @@ static void control_command(struct control *c, const char *line, size_t len)
 		return;
 	case VERB_CLOCK:
 		clock_measure(&c->clock, 50);
-		answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(c->clock.ticks0), "ns",
-				    COUNT(c->clock.ns0), "hz", COUNT(c->clock.hz)));
+		answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(c->clock.ticks0),
+				    "ns", COUNT(c->clock.ns0), "hz", COUNT(c->clock.hz)));
 		return;
 	case VERB_ARM:
 		control_arm(c, &c->command.arm);
@@ -755,10 +783,10 @@ void control_list_engines(FILE *out)
 			json_array_append_new(options, o);
 		}
 		json_array_append_new(
-			list, json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", (*e)->name, "summary", (*e)->summary,
-					"sends", !!((*e)->caps & ENGINE_SENDS), "receives",
-					!!((*e)->caps & ENGINE_RECEIVES), "payload", !!((*e)->caps & ENGINE_PAYLOAD),
-					"options", options));
+			list, json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", (*e)->name, "summary",
+					(*e)->summary, "sends", !!((*e)->caps & ENGINE_SENDS),
+					"receives", !!((*e)->caps & ENGINE_RECEIVES), "payload",
+					!!((*e)->caps & ENGINE_PAYLOAD), "options", options));
 	}
 	object = json_pack("{s:s,s:o}", "version", SWITCHMARK_VERSION, "engines", list);
 	json_dumpf(object, out, JSON_COMPACT);

@@ -19,15 +19,10 @@ extern const struct engine engine_xdp_live;
 #endif
 
 const struct engine *const engines[] = {
-	&engine_null,
-	&engine_udp,
-	&engine_udp_mmsg,
-	&engine_raw,
-	&engine_raw_mmsg,
-	&engine_mmap,
+	&engine_null, &engine_udp,	&engine_udp_mmsg,
+	&engine_raw,  &engine_raw_mmsg, &engine_mmap,
 #ifdef HAVE_XDP
-	&engine_xdp,
-	&engine_xdp_live,
+	&engine_xdp,  &engine_xdp_live,
 #endif
 	NULL,
 };

@@ -31,7 +31,7 @@ uint64_t checksum_add(const void *data, size_t len)
 	return sum;
 }
 
-static void template_sum(struct template *t)
+static void template_sum(struct frame_template *t)
 {
 	uint8_t *p = t->head + t->payload_at, *udp = p - UDP_BYTES;
 	uint16_t checksum;
@@ -43,7 +43,7 @@ static void template_sum(struct template *t)
 	store16(udp + 6, checksum ? checksum : 0xffff);
 }
 
-void template_make(struct template *t, const struct address *a, uint32_t len, uint32_t run,
+void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless)
 {
 	uint8_t *h = t->head, *ip;
@@ -83,7 +83,7 @@ void template_make(struct template *t, const struct address *a, uint32_t len, ui
 	template_set(t, run, flow, phase);
 }
 
-void template_set(struct template *t, uint32_t run, uint16_t flow, uint8_t phase)
+void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t phase)
 {
 	uint8_t *p = t->head + t->payload_at;
 

@@ -42,7 +42,7 @@ struct address {
  * A frame but for what changes from frame to frame. `sum` is the checksum's partial sum of
  * the pseudo header, the UDP header and the payload with sequence number and time as zero.
  */
-struct template {
+struct frame_template {
 	uint8_t head[HEAD_BYTES];
 	uint64_t sum;
 	uint32_t len; /* of the whole frame */
@@ -65,11 +65,11 @@ struct payload {
  * Makes a template for frames of len bytes (FRAME_MIN at least, PAYLOAD_BYTES at least with
  * headless). `headless` leaves the headers to the kernel: the frame is the UDP payload.
  */
-void template_make(struct template *t, const struct address *a, uint32_t len, uint32_t run,
+void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless);
 
 /* Sets run and phase anew, the sum with them. */
-void template_set(struct template *t, uint32_t run, uint16_t flow, uint8_t phase);
+void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t phase);
 
 always_inline uint32_t load32(const void *at)
 {
@@ -154,9 +154,9 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq);
  * Writes one frame into `data` from its template. With TOUCH_NONE the template as it is. With
  * TOUCH_HEADER what lies behind the payload is zeroed unless `prepared` says that it is.
  */
-always_inline void frame_build(uint8_t *data, const struct template *t, uint32_t seq,
-			       uint64_t time_net, uint64_t time_sum, enum touch touch, bool headless,
-			       bool prepared)
+always_inline void frame_build(uint8_t *data, const struct frame_template *t, uint32_t seq,
+			       uint64_t time_net, uint64_t time_sum, enum touch touch,
+			       bool headless, bool prepared)
 {
 	uint32_t at = headless ? 0 : t->payload_at;
 	uint32_t head = at + PAYLOAD_BYTES;
@@ -204,7 +204,8 @@ always_inline uint64_t time_sum(uint64_t time_net)
  * the payload (what follows is taken to be zero), with TOUCH_NONE only the run id.
  */
 always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t len, uint32_t run,
-						struct payload *out, enum touch touch, bool headless)
+						struct payload *out, enum touch touch,
+						bool headless)
 {
 	const uint8_t *p = data;
 
@@ -233,10 +234,11 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 				       load16(ip + 24);
 
 			sum += (uint64_t)load32(ip + 20) + load32(ip + 24);
-			sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) + load32(p + 12) +
-			       load16(p + 16);
+			sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
+			       load32(p + 12) + load16(p + 16);
 			if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
-				sum += checksum_add(p + PAYLOAD_BYTES, udp_len - UDP_BYTES - PAYLOAD_BYTES);
+				sum += checksum_add(p + PAYLOAD_BYTES,
+						    udp_len - UDP_BYTES - PAYLOAD_BYTES);
 			if (unlikely(checksum_fold(sum) != 0xffff))
 				return FRAME_CORRUPT;
 		}

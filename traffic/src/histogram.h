@@ -28,7 +28,8 @@ static inline void histogram_clear(struct histogram *h)
 
 static inline uint32_t histogram_index(uint64_t ns)
 {
-	uint32_t bucket = (uint32_t)(63 - __builtin_clzll(ns | (2 * HISTOGRAM_HALF - 1))) - HISTOGRAM_HALF_BITS;
+	uint32_t bucket = (uint32_t)(63 - __builtin_clzll(ns | (2 * HISTOGRAM_HALF - 1))) -
+			  HISTOGRAM_HALF_BITS;
 
 	return (bucket << HISTOGRAM_HALF_BITS) + (uint32_t)(ns >> bucket);
 }

@@ -35,7 +35,7 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 	const uint32_t flows = s->flows, sizes = s->sizes;
 	const bool single = flows * sizes == 1;
 	struct frame *frames = s->frames;
-	const struct template *t = &s->templates[(size_t)s->flow * sizes + s->size];
+	const struct frame_template *t = &s->templates[(size_t)s->flow * sizes + s->size];
 	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
 	const uint32_t run = load32(t->head + t->payload_at);
 	uint32_t flow = s->flow, seq = s->seq, size = s->size;
@@ -95,7 +95,8 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		}
 		if (!n) {
 			s->empty++;
-			if (now >= s->window->end + s->grace || task->stop || s->built == s->intended)
+			if (now >= s->window->end + s->grace || task->stop ||
+			    s->built == s->intended)
 				task->sent_all = true;
 			return 0;
 		}
@@ -260,19 +261,19 @@ static uint32_t forwarder_step(struct task *task, uint64_t now)
 
 typedef uint32_t step_function(struct task *, uint64_t);
 
-#define STEPS(touch, headless, latency)                                                           \
-	static uint32_t sender_##touch##_##headless##_##latency(struct task *t, uint64_t now)     \
-	{                                                                                         \
-		return sender_step(t, now, touch, headless);                                      \
-	}                                                                                         \
-	static uint32_t receiver_##touch##_##headless##_##latency(struct task *t, uint64_t now)   \
-	{                                                                                         \
-		return receiver_step(t, now, touch, latency, headless);                           \
-	}                                                                                         \
-	static uint32_t client_##touch##_##headless##_##latency(struct task *t, uint64_t now)     \
-	{                                                                                         \
-		return receiver_step(t, now, touch, latency, headless) +                          \
-		       sender_step(t, clock_ticks(), touch, headless);                            \
+#define STEPS(touch, headless, latency)                                                            \
+	static uint32_t sender_##touch##_##headless##_##latency(struct task *t, uint64_t now)      \
+	{                                                                                          \
+		return sender_step(t, now, touch, headless);                                       \
+	}                                                                                          \
+	static uint32_t receiver_##touch##_##headless##_##latency(struct task *t, uint64_t now)    \
+	{                                                                                          \
+		return receiver_step(t, now, touch, latency, headless);                            \
+	}                                                                                          \
+	static uint32_t client_##touch##_##headless##_##latency(struct task *t, uint64_t now)      \
+	{                                                                                          \
+		return receiver_step(t, now, touch, latency, headless) +                           \
+		       sender_step(t, clock_ticks(), touch, headless);                             \
 	}
 
 #define STEPS_OF(touch) STEPS(touch, 0, 0) STEPS(touch, 0, 1) STEPS(touch, 1, 0) STEPS(touch, 1, 1)
@@ -281,12 +282,12 @@ STEPS_OF(TOUCH_NONE)
 STEPS_OF(TOUCH_HEADER)
 STEPS_OF(TOUCH_FULL)
 
-#define ROW(role, touch)                                                                          \
-	{                                                                                         \
-		{ role##_##touch##_0_0, role##_##touch##_0_1 },                                   \
-		{                                                                                 \
-			role##_##touch##_1_0, role##_##touch##_1_1                                \
-		}                                                                                 \
+#define ROW(role, touch)                                                                           \
+	{                                                                                          \
+		{ role##_##touch##_0_0, role##_##touch##_0_1 },                                    \
+		{                                                                                  \
+			role##_##touch##_1_0, role##_##touch##_1_1                                 \
+		}                                                                                  \
 	}
 
 static step_function *const steps[3][3][2][2] = {
@@ -313,7 +314,7 @@ static void sender_begin(struct sender *s)
 
 	for (uint32_t f = 0; f < s->flows; f++) {
 		for (uint32_t i = 0; i < s->sizes; i++) {
-			struct template *t = &s->templates[(size_t)f * s->sizes + i];
+			struct frame_template *t = &s->templates[(size_t)f * s->sizes + i];
 			const uint8_t *p = t->head + t->payload_at;
 
 			template_set(t, net32(load32(p)), payload_flow(p), w->phase);
@@ -390,7 +391,7 @@ void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_
 	}
 }
 
-bool port_announce(struct port *port, const struct template *t)
+bool port_announce(struct port *port, const struct frame_template *t)
 {
 	bool headless = port->engine->caps & ENGINE_PAYLOAD;
 	uint8_t copy[HEAD_BYTES];

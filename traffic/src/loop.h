@@ -29,7 +29,7 @@ struct window {
 
 struct sender {
 	struct port *port;
-	struct template *templates; /* flows * sizes, the sizes of a flow together */
+	struct frame_template *templates; /* flows * sizes, the sizes of a flow together */
 	uint32_t flows, sizes;
 	uint32_t burst;
 	double rate_pps; /* 0: as fast as it goes */
@@ -144,6 +144,6 @@ void task_end(struct task *t);
 void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit);
 
 /* Sends one frame of phase PHASE_ANNOUNCE, so that switches learn its source. */
-bool port_announce(struct port *port, const struct template *t);
+bool port_announce(struct port *port, const struct frame_template *t);
 
 #endif

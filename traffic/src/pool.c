@@ -6,7 +6,8 @@
 
 struct pool *pool_create(uint32_t buffers, uint32_t bytes)
 {
-	size_t stride = sizeof(struct buffer) + ((size_t)bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+	size_t stride =
+		sizeof(struct buffer) + ((size_t)bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	struct pool *pool = calloc(1, sizeof(*pool) + buffers * sizeof(pool->stack[0]));
 
 	if (!pool)
@@ -21,7 +22,8 @@ struct pool *pool_create(uint32_t buffers, uint32_t bytes)
 	memset(pool->memory, 0, stride * buffers);
 	pool->size = buffers;
 	for (uint32_t i = 0; i < buffers; i++) {
-		struct buffer *b = (struct buffer *)((char *)pool->memory + stride * (buffers - 1 - i));
+		struct buffer *b =
+			(struct buffer *)((char *)pool->memory + stride * (buffers - 1 - i));
 
 		b->pool = pool;
 		pool->stack[pool->free++] = b;

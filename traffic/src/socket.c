@@ -84,7 +84,8 @@ int packet_send_once(struct port *port, const void *data, uint32_t len)
 	if (fd < 0)
 		error = fd;
 	else if (sendto(fd, data, len, 0, (struct sockaddr *)&address, sizeof(address)) < 0)
-		error = port_fail(port, errno, "cannot send on %s: %s", port->config.ifname, strerror(errno));
+		error = port_fail(port, errno, "cannot send on %s: %s", port->config.ifname,
+				  strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	namespace_leave(saved);
@@ -103,7 +104,8 @@ uint32_t packet_restore_vlan(struct msghdr *message, uint8_t *data, uint32_t len
 	if (likely(!(aux.tp_status & TP_STATUS_VLAN_VALID)) || len < 12)
 		return len;
 	memmove(data + 16, data + 12, len - 12);
-	aux.tp_vlan_tpid = htons(aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q);
+	aux.tp_vlan_tpid =
+		htons(aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q);
 	aux.tp_vlan_tci = htons(aux.tp_vlan_tci);
 	memcpy(data + 12, &aux.tp_vlan_tpid, 2);
 	memcpy(data + 14, &aux.tp_vlan_tci, 2);
@@ -138,7 +140,8 @@ uint64_t udp_socket_drops(int fd)
 	uint32_t info[SK_MEMINFO_VARS];
 	socklen_t size = sizeof(info);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &size) || size <= SK_MEMINFO_DROPS * sizeof(info[0]))
+	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &size) ||
+	    size <= SK_MEMINFO_DROPS * sizeof(info[0]))
 		return 0;
 	return info[SK_MEMINFO_DROPS];
 }

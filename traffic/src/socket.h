@@ -8,10 +8,10 @@
 #include <linux/if_packet.h>
 #include <sys/socket.h>
 
-#define SOCKET_BUFFER_OPTION                                                                      \
-	{                                                                                         \
-		.name = "buffer", .type = OPTION_NUMBER, .min = 4096, .max = 1 << 30,             \
-		.preset = 4 << 20, .help = "bytes of the socket's buffers"                        \
+#define SOCKET_BUFFER_OPTION                                                                       \
+	{                                                                                          \
+		.name = "buffer", .type = OPTION_NUMBER, .min = 4096, .max = 1 << 30,              \
+		.preset = 4 << 20, .help = "bytes of the socket's buffers"                         \
 	}
 
 /*

@@ -42,10 +42,11 @@ static bool checksums_are_right(const uint8_t *frame, uint16_t vlan)
 	       reference_checksum(ip + IP_BYTES, udp_len, pseudo) == 0xffff;
 }
 
-static void build(uint8_t *frame, uint32_t len, uint16_t vlan, uint32_t seq, uint64_t ns, enum touch touch)
+static void build(uint8_t *frame, uint32_t len, uint16_t vlan, uint32_t seq, uint64_t ns,
+		  enum touch touch)
 {
 	struct address a = address;
-	struct template t;
+	struct frame_template t;
 	uint64_t net = time_to_net(ns);
 
 	a.vlan = vlan;
@@ -66,10 +67,11 @@ static void what_is_built_is_what_is_parsed(void)
 				if (vlan && lens[i] < FRAME_MIN + VLAN_BYTES)
 					continue;
 				memset(frame, 0xa5, sizeof(frame));
-				build(frame, lens[i], vlan, 0x01020304u * (uint32_t)i, 1234567890123 + i,
-				      (enum touch)touch);
+				build(frame, lens[i], vlan, 0x01020304u * (uint32_t)i,
+				      1234567890123 + i, (enum touch)touch);
 				EXPECT(checksums_are_right(frame, vlan));
-				EXPECT_EQ(frame_parse(frame, lens[i], 0xdeadbeef, &p, (enum touch)touch, false),
+				EXPECT_EQ(frame_parse(frame, lens[i], 0xdeadbeef, &p,
+						      (enum touch)touch, false),
 					  FRAME_OURS);
 				EXPECT_EQ(p.flow, 77);
 				EXPECT_EQ(p.phase, PHASE_MEASURED);
@@ -95,7 +97,8 @@ static void every_flipped_bit_is_found(void)
 			found = frame_parse(frame, 90, 0xdeadbeef, &p, TOUCH_FULL, false);
 			/* MACs, TTL, IP identification and checksum are a switch's to change; of
 			 * all the rest a frame is no longer ours, or it is corrupt. */
-			if (byte < 12 || byte == 15 || (byte >= 18 && byte < 23) || byte == 24 || byte == 25)
+			if (byte < 12 || byte == 15 || (byte >= 18 && byte < 23) || byte == 24 ||
+			    byte == 25)
 				EXPECT_EQ(found, FRAME_OURS);
 			else
 				EXPECT(found != FRAME_OURS);
@@ -149,9 +152,16 @@ static void histogram_indices_are_those_of_hdrhistogram(void)
 	const struct {
 		uint64_t ns;
 		uint32_t index;
-	} known[] = { { 0, 0 },		    { 1, 1 },		 { 2047, 2047 },      { 2048, 2048 },
-		      { 2049, 2048 },	    { 4095, 3071 },	 { 4096, 3072 },      { 1000000, 11169 },
-		      { 123456789, 18267 }, { 100000000000, 28114 } };
+	} known[] = { { 0, 0 },
+		      { 1, 1 },
+		      { 2047, 2047 },
+		      { 2048, 2048 },
+		      { 2049, 2048 },
+		      { 4095, 3071 },
+		      { 4096, 3072 },
+		      { 1000000, 11169 },
+		      { 123456789, 18267 },
+		      { 100000000000, 28114 } };
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		EXPECT_EQ(histogram_index(known[i].ns), known[i].index);
@@ -263,13 +273,15 @@ struct bench {
 	struct sequence sequence;
 	uint64_t bits[4096 / 64], intervals[16];
 	struct frame frames[2][64];
-	struct template *template;
+	struct frame_template *template;
 };
 
 /* A sender and a receiver on one looped port; the port takes `take` frames at a time. */
-static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t duration_ns, uint64_t take)
+static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t duration_ns,
+				uint64_t take)
 {
-	struct bench *b = aligned_alloc(CACHE_LINE, (sizeof(*b) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	struct bench *b =
+		aligned_alloc(CACHE_LINE, (sizeof(*b) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 	struct sender *s;
 	struct receiver *r;
 
@@ -278,19 +290,31 @@ static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t durati
 	clock_measure(&b->clock, 5);
 	b->port.engine = engine_find("null");
 	b->port.config = (struct port_config){
-		.sends = true, .receives = true, .burst = 64, .frame_max = 1514, .option_count = 2,
+		.sends = true,
+		.receives = true,
+		.burst = 64,
+		.frame_max = 1514,
+		.option_count = 2,
 		.options = { { .name = "loop", .number = 1 }, { .name = "take", .number = take } },
 	};
 	EXPECT_EQ(b->port.engine->open(&b->port), 0);
 	b->window = (struct window){ .start = clock_ticks() + 1000, .phase = PHASE_MEASURED };
-	b->window.end = b->window.start + (uint64_t)((double)duration_ns * (double)b->clock.hz / 1e9);
+	b->window.end =
+		b->window.start + (uint64_t)((double)duration_ns * (double)b->clock.hz / 1e9);
 	b->window.interval = (b->window.end - b->window.start) / 8;
 	template_make(b->template, &address, 60, 9, 0, PHASE_MEASURED, false);
 	b->tasks[0].role = ROLE_SENDER;
 	b->tasks[1].role = ROLE_RECEIVER;
 	s = &b->tasks[0].sender;
-	*s = (struct sender){ .port = &b->port, .templates = b->template, .flows = 1, .sizes = 1, .burst = burst,
-			      .rate_pps = rate_pps, .clock = &b->clock, .window = &b->window, .frames = b->frames[0] };
+	*s = (struct sender){ .port = &b->port,
+			      .templates = b->template,
+			      .flows = 1,
+			      .sizes = 1,
+			      .burst = burst,
+			      .rate_pps = rate_pps,
+			      .clock = &b->clock,
+			      .window = &b->window,
+			      .frames = b->frames[0] };
 	b->tasks[0].receiver.port = b->tasks[1].receiver.port = &b->port;
 	r = &b->tasks[1].receiver;
 	b->sequence = (struct sequence){ .window = b->bits, .bits = 4096 };
@@ -387,7 +411,8 @@ static void latency_counts_from_when_a_frame_should_have_left(void)
 	EXPECT(b->tasks[0].sender.sent >= 900); /* a busy machine may cut the end off */
 	EXPECT(b->latency.max >= 19000000);
 	EXPECT(b->latency.sum >= 200ull * 19000000 / 2);
-	EXPECT(clock_ns(&b->clock, b->clock.ticks0 + b->tasks[0].sender.lag_max) - b->clock.ns0 >= 19000000);
+	EXPECT(clock_ns(&b->clock, b->clock.ticks0 + b->tasks[0].sender.lag_max) - b->clock.ns0 >=
+	       19000000);
 	bench_free(b);
 }
 

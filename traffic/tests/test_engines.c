@@ -37,23 +37,23 @@ enum {
 static unsigned int test_number, failures;
 static char complaint[1024], skipped[512];
 
-#define CHECK(condition, ...)                                                                     \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			if (!complaint[0]) {                                                      \
-				int at = snprintf(complaint, sizeof(complaint), "%s:%d: %s: ",    \
-						  __func__, __LINE__, #condition);                \
-				snprintf(complaint + at, sizeof(complaint) - (size_t)at,          \
-					 __VA_ARGS__);                                            \
-			}                                                                         \
-			return;                                                                   \
-		}                                                                                 \
+#define CHECK(condition, ...)                                                                      \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			if (!complaint[0]) {                                                       \
+				int at = snprintf(complaint, sizeof(complaint),                    \
+						  "%s:%d: %s: ", __func__, __LINE__, #condition);  \
+				snprintf(complaint + at, sizeof(complaint) - (size_t)at,           \
+					 __VA_ARGS__);                                             \
+			}                                                                          \
+			return;                                                                    \
+		}                                                                                  \
 	} while (0)
 
-#define SKIP(...)                                                                                 \
-	do {                                                                                      \
-		snprintf(skipped, sizeof(skipped), __VA_ARGS__);                                  \
-		return;                                                                           \
+#define SKIP(...)                                                                                  \
+	do {                                                                                       \
+		snprintf(skipped, sizeof(skipped), __VA_ARGS__);                                   \
+		return;                                                                            \
 	} while (0)
 
 static uint64_t random_state = 0x243f6a8885a308d3;
@@ -106,15 +106,16 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/* NAPI on the receiving veth: frames redirected by XDP need it. */
-static bool set_gro(const char *ifname, bool on)
+/* With GRO a veth has NAPI and a ring of 256 frames: what XDP redirects needs it. Other
+ * frames go that way only if their sender has no TSO. */
+static bool set_feature(const char *ifname, uint32_t command, bool on)
 {
-	struct ethtool_value value = { .cmd = ETHTOOL_SGRO, .data = on };
+	struct ethtool_value value = { .cmd = command, .data = on };
 	struct ifreq request = { .ifr_data = (void *)&value };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool done;
 
-	strcpy(request.ifr_name, ifname);
+	snprintf(request.ifr_name, IFNAMSIZ, "%s", ifname);
 	done = fd >= 0 && !ioctl(fd, SIOCETHTOOL, &request);
 	if (fd >= 0)
 		close(fd);
@@ -197,8 +198,8 @@ static void way_prepare(struct way *w, const struct engine *e)
 	w->a.config.sends = true;
 	w->b.config.receives = true;
 	if (e->caps & ENGINE_NEEDS_INTERFACE) {
-		strcpy(w->a.config.ifname, "sm0");
-		strcpy(w->b.config.ifname, "sm1");
+		snprintf(w->a.config.ifname, IFNAMSIZ, "%s", "sm0");
+		snprintf(w->b.config.ifname, IFNAMSIZ, "%s", "sm1");
 	}
 	if (!strcmp(e->name, "null")) {
 		w->rx = &w->a;
@@ -319,7 +320,8 @@ static void receive_in_order(struct way *w, uint32_t until)
 		CHECK(n <= BURST, "%u frames", n);
 		for (uint32_t i = 0; i < n; i++) {
 			CHECK(matches(w, &f[i], w->received),
-			      "frame %u, %u bytes, is not the one that was sent", w->received, f[i].len);
+			      "frame %u, %u bytes, is not the one that was sent", w->received,
+			      f[i].len);
 			w->received++;
 		}
 		shuffle(f, n);
@@ -383,7 +385,8 @@ static uint32_t capacity(struct way *w)
 static void the_table_is_complete(const struct engine *e)
 {
 	CHECK(e->name && e->name[0] && e->summary && e->summary[0], "no name or summary");
-	CHECK(e->open && e->ready && e->alloc && e->tx && e->rx && e->release && e->stats && e->close,
+	CHECK(e->open && e->ready && e->alloc && e->tx && e->rx && e->release && e->stats &&
+		      e->close,
 	      "a function is missing");
 	CHECK(e->caps & (ENGINE_SENDS | ENGINE_RECEIVES), "neither sends nor receives");
 	CHECK(engine_find(e->name) == e, "not found by its name");
@@ -403,7 +406,7 @@ static void refuses_an_interface_that_is_not_there(const struct engine *e)
 	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
 		SKIP("works without an interface");
 	way_prepare(&w, e);
-	strcpy(w.tx->config.ifname, "nosuch0");
+	snprintf(w.tx->config.ifname, IFNAMSIZ, "%s", "nosuch0");
 	before = count_fds();
 	error = e->open(w.tx);
 	CHECK(error < 0, "open gave %d", error);
@@ -463,7 +466,8 @@ static void rounds(struct way *w)
 			CHECK(k <= n, "asked for %u frames, got %u", n, k);
 			for (uint32_t i = held; i < held + k; i++)
 				for (uint32_t j = 0; j < i; j++)
-					CHECK(owned[i].data != owned[j].data, "a frame given twice");
+					CHECK(owned[i].data != owned[j].data,
+					      "a frame given twice");
 			held += k;
 			break;
 		case 1:
@@ -578,8 +582,8 @@ static void frames_received_stay_until_released(const struct engine *e)
 		stream(&w, w.sent + 1000);
 		for (i = 0; i < n && !complaint[0]; i++)
 			if (!matches(&w, &kept[i], first + i))
-				snprintf(complaint, sizeof(complaint), "frame %u of %u kept has changed",
-					 i, n);
+				snprintf(complaint, sizeof(complaint),
+					 "frame %u of %u kept has changed", i, n);
 		shuffle(kept, n);
 		w.rx->engine->release(w.rx, kept, n);
 	}
@@ -678,10 +682,11 @@ static void overflow_is_counted(struct way *w, uint32_t count, bool must)
 	got = receive_all(w, 0.2);
 	lost = rx_drops(w);
 	if (w->sent != got + lost + tx_drops(w) || (must && !lost))
-		snprintf(complaint, sizeof(complaint),
-			 "%u taken, %llu received, %llu dropped by the receiver, %llu by the sender%s%s",
-			 w->sent, (unsigned long long)got, (unsigned long long)lost,
-			 (unsigned long long)tx_drops(w), w->tx->failed ? ": " : "", w->tx->why);
+		snprintf(
+			complaint, sizeof(complaint),
+			"%u taken, %llu received, %llu dropped by the receiver, %llu by the sender%s%s",
+			w->sent, (unsigned long long)got, (unsigned long long)lost,
+			(unsigned long long)tx_drops(w), w->tx->failed ? ": " : "", w->tx->why);
 	if (!complaint[0] && rx_drops(w) != lost)
 		snprintf(complaint, sizeof(complaint), "drops are counted twice");
 }
@@ -723,7 +728,8 @@ static void drops_of_the_device_are_counted(const struct engine *e)
 	set_number(w.rx, "ring", 16384);
 	if (way_open(&w))
 		return;
-	set_gro("sm1", true);
+	set_feature("sm1", ETHTOOL_SGRO, true);
+	set_feature("sm0", ETHTOOL_STSO, false);
 	write_file("/sys/class/net/sm1/threaded", "1");
 	bystanders(others, 8, "sm1", true);
 	w.plain = true;
@@ -767,12 +773,36 @@ static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 		if (!taken)
 			e->release(w.tx, &f, 1);
 		if (taken != got + tx_drops(&w))
-			snprintf(complaint, sizeof(complaint), "%u taken, %llu received, %llu dropped",
-				 taken, (unsigned long long)got, (unsigned long long)tx_drops(&w));
+			snprintf(complaint, sizeof(complaint),
+				 "%u taken, %llu received, %llu dropped", taken,
+				 (unsigned long long)got, (unsigned long long)tx_drops(&w));
 		if (!complaint[0] && !taken && !w.tx->failed)
 			snprintf(complaint, sizeof(complaint), "not taken, and no reason given");
 	}
 	way_close(&w);
+}
+
+/* Redirected by XDP, frames vanish at a veth whose peer has no NAPI. */
+static void names_a_peer_that_takes_no_frames(const struct engine *e)
+{
+	struct way w;
+	struct frame f;
+	uint32_t taken = 0;
+
+	if (!(e->caps & ENGINE_NEEDS_ROOT))
+		SKIP("needs nothing of its peer");
+	way_prepare(&w, e);
+	if (way_open(&w))
+		return;
+	set_feature("sm1", ETHTOOL_SGRO, false);
+	if (e->alloc(w.tx, &f, 1) == 1) {
+		taken = send_next(&w, &f, 1);
+		e->release(w.tx, &f, 1 - taken);
+	}
+	set_feature("sm1", ETHTOOL_SGRO, true);
+	way_close(&w);
+	CHECK(!taken && w.tx->failed && strstr(w.tx->why, "NAPI"), "%u taken: %s", taken,
+	      w.tx->why);
 }
 
 static void a_port_reflects_what_it_received(const struct engine *e)
@@ -810,8 +840,9 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 			back += n;
 		}
 		if (!complaint[0] && back != sent)
-			snprintf(complaint, sizeof(complaint), "%u sent, %u reflected, %u came back: %s%s",
-				 sent, k, back, w.tx->why, w.rx->why);
+			snprintf(complaint, sizeof(complaint),
+				 "%u sent, %u reflected, %u came back: %s%s", sent, k, back,
+				 w.tx->why, w.rx->why);
 	}
 	way_close(&w);
 }
@@ -820,7 +851,10 @@ static const struct {
 	const char *name;
 	void (*run)(const struct engine *);
 } tests[] = {
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 	TEST(the_table_is_complete),
 	TEST(refuses_an_interface_that_is_not_there),
 	TEST(opens_closes_and_opens_again),
@@ -831,6 +865,7 @@ static const struct {
 	TEST(a_full_ring_takes_a_part_and_loses_nothing),
 	TEST(drops_of_a_full_receiver_are_counted),
 	TEST(a_port_reflects_what_it_received),
+	TEST(names_a_peer_that_takes_no_frames),
 	TEST(a_frame_too_long_is_not_lost_in_silence),
 	TEST(drops_of_the_device_are_counted),
 };
@@ -849,7 +884,7 @@ int main(int argc, char **argv)
 		if (argc > 1 && strcmp(argv[1], (*e)->name))
 			continue;
 		/* Only what needs NAPI on every veth gets it: raw sockets see more variety without. */
-		set_gro("sm1", (*e)->caps & ENGINE_NEEDS_ROOT);
+		set_feature("sm1", ETHTOOL_SGRO, (*e)->caps & ENGINE_NEEDS_ROOT);
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++, count++) {
 			if (argc > 2 && strcmp(argv[2], tests[i].name))
 				continue;

@@ -206,6 +206,7 @@ def lay_out(
         mode=mode,
         mtu=min(max(1500, longest), FRAME_MAX),
         napi=engine.napi,
+        ip_stack=engine.needs_ip,
         cores=cores,
     )
     return Layout(

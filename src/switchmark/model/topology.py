@@ -200,7 +200,8 @@ class Wiring:
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
     sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `mode`
     is what the probe of the switch found (its datapath, for instance). `napi` says that the
-    functions send by XDP redirect, which a veth takes only if its peer polls (NAPI).
+    functions send by XDP redirect, which a veth takes only if its peer polls (NAPI), `ip_stack`
+    that their frames go through the IP stacks of their nodes.
     """
 
     prefix: str
@@ -212,6 +213,7 @@ class Wiring:
     mode: str | None = None
     mtu: int = 1500
     napi: bool = False
+    ip_stack: bool = False
     cores: tuple[int, ...] = ()
     queues: int = 1
     descriptors: int | None = None
@@ -227,9 +229,11 @@ class Wiring:
         return name
 
 
-def mac_address(index: int, *, router: bool = False) -> str:
-    """The locally administered MAC of port `index`, or of the router's side of that port."""
-    return f"02:{'52' if router else '53'}:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
+def mac_address(index: int, *, router: bool = False, unheard: bool = False) -> str:
+    """The locally administered MAC of port `index`, of the router's side of that port, or one
+    for its interface that no frame is sent to."""
+    kind = "52" if router else "55" if unheard else "53"
+    return f"02:{kind}:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def ip_address(index: int, *, net: int | None = None) -> str:

@@ -17,7 +17,12 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters
-from switchmark.switches.links import add_veth, bridged_addressing, kernel_release
+from switchmark.switches.links import (
+    add_veth,
+    bridged_addressing,
+    interface_mac,
+    kernel_release,
+)
 
 
 class Direct:
@@ -71,7 +76,7 @@ class Direct:
         steps: Plan = ()
         for a, b in self._cables(w):
             near, far = w.name(f"e{a.index}"), w.name(f"e{b.index}")
-            macs = (mac_address(a.index), mac_address(b.index))
+            macs = (interface_mac(w, a), interface_mac(w, b))
             steps += add_veth(w, near, far, *macs, far_gro=w.napi)
         return steps
 

@@ -25,6 +25,7 @@ __all__ = [
     "add_port",
     "add_veth",
     "bridged_addressing",
+    "interface_mac",
     "kernel_counters",
     "kernel_endpoints",
     "kernel_release",
@@ -85,6 +86,16 @@ def bridged_addressing(w: Wiring) -> Mapping[str, Addressing]:
     }
 
 
+def interface_mac(w: Wiring, port: Port) -> str:
+    """The MAC of the function's end of a veth pair.
+
+    Where no IP stack is meant to take the frames it is not the MAC that they are sent to: the
+    stack then drops each copy at once (it is for another host), where else it would look up a
+    route for it, in the sender's context.
+    """
+    return mac_address(port.index, unheard=not w.ip_stack)
+
+
 def offloads_off(w: Wiring, ifname: str, *, gro: bool = False) -> Run:
     """One frame is one skb on this interface."""
     settings = [
@@ -131,7 +142,7 @@ def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
             )
         steps.append(offloads_off(w, near))
     else:
-        steps += add_veth(w, near, w.name(f"e{port.index}"), near_mac, mac_address(port.index))
+        steps += add_veth(w, near, w.name(f"e{port.index}"), near_mac, interface_mac(w, port))
     steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=w.at))
     return tuple(steps)
 

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libFuzzer: whatever bytes come in, frame_parse reads none beyond them; a frame that was
+ * built is parsed into what it was built from, and no single bit of its payload can change
+ * without being seen.
+ */
+#include "frames.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { FUZZ_RUN = 0x5357424d };
+
+#define MUST(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			__builtin_trap();                                                          \
+	} while (0)
+
+/* The next bytes of the input; zeros when it is used up. */
+struct input {
+	const uint8_t *data;
+	size_t left;
+};
+
+static uint64_t take(struct input *in, size_t bytes)
+{
+	uint64_t v = 0;
+
+	for (; bytes; bytes--) {
+		v <<= 8;
+		if (in->left) {
+			v |= *in->data++;
+			in->left--;
+		}
+	}
+	return v;
+}
+
+static void parse_anything(const uint8_t *data, size_t size)
+{
+	/* Exactly as long as the frame, so that the sanitizer sees a byte too far. */
+	uint8_t *copy = malloc(size + !size);
+	struct frame f = { .data = copy, .len = (uint32_t)size };
+
+	MUST(copy);
+	for (int headless = 0; headless < 2; headless++) {
+		for (int touch = TOUCH_NONE; touch <= TOUCH_FULL; touch++) {
+			struct payload out = { 0 };
+
+			memcpy(copy, data, size);
+			(void)frame_parse(copy, (uint32_t)size, FUZZ_RUN, &out, (enum touch)touch,
+					  headless);
+			/* With the run id in place it gets further. */
+			for (size_t at = headless ? 0 : 42; at + 4 <= size && at <= 46; at += 4)
+				store32(copy + at, net32(FUZZ_RUN));
+			(void)frame_parse(copy, (uint32_t)size, FUZZ_RUN, &out, (enum touch)touch,
+					  headless);
+		}
+	}
+	frame_reflect(&f);
+	free(copy);
+}
+
+static void build_and_parse(struct input *in)
+{
+	const uint8_t flags = (uint8_t)take(in, 1);
+	const bool headless = flags & 1;
+	const enum touch touch = (enum touch)(1 + ((flags >> 1) & 1));
+	const uint16_t vlan = flags & 4 ? (uint16_t)(1 + take(in, 2) % 4094) : 0;
+	const uint32_t least = headless ? PAYLOAD_BYTES : vlan ? FRAME_MIN + VLAN_BYTES : FRAME_MIN;
+	const uint32_t len = least + (uint32_t)take(in, 2) % (FRAME_CAPACITY - least);
+	const uint32_t run = (uint32_t)take(in, 4), seq = (uint32_t)take(in, 4);
+	const uint16_t flow = take(in, 2) % FLOW_MAX;
+	const uint8_t phase = (uint8_t)(take(in, 1) % PHASE_ANNOUNCE);
+	const uint64_t time = take(in, 8), time_net = time_to_net(time);
+	struct address a = { .vlan = vlan };
+	struct payload out = { 0 };
+	struct frame_template t;
+	uint8_t *copy = malloc(len);
+	struct frame f = { .data = copy, .len = len };
+	uint32_t at, bit;
+
+	MUST(copy);
+	for (int i = 0; i < 6; i++) {
+		a.src_mac[i] = (uint8_t)take(in, 1);
+		a.dst_mac[i] = (uint8_t)take(in, 1);
+	}
+	a.src_ip = (uint32_t)take(in, 4);
+	a.dst_ip = (uint32_t)take(in, 4);
+	a.src_port = (uint16_t)take(in, 2);
+	a.dst_port = (uint16_t)take(in, 2);
+	memset(copy, 0xa5, len);
+	template_make(&t, &a, len, run, flow, phase, headless);
+	frame_build(copy, &t, seq, time_net, time_sum(time_net), touch, headless, false);
+	for (int reflected = 0; reflected < 2; reflected++) {
+		MUST(frame_parse(copy, len, run, &out, touch, headless) == FRAME_OURS);
+		MUST(out.run == run && out.flow == flow && out.phase == phase && out.seq == seq &&
+		     out.time_ns == time);
+		if (!headless)
+			frame_reflect(&f);
+	}
+	/* A frame of another run is foreign, and a changed one is not ours. */
+	MUST(frame_parse(copy, len, run ^ 1, &out, touch, headless) == FRAME_FOREIGN);
+	if (!headless) {
+		at = t.payload_at +
+		     (uint32_t)take(in, 2) %
+			     (touch == TOUCH_FULL ? len - t.payload_at : PAYLOAD_BYTES);
+		bit = 1u << (take(in, 1) & 7);
+		copy[at] ^= (uint8_t)bit;
+		MUST(frame_parse(copy, len, run, &out, touch, headless) != FRAME_OURS);
+	}
+	free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, size };
+
+	if (size > FRAME_CAPACITY)
+		return 0;
+	parse_anything(data, size);
+	build_and_parse(&in);
+	return 0;
+}
