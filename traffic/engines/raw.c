@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "frames.h"
 #include "pool.h"
+#include "slots.h"
 #include "socket.h"
 
 #include <arpa/inet.h>
@@ -21,9 +22,9 @@ struct raw_port {
 	struct pool *pool;
 	int fd;
 	uint64_t drops;
-	struct mmsghdr *headers; /* to send; to receive, behind them */
+	struct slots slots; /* to receive */
+	struct mmsghdr *headers; /* to send */
 	struct iovec *vectors;
-	uint8_t *auxdata; /* PACKET_AUXDATA_BYTES for each frame received */
 };
 
 static const struct option_spec raw_options[] = {
@@ -43,7 +44,7 @@ static void raw_close(struct port *port)
 	pool_destroy(p->pool);
 	free(p->headers);
 	free(p->vectors);
-	free(p->auxdata);
+	slots_destroy(&p->slots);
 	free(p);
 	port->priv = NULL;
 }
@@ -58,21 +59,19 @@ static int raw_open(struct port *port)
 		return port_fail(port, ENOMEM, "no memory for a port");
 	port->priv = p;
 	p->fd = -1;
-	p->pool = pool_create(4 * c->burst, FRAME_CAPACITY);
-	p->headers = calloc(2 * (size_t)c->burst, sizeof(*p->headers));
-	p->vectors = calloc(2 * (size_t)c->burst, sizeof(*p->vectors));
-	p->auxdata = calloc(c->burst, PACKET_AUXDATA_BYTES);
-	if (!p->pool || !p->headers || !p->vectors || !p->auxdata) {
+	p->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
+	p->headers = calloc(c->burst, sizeof(*p->headers));
+	p->vectors = calloc(c->burst, sizeof(*p->vectors));
+	if (!p->pool || !p->headers || !p->vectors ||
+	    !slots_create(&p->slots, p->pool, c->receives ? c->burst : 0,
+			  FRAME_CAPACITY - VLAN_BYTES, PACKET_AUXDATA_BYTES, false)) {
 		raw_close(port);
 		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
 	}
-	for (uint32_t i = 0; i < 2 * c->burst; i++) {
+	for (uint32_t i = 0; i < c->burst; i++) {
 		p->headers[i].msg_hdr.msg_iov = &p->vectors[i];
 		p->headers[i].msg_hdr.msg_iovlen = 1;
 	}
-	for (uint32_t i = 0; i < c->burst; i++)
-		p->headers[c->burst + i].msg_hdr.msg_control =
-			p->auxdata + i * PACKET_AUXDATA_BYTES;
 	p->fd = packet_socket(port);
 	if (p->fd < 0) {
 		error = p->fd;
@@ -146,55 +145,47 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return (uint32_t)sent;
 }
 
-/* Readies header i to receive into a frame. */
-always_inline struct mmsghdr *raw_receive_header(struct raw_port *p, uint32_t burst, uint32_t i,
-						 const struct frame *f)
+/* Hands out the first `got` frames of the slots. */
+always_inline uint32_t raw_take(struct slots *s, struct frame *f, uint32_t got)
 {
-	struct mmsghdr *h = &p->headers[burst + i];
-
-	*h->msg_hdr.msg_iov = (struct iovec){ f->data, FRAME_CAPACITY - VLAN_BYTES };
-	h->msg_hdr.msg_controllen = PACKET_AUXDATA_BYTES;
-	return h;
+	for (uint32_t i = 0; i < got; i++) {
+		f[i] = s->frames[i];
+		f[i].len = packet_restore_vlan(&s->headers[i].msg_hdr, f[i].data,
+					       s->headers[i].msg_len);
+	}
+	slots_refill(s, got);
+	return got;
 }
 
 static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
-	uint32_t got = pool_take(p->pool, f, n), i;
+	uint32_t i;
 
-	for (i = 0; i < got; i++) {
-		struct mmsghdr *h = raw_receive_header(p, port->config.burst, 0, &f[i]);
-		ssize_t len = recvmsg(p->fd, &h->msg_hdr, MSG_DONTWAIT);
+	for (i = 0; i < n && slots_fill(&p->slots, 1); i++) {
+		ssize_t len = recvmsg(p->fd, &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
 
 		if (len < 0) {
 			socket_rx_failed(port);
 			break;
 		}
-		f[i].len = packet_restore_vlan(&h->msg_hdr, f[i].data, (uint32_t)len);
+		p->slots.headers[0].msg_len = (unsigned)len;
+		raw_take(&p->slots, f + i, 1);
 	}
-	pool_give(f + i, got - i);
 	return i;
 }
 
 static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
-	const uint32_t burst = port->config.burst,
-		       room = pool_take(p->pool, f, n < burst ? n : burst);
-	struct mmsghdr *h = p->headers + burst;
-	int got;
+	uint32_t room = slots_fill(&p->slots, port->config.burst);
+	int got = recvmmsg(p->fd, p->slots.headers, n < room ? n : room, MSG_DONTWAIT, NULL);
 
-	for (uint32_t i = 0; i < room; i++)
-		raw_receive_header(p, burst, i, &f[i]);
-	got = recvmmsg(p->fd, h, room, MSG_DONTWAIT, NULL);
 	if (got < 0) {
 		socket_rx_failed(port);
-		got = 0;
+		return 0;
 	}
-	for (int i = 0; i < got; i++)
-		f[i].len = packet_restore_vlan(&h[i].msg_hdr, f[i].data, h[i].msg_len);
-	pool_give(f + got, room - (uint32_t)got);
-	return (uint32_t)got;
+	return raw_take(&p->slots, f, (uint32_t)got);
 }
 
 static void raw_release(struct port *port, struct frame *f, uint32_t n)

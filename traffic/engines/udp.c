@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "frames.h"
 #include "pool.h"
+#include "slots.h"
 #include "socket.h"
 
 #include <arpa/inet.h>
@@ -25,9 +26,9 @@ struct udp_port {
 	int *fds; /* one a flow; the first receives */
 	uint32_t count;
 	struct sockaddr_in remote;
-	struct mmsghdr *headers;
+	struct slots slots; /* to receive */
+	struct mmsghdr *headers; /* to send */
 	struct iovec *vectors;
-	struct sockaddr_in *peers;
 };
 
 static const struct option_spec udp_options[] = {
@@ -44,10 +45,10 @@ static void udp_close(struct port *port)
 	for (uint32_t i = 0; i < p->count; i++)
 		close(p->fds[i]);
 	pool_destroy(p->pool);
+	slots_destroy(&p->slots);
 	free(p->fds);
 	free(p->headers);
 	free(p->vectors);
-	free(p->peers);
 	free(p);
 	port->priv = NULL;
 }
@@ -55,6 +56,7 @@ static void udp_close(struct port *port)
 static int udp_socket(struct port *port, uint32_t flow)
 {
 	const struct port_config *c = &port->config;
+	const struct udp_port *p = port->priv;
 	struct sockaddr_in local = {
 		.sin_family = AF_INET,
 		.sin_addr.s_addr = c->local_ip,
@@ -76,6 +78,13 @@ static int udp_socket(struct port *port, uint32_t flow)
 		int error = port_fail(port, errno, "cannot bind to %s:%u: %s",
 				      inet_ntoa(local.sin_addr), ntohs(local.sin_port),
 				      strerror(errno));
+
+		close(fd);
+		return error;
+	}
+	if (c->connected && connect(fd, (const struct sockaddr *)&p->remote, sizeof(p->remote))) {
+		int error = port_fail(port, errno, "cannot connect to %s: %s",
+				      inet_ntoa(p->remote.sin_addr), strerror(errno));
 
 		close(fd);
 		return error;
@@ -102,12 +111,13 @@ static int udp_open(struct port *port)
 		.sin_addr.s_addr = c->remote_ip,
 		.sin_port = htons(c->remote_port),
 	};
-	p->pool = pool_create(4 * c->burst, FRAME_CAPACITY);
+	p->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
 	p->fds = calloc(sockets, sizeof(*p->fds));
 	p->headers = calloc(c->burst, sizeof(*p->headers));
 	p->vectors = calloc(c->burst, sizeof(*p->vectors));
-	p->peers = calloc(c->burst, sizeof(*p->peers));
-	if (!p->pool || !p->fds || !p->headers || !p->vectors || !p->peers) {
+	if (!p->pool || !p->fds || !p->headers || !p->vectors ||
+	    !slots_create(&p->slots, p->pool, c->receives ? c->burst : 0, FRAME_CAPACITY, 0,
+			  !c->connected)) {
 		udp_close(port);
 		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
 	}
@@ -124,7 +134,8 @@ static int udp_open(struct port *port)
 		}
 		p->fds[p->count++] = fd;
 	}
-	snprintf(port->mode, sizeof(port->mode), "%u socket%s", sockets, sockets > 1 ? "s" : "");
+	snprintf(port->mode, sizeof(port->mode), "%u socket%s%s", sockets, sockets > 1 ? "s" : "",
+		 c->connected ? ", connected" : "");
 	return 0;
 }
 
@@ -140,12 +151,18 @@ static uint32_t udp_alloc(struct port *port, struct frame *f, uint32_t n)
 	return pool_take(p->pool, f, n);
 }
 
-/* An answer goes to who asked; else to the peer of the port, from the flow's socket. */
-always_inline const struct sockaddr_in *udp_destination(const struct udp_port *p,
+/*
+ * An answer goes to who asked; else to the peer of the port, from the flow's socket. A socket
+ * that is connected knows, and spares the kernel a route for each frame.
+ */
+always_inline const struct sockaddr_in *udp_destination(const struct port *port,
 							const struct frame *f)
 {
+	const struct udp_port *p = port->priv;
 	const struct buffer *b = frame_buffer(f);
 
+	if (port->config.connected)
+		return NULL;
 	return b->has_peer ? &b->peer : &p->remote;
 }
 
@@ -196,9 +213,10 @@ static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
+		const struct sockaddr_in *to = udp_destination(port, &f[i]);
+
 		if (unlikely(sendto(udp_source(p, &f[i]), f[i].data, f[i].len, MSG_DONTWAIT,
-				    (const struct sockaddr *)udp_destination(p, &f[i]),
-				    sizeof(struct sockaddr_in)) < 0)) {
+				    (const struct sockaddr *)to, to ? sizeof(*to) : 0) < 0)) {
 			udp_tx_failed(port, udp_source(p, &f[i]));
 			break;
 		}
@@ -213,9 +231,11 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	uint32_t done = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
+		const struct sockaddr_in *to = udp_destination(port, &f[i]);
+
 		p->vectors[i] = (struct iovec){ f[i].data, f[i].len };
-		p->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)udp_destination(p, &f[i]);
-		p->headers[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in);
+		p->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)to;
+		p->headers[i].msg_hdr.msg_namelen = to ? sizeof(*to) : 0;
 	}
 	/* One call for each run of frames that leave by the same socket. */
 	while (done < n) {
@@ -237,50 +257,47 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return done;
 }
 
+/* Hands out the first `got` frames of the slots. */
+always_inline uint32_t udp_take(struct slots *s, struct frame *f, uint32_t got)
+{
+	for (uint32_t i = 0; i < got; i++) {
+		f[i] = s->frames[i];
+		f[i].len = s->headers[i].msg_len;
+		frame_buffer(&f[i])->has_peer = s->peers;
+	}
+	slots_refill(s, got);
+	return got;
+}
+
 static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
-	uint32_t got = pool_take(p->pool, f, n), i;
+	uint32_t i;
 
-	for (i = 0; i < got; i++) {
-		struct buffer *b = frame_buffer(&f[i]);
-		socklen_t size = sizeof(b->peer);
-		ssize_t len = recvfrom(p->fds[0], f[i].data, FRAME_CAPACITY, MSG_DONTWAIT,
-				       (struct sockaddr *)&b->peer, &size);
+	for (i = 0; i < n && slots_fill(&p->slots, 1); i++) {
+		ssize_t len = recvmsg(p->fds[0], &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
 
 		if (len < 0) {
 			udp_rx_failed(port, p->fds[0]);
 			break;
 		}
-		b->has_peer = true;
-		f[i].len = (uint32_t)len;
+		p->slots.headers[0].msg_len = (unsigned)len;
+		udp_take(&p->slots, f + i, 1);
 	}
-	pool_give(f + i, got - i);
 	return i;
 }
 
 static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
-	uint32_t room = pool_take(p->pool, f, n);
-	int got;
+	uint32_t room = slots_fill(&p->slots, port->config.burst);
+	int got = recvmmsg(p->fds[0], p->slots.headers, n < room ? n : room, MSG_DONTWAIT, NULL);
 
-	for (uint32_t i = 0; i < room; i++) {
-		p->vectors[i] = (struct iovec){ f[i].data, FRAME_CAPACITY };
-		p->headers[i].msg_hdr.msg_name = &frame_buffer(&f[i])->peer;
-		p->headers[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in);
-	}
-	got = recvmmsg(p->fds[0], p->headers, room, MSG_DONTWAIT, NULL);
 	if (got < 0) {
 		udp_rx_failed(port, p->fds[0]);
-		got = 0;
+		return 0;
 	}
-	for (int i = 0; i < got; i++) {
-		frame_buffer(&f[i])->has_peer = true;
-		f[i].len = p->headers[i].msg_len;
-	}
-	pool_give(f + got, room - (uint32_t)got);
-	return (uint32_t)got;
+	return udp_take(&p->slots, f, (uint32_t)got);
 }
 
 static void udp_release(struct port *port, struct frame *f, uint32_t n)

@@ -221,6 +221,7 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 		{ .key = "remote_ip", .kind = IPV4, .into = &remote_ip },
 		{ .key = "local_port", .kind = NUMBER, .into = &local_port, .max = 65535 },
 		{ .key = "remote_port", .kind = NUMBER, .into = &remote_port, .max = 65535 },
+		{ .key = "connected", .kind = BOOL, .into = &port->config.connected },
 		{ .key = "options", .kind = ANY, .into = &options },
 		{ 0 },
 	};

@@ -406,7 +406,7 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 			      frame_len(port, FRAME_MIN + (load->announced.vlan ? VLAN_BYTES : 0)),
 			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
 			      port->engine->caps & ENGINE_PAYLOAD);
-		if (!port_announce(port, &hello))
+		if (!port_announce(port, &hello) || port->failed)
 			return port->why[0] ? port->why : "the port could not announce its MAC";
 	}
 	return NULL;

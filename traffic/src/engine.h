@@ -65,6 +65,7 @@ struct port_config {
 	uint32_t flows; /* ENGINE_PAYLOAD: source ports to send from, starting at local_port */
 	uint32_t local_ip, remote_ip; /* ENGINE_PAYLOAD: IPv4, network order */
 	uint16_t local_port, remote_port; /* ENGINE_PAYLOAD: host order */
+	bool connected; /* ENGINE_PAYLOAD: nobody but the remote end is sent to or heard */
 	struct option_value options[OPTIONS_MAX];
 	uint32_t option_count;
 };

@@ -196,17 +196,21 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 
 /* ---- forwarding ------------------------------------------------------------------- */
 
-/* Puts frames of `from` into memory that `to` can send. Returns how many. */
+/* Puts frames of `from` into memory that `to` can send. Returns how many fit. */
 static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct port *to, uint32_t n)
 {
-	uint32_t room = to->engine->alloc(to, w->copies, n);
+	uint32_t room = to->engine->alloc(to, w->copies, n), used = 0;
 
-	for (uint32_t i = 0; i < room; i++) {
-		memcpy(w->copies[i].data, w->frames[i].data, w->frames[i].len);
-		w->copies[i].len = w->frames[i].len;
+	for (uint32_t i = 0; i < n && used < room; i++) {
+		if (unlikely(w->frames[i].len > to->config.frame_max))
+			continue;
+		memcpy(w->copies[used].data, w->frames[i].data, w->frames[i].len);
+		w->copies[used++].len = w->frames[i].len;
 	}
+	if (used < room)
+		to->engine->release(to, w->copies + used, room - used);
 	from->engine->release(from, w->frames, n);
-	return room;
+	return used;
 }
 
 always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)

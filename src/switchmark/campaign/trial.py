@@ -109,7 +109,8 @@ class Trials:
             "options": engine.options,
         }
         if engine.needs_ip:
-            opened |= self._addresses(port)
+            # With several flows answers and arrivals come from, or go to, other ports too.
+            opened |= {**self._addresses(port), "connected": test.flows == 1}
         if len(crew.parts) > 1:
             opened["netns"] = self._layout.netns(part) or ""
         return opened

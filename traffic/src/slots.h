@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where recvmmsg() puts what arrives: headers that point into buffers of the pool and stay as
+ * they are while nothing comes, so that an empty poll costs its system call and no more.
+ */
+#ifndef SWITCHMARK_SLOTS_H
+#define SWITCHMARK_SLOTS_H
+
+#include "pool.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+
+struct slots {
+	struct pool *pool;
+	uint32_t filled; /* headers that have a buffer; the first ones */
+	uint32_t control_bytes; /* of ancillary data a frame; 0: none */
+	bool peers; /* note in the buffer who sent it */
+	struct frame *frames;
+	struct mmsghdr *headers;
+	struct iovec *vectors;
+	uint8_t *control;
+};
+
+static inline void slots_destroy(struct slots *s)
+{
+	free(s->frames);
+	free(s->headers);
+	free(s->vectors);
+	free(s->control);
+}
+
+/* Readies header i for the buffer of frame i. */
+always_inline void slots_ready(struct slots *s, uint32_t i)
+{
+	struct msghdr *h = &s->headers[i].msg_hdr;
+
+	s->vectors[i].iov_base = s->frames[i].data;
+	h->msg_controllen = s->control_bytes;
+	if (s->peers) {
+		h->msg_name = &frame_buffer(&s->frames[i])->peer;
+		h->msg_namelen = sizeof(struct sockaddr_in);
+	}
+}
+
+/* Gives the first `used` headers, whose buffers now belong to the caller, new ones. */
+always_inline void slots_refill(struct slots *s, uint32_t used)
+{
+	uint32_t got = pool_take(s->pool, s->frames, used);
+
+	/* A pool that is out of buffers leaves fewer headers, until some come back. */
+	for (; unlikely(got < used) && used > 0; used--) {
+		s->filled--;
+		if (used - 1 < s->filled) {
+			s->frames[used - 1] = s->frames[s->filled];
+			slots_ready(s, used - 1);
+		}
+	}
+	for (uint32_t i = 0; i < got; i++)
+		slots_ready(s, i);
+}
+
+/* Takes buffers for headers that have none. Returns how many have one. */
+always_inline uint32_t slots_fill(struct slots *s, uint32_t count)
+{
+	while (unlikely(s->filled < count) && pool_take(s->pool, &s->frames[s->filled], 1))
+		slots_ready(s, s->filled++);
+	return s->filled;
+}
+
+/* For `count` frames of up to `bytes`. False if there is no memory; destroy it all the same. */
+static inline bool slots_create(struct slots *s, struct pool *pool, uint32_t count, uint32_t bytes,
+				uint32_t control_bytes, bool peers)
+{
+	*s = (struct slots){ .pool = pool, .control_bytes = control_bytes, .peers = peers };
+	s->frames = calloc(count, sizeof(*s->frames));
+	s->headers = calloc(count, sizeof(*s->headers));
+	s->vectors = calloc(count, sizeof(*s->vectors));
+	s->control = calloc(count, control_bytes ? control_bytes : 1);
+	if (!s->frames || !s->headers || !s->vectors || !s->control)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		s->vectors[i].iov_len = bytes;
+		s->headers[i].msg_hdr.msg_iov = &s->vectors[i];
+		s->headers[i].msg_hdr.msg_iovlen = 1;
+		if (control_bytes)
+			s->headers[i].msg_hdr.msg_control = s->control + (size_t)i * control_bytes;
+	}
+	return slots_fill(s, count) == count;
+}
+
+#endif
