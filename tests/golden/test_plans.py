@@ -38,7 +38,9 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
 
 
-@pytest.mark.parametrize(("name", "test"), plans(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "test"), list(plans()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_the_plan_is_the_one_on_file(
     name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,10 +99,10 @@ def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
         assert record.engine_mode
 
 
-@pytest.mark.parametrize("engine", [name for name, e in ENGINES.items() if e.receiver is None])
+@pytest.mark.parametrize(
+    "engine", [name for name, e in ENGINES.items() if e.receiver is None and name != "null"]
+)
 def test_round_trips(measure: Measure, engine: str) -> None:
-    if engine == "null":
-        pytest.skip("the null engine has no way back")
     record = measure(engine=engine, dimension="latency", rate="1000")
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.latency is not None
