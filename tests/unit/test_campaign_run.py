@@ -84,7 +84,7 @@ def new(tmp_path: Path, **options: str) -> RunFolder:
 
 def go(folder: RunFolder, lab: FakeLab) -> list[str]:
     watching = Watching()
-    run(folder, lab, watching)  # type: ignore[arg-type]
+    run(folder, lab, watching)
     return watching.seen
 
 

@@ -73,6 +73,8 @@ static inline bool slots_create(struct slots *s, struct pool *pool, uint32_t cou
 				uint32_t control_bytes, bool peers)
 {
 	*s = (struct slots){ .pool = pool, .control_bytes = control_bytes, .peers = peers };
+	if (!count)
+		return true;
 	s->frames = calloc(count, sizeof(*s->frames));
 	s->headers = calloc(count, sizeof(*s->headers));
 	s->vectors = calloc(count, sizeof(*s->vectors));
