@@ -167,8 +167,15 @@ def test_a_pair_in_one_process(measure: Measure) -> None:
     assert [part.cores for part in trial.parts] == [None, None]
 
 
-def test_functions_on_the_host_itself(measure: Measure) -> None:
-    assert_every_frame_is_accounted_for(measure(environment="host"))
+@pytest.mark.parametrize("switch", ["direct", "linux-bridge", "macvlan"])
+@pytest.mark.parametrize("environment", ["host", "netns"])
+def test_functions_and_switches_on_the_host_itself(
+    measure: Measure, switch: str, environment: str
+) -> None:
+    assert_every_frame_is_accounted_for(
+        measure(switch=switch, environment=environment, switch_environment="host")
+    )
+    assert_every_frame_is_accounted_for(measure(switch=switch, environment="host"))
 
 
 def test_saturation_adds_up(measure: Measure) -> None:

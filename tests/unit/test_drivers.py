@@ -37,9 +37,9 @@ LINKS = [
 
 SOCKETS = b"""\
 Netid State  Recv-Q Send-Q Local Address:Port Peer Address:PortProcess
-p_raw UNCONN 0      0                 *:sm0000-p0            *     skmem:(r0,rb212992,t0,tb212992,f4096,w0,o0,bl0,d37)
-p_raw UNCONN 0      0                 *:sm0000-p1            *     skmem:(r0,rb212992,t0,tb212992,f4096,w0,o0,bl0,d0)
-p_dgr UNCONN 0      0                 *:eth0                 *     skmem:(r0,rb212992,t0,tb212992,f4096,w0,o0,bl0,d9)
+p_raw UNCONN 0 0 *:sm0000-p0 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,d37)
+p_raw UNCONN 0 0 *:sm0000-p1 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,d0)
+p_dgr UNCONN 0 0 *:eth0 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,d9)
 """
 
 

@@ -43,6 +43,8 @@ class Host:
                     Run(
                         f"no IPv6 on {name}: nothing but test frames",
                         ("sysctl", "-e", "-q", "-w", setting),
+                        # No namespace takes it along when it ends.
+                        undo=("ip", "link", "del", name),
                     )
                 )
             steps += set_up(node, a)

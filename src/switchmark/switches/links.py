@@ -33,6 +33,7 @@ __all__ = [
     "offloads_off",
     "parse_link_counters",
     "set_sysctls",
+    "silence",
     "switch_ifname",
     "wait_running",
 ]
@@ -143,6 +144,7 @@ def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
         steps.append(offloads_off(w, near))
     else:
         steps += add_veth(w, near, w.name(f"e{port.index}"), near_mac, interface_mac(w, port))
+        steps += silence(w, near)
     steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=w.at))
     return tuple(steps)
 
@@ -156,6 +158,16 @@ def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
         )
     settings = tuple(f"{name}={value}" for name, value in values.items())
     return (Run(why, ("sysctl", "-e", "-q", "-w", *settings), at=w.at),)
+
+
+def silence(w: Wiring, ifname: str) -> Plan:
+    """No IPv6 on an interface of the host's own stack; a node of ours has none anyway."""
+    if w.at.environment != "host":
+        return ()
+    setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
+    return (
+        Run(f"no IPv6 on {ifname}: nothing but test frames", ("sysctl", "-e", "-q", "-w", setting)),
+    )
 
 
 def wait_running(w: Wiring, ifnames: Sequence[str]) -> Plan:

@@ -24,6 +24,7 @@ from switchmark.switches.links import (
     kernel_release,
     link_counters,
     set_sysctls,
+    silence,
     switch_ifname,
 )
 
@@ -65,6 +66,7 @@ class LinuxBridge:
                 at=w.at,
                 undo=("ip", "link", "del", bridge),
             ),
+            *silence(w, bridge),
             # br_netfilter would drop IPv4 frames with a bad header before they are counted.
             *set_sysctls(
                 w,

@@ -26,6 +26,7 @@ from switchmark.switches.links import (
     kernel_release,
     link_counters,
     offloads_off,
+    silence,
     switch_ifname,
     wait_running,
 )
@@ -91,6 +92,7 @@ class Macvlan:
             near, far = w.name("up"), w.name("up-peer")
             macs = (mac_address(len(w.ports), router=True), mac_address(len(w.ports)))
             steps += add_veth(w, near, far, *macs)
+            steps += silence(w, near) + silence(w, far)
             steps += tuple(
                 Run(f"{end} up", ("ip", "link", "set", end, "up"), at=w.at) for end in (near, far)
             )

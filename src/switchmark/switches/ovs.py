@@ -56,6 +56,11 @@ class Ovs:
         if not host.exists(_SCHEMA):
             raise Unavailable(f"the schema {_SCHEMA} is missing", hint=_HINT)
         kernel = host.exists("/sys/module/openvswitch")
+        if not kernel and host.run(("test", "-w", "/dev/net/tun")).status:
+            raise Unavailable(
+                "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
+                hint="run it with sudo",
+            )
         return Version(found[1].decode(), mode="kernel" if kernel else "userspace")
 
     def own_core(self, mode: str | None) -> bool:
