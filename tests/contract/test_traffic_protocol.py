@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import time
@@ -19,80 +18,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from traffic_program import ADDRESS, Program
+
 SANITIZED = Path(__file__).parents[2] / "build/sanitize/traffic/switchmark-traffic"
-
-ADDRESS = {
-    "src_mac": "02:00:00:00:00:01",
-    "dst_mac": "02:00:00:00:00:02",
-    "src_ip": "198.18.0.1",
-    "dst_ip": "198.18.0.2",
-    "src_port": 20000,
-    "dst_port": 20000,
-}
-
-
-class Program:
-    """The program with its pipes."""
-
-    def __init__(self, path: str) -> None:
-        self.process = subprocess.Popen(
-            [path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-
-    def line(self, line: bytes) -> dict[str, Any]:
-        self.stdin.write(line + b"\n")
-        self.stdin.flush()
-        assert select.select([self.stdout], [], [], 20)[0], "no answer in 20 s"
-        answer = json.loads(self.stdout.readline())
-        assert isinstance(answer, dict)
-        return answer
-
-    def ask(self, command: str, **members: Any) -> dict[str, Any]:
-        return self.line(json.dumps({"cmd": command, **members}).encode())
-
-    def open_loop(self, *, take: int = 0, roles: tuple[str, ...] = ("sender", "receiver")) -> None:
-        answer = self.ask(
-            "open",
-            ports=[{"engine": "null", "options": {"loop": 1, "take": take}}],
-            threads=[{"tasks": [{"role": role, "ports": [0]} for role in roles]}],
-        )
-        assert answer["ok"], answer
-
-    def arm(self, *, sender: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
-        load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000, **(sender or {})}
-        flows = load.get("flows", 1)
-        return self.ask(
-            "arm",
-            **{
-                "run": 7,
-                "longest_ns": 10**9,
-                "tasks": [load, {"latency": True, "flows": flows}],
-                **members,
-            },
-        )
-
-    def trial(self, duration_ns: int = 10**8) -> dict[str, Any]:
-        assert self.ask("start", duration_ns=duration_ns)["ok"]
-        assert self.ask("wait")["ok"]
-        assert self.ask("drain", quiet_ms=5)["ok"]
-        report = self.ask("report")
-        assert report["ok"], report
-        return report
 
 
 @pytest.fixture
 def program(traffic_program: str) -> Iterator[Program]:
     program = Program(str(SANITIZED) if SANITIZED.exists() else traffic_program)
     yield program
-    program.stdin.close()
-    assert program.process.wait(5) == 0
-    assert program.process.stderr is not None
-    assert program.process.stderr.read() == b"", "the program, or a sanitizer, complained"
-    program.stdout.close()
-    program.process.stderr.close()
+    program.end()
 
 
 def test_a_trial_on_a_loop_loses_nothing(program: Program) -> None:

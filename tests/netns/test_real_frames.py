@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,8 +38,10 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
         def run(**axes: Any) -> Record:
             test = Test(**{"duration": 0.3, "warmup": 0.1, "rate": "20k", **axes})
             assert check(test) == []
+            before = set(Path("/sys/class/net").iterdir())
             record = lab.run(1, "key", test, (), lambda trial: None)
             assert record.status == "ok", record.error
+            assert set(Path("/sys/class/net").iterdir()) == before
             return record
 
         yield run
