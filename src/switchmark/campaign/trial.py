@@ -35,6 +35,7 @@ _QUIET_MS = 20
 _DRAIN_S = 2.0
 _SHORT_S = 1.0
 _STEAL = 0.01
+_ALONE = 0.8
 _PHASE_SLACK_S = 10.0
 
 AT_SWITCH = "@switch"
@@ -305,7 +306,7 @@ class Trials:
             latency=self._latency(list(received.values())),
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
-            doubts=self._doubts(spec, stolen, sums["foreign"]),
+            doubts=self._doubts(spec, stolen, sums["foreign"], parts),
             counters={place: _counters(c) for place, c in links.items()},
         )
 
@@ -392,8 +393,15 @@ class Trials:
                 )
         return tuple(found)
 
-    def _doubts(self, spec: TrialSpec, stolen: float, foreign: int) -> tuple[str, ...]:
+    def _doubts(
+        self, spec: TrialSpec, stolen: float, foreign: int, parts: Sequence[PartReport]
+    ) -> tuple[str, ...]:
         found = list(self._placement.doubts)
+        for part in parts:
+            alone = part.cpu is not None and not self._placement.seats[part.part].yield_
+            # It polls: what its core did not give to it went to somebody else on this host.
+            if alone and part.cores is not None and part.cores < _ALONE:
+                found.append("host-busy")
         if stolen > _STEAL:
             found.append("cpu-stolen")
         if spec.duration_s < _SHORT_S:

@@ -9,7 +9,7 @@ from switchmark.model.record import Record
 
 __all__ = ["losses"]
 
-_COUNTS = ("late", "duplicated", "reordered", "corrupted", "foreign")
+_COUNTS = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
 
 
 def losses(record: Record) -> dict[str, Any]:

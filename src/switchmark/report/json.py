@@ -47,6 +47,11 @@ def to_object(record: Record) -> dict[str, Any]:
         "fairness": fairness(record),
         "per_flow": per_flow(record),
         "search": record.search,
+        "switch_version": record.switch_version,
+        "switch_mode": record.switch_mode,
+        "placement": record.placement or None,
+        "setup_s": record.setup_s,
+        "teardown_s": record.teardown_s,
     }
     return {name: _plain(value) for name, value in content.items()}
 
