@@ -8,6 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 C_FILES = $(wildcard traffic/src/*.[ch] traffic/engines/*.[ch] traffic/tests/*.[ch] traffic/fuzz/*.[ch])
 PYTHON_DIRS = $(wildcard src tests tools bench)
 
+FUZZ = -runs=100000 -max_total_time=30 -max_len=4096 -verbosity=0 -print_final_stats=1
 CLANG ?= clang-14
 CLANG_FORMAT ?= clang-format-14
 CLANG_TIDY ?= clang-tidy-14
@@ -26,9 +27,9 @@ test: setup build/sanitize ## every test: unit, contract, golden, netns, root
 
 .PHONY: check
 check: setup ## formats, lints and types, of Python and C; the structure of the code
-	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-structure
+	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-structure
 
-.PHONY: check-python check-types check-c check-tidy check-structure
+.PHONY: check-python check-types check-c check-tidy check-fuzz check-structure
 check-python:
 	ruff format --check --quiet $(PYTHON_DIRS)
 	ruff check --quiet $(PYTHON_DIRS)
@@ -39,6 +40,10 @@ check-c:
 check-tidy: build/strict
 	cd build/strict && grep -oP '"file": "\K[^"]+' compile_commands.json | grep -E 'traffic/(src|engines)/' | \
 		sort -u | xargs -n 1 -P $$(nproc) $(CLANG_TIDY) --quiet -p .
+check-fuzz: build/strict
+	@mkdir -p build/corpus/frame build/corpus/command
+	build/strict/traffic/fuzz_frame $(FUZZ) build/corpus/frame
+	build/strict/traffic/fuzz_command $(FUZZ) build/corpus/command traffic/fuzz/commands
 check-structure:
 	.venv/bin/python -m pytest -q tests/unit/test_structure.py tests/unit/test_packaging.py
 
