@@ -1,0 +1,194 @@
+"""raw-mmsg, best: against the application of nfv-testperf, from namespace to namespace through
+a linux-bridge. Both count what their receiver's program got; neither sees the other."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from signal import SIGINT
+
+from bench.bed import Track
+from bench.comparison import Comparison, Session
+from bench.ours import FRAME_BYTES, trial
+from bench.pairs import Limit, interleaved
+from bench.peers import NFV_TESTPERF, MissingPeer, find
+from bench.report import Row, compared
+from switchmark.errors import SwitchmarkError
+from switchmark.metrics.throughput import steady_pps
+
+__all__ = ["BEST", "RAW_MMSG", "parse_periods"]
+
+_BURST = 32
+_RATE = 100_000_000  # more than it can: it has no other word for "as fast as it goes"
+_SENDERS = ("raw-mmsg", "mmap", "xdp", "xdp-live")
+_RECEIVERS = ("raw-mmsg", "mmap", "xdp")
+_MODES = ("udp-mmsg", "raw-mmsg")
+_SCOUT_ROUNDS = 2
+_SCOUT_S = 0.5
+_SETTLE_S = 1.5  # its first period, which is thrown away, and its start
+
+Measure = Callable[[], float]
+
+
+def parse_periods(output: str) -> list[int]:
+    """Frames that its receiver counted in each whole second, without the first, in which the
+    sender began."""
+    return [int(number) for number in re.findall(r"^Rx-pps: (\d+)$", output, re.MULTILINE)][1:]
+
+
+def _ancestor(session: Session, track: Track, program: str, mode: str) -> float:
+    """Frames a second that its receiver got, `mode` as our engines are named."""
+    periods = max(1, round(session.seconds))
+    common = ("-s", "-m", "-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_RATE))
+
+    def argv(role: str, own: str, peer: str) -> tuple[str, ...]:
+        raw = ("-R", track.ifname(own)) if mode == "raw-mmsg" else ()
+        ends = (track.ip(own), track.mac(own), track.ip(peer), track.mac(peer))
+        return (program, role, *common, *raw, *ends)
+
+    bed = session.bed
+    with bed.block():
+        receiver = bed.start(
+            "ancestor-recv", argv("recv", "f1", "f0"), track.node("f1"), cpu=track.cpu("f1")
+        )
+        bed.start("ancestor-send", argv("send", "f0", "f1"), track.node("f0"), cpu=track.cpu("f0"))
+        time.sleep(_SETTLE_S + periods)
+        # While frames still come: it waits for a whole burst.
+        receiver.stop(SIGINT, 3.0)
+    lines = []
+    while (line := receiver.receive(0.0)) is not None:
+        lines.append(line)
+    counted = parse_periods("\n".join(lines))
+    if not sum(counted):
+        raise MissingPeer(
+            f"{NFV_TESTPERF.name} received nothing in mode {mode}: {NFV_TESTPERF.how}"
+        )
+    return sum(counted) / len(counted)
+
+
+def _ours(session: Session, track: Track, sender: str, receiver: str, seconds: float) -> float:
+    result = trial(
+        session.bed, track, sender=sender, receiver=receiver, burst=_BURST, seconds=seconds
+    )
+    return steady_pps(result)
+
+
+def _raw_mmsg(session: Session) -> list[Row]:
+    program = find(NFV_TESTPERF)
+    track = session.bed.track("linux-bridge", "raw-mmsg")
+    ours = partial(_ours, session, track, "raw-mmsg", "raw-mmsg", session.seconds)
+    slots: dict[str, Measure] = {
+        "A": ours,
+        "B": partial(_ancestor, session, track, program, "raw-mmsg"),
+        "A again": ours,
+    }
+    samples = interleaved(session.pairs, slots, session.say)
+    return [
+        compared(
+            "raw-mmsg",
+            "raw-mmsg",
+            "nfv-testperf -R -m",
+            "Mpps",
+            _in_millions(samples),
+            Limit("at least", 1.15),
+            (
+                f"64 B, linux-bridge, v2v, received; bursts of {_BURST} in both; B is a build whose"
+                " raw frames are addressed to its receiver",
+            ),
+        )
+    ]
+
+
+def _best(session: Session) -> list[Row]:
+    program = find(NFV_TESTPERF)
+    bed = session.bed
+    tracks = {name: _tracks(session, name) for name in _SENDERS}
+    plain, addressed = tracks["raw-mmsg"][0], bed.track("linux-bridge", "udp-mmsg")
+
+    candidates: dict[tuple[str, str], float] = {}
+    for _ in range(_SCOUT_ROUNDS):
+        for sender in _SENDERS:
+            for receiver in _RECEIVERS:
+                pair = sender, receiver
+                session.say(f"looking for the best: {sender} to {receiver}")
+                try:
+                    pps = _ours(session, tracks[sender][0], *pair, _SCOUT_S)
+                except SwitchmarkError as refused:
+                    session.say(f"{sender} to {receiver}: {refused}")
+                    continue
+                candidates[pair] = max(pps, candidates.get(pair, 0.0))
+    sender, receiver = max(candidates, key=lambda pair: candidates[pair])
+    modes = {
+        "udp-mmsg": partial(_ancestor, session, addressed, program, "udp-mmsg"),
+        "raw-mmsg": partial(_ancestor, session, plain, program, "raw-mmsg"),
+    }
+    scouted = {}
+    for mode in _MODES:
+        session.say(f"looking for the best: {NFV_TESTPERF.name} {mode}")
+        try:
+            scouted[mode] = modes[mode]()
+        except MissingPeer as useless:
+            session.say(str(useless))
+    mode = max(scouted, key=lambda name: scouted[name])
+
+    bridge, direct = tracks[sender]
+    ours = partial(_ours, session, bridge, sender, receiver, session.seconds)
+    slots: dict[str, Measure] = {
+        "A": ours,
+        "B": modes[mode],
+        "A again": ours,
+        "direct": partial(_ours, session, direct, sender, receiver, session.seconds),
+    }
+    samples = _in_millions(interleaved(session.pairs, slots, session.say))
+    label = f"{sender} to {receiver}"
+    flags = "-m" if mode == "udp-mmsg" else "-R -m"
+    found = ", ".join(
+        f"{a} to {b} {pps / 1e6:.3f}"
+        for (a, b), pps in sorted(candidates.items(), key=lambda item: -item[1])
+    )
+    return [
+        compared(
+            "best",
+            label,
+            f"nfv-testperf {flags}",
+            "Mpps",
+            {slot: samples[slot] for slot in ("A", "B", "A again")},
+            Limit("at least", 1.3),
+            (
+                f"64 B, linux-bridge, v2v, received; bursts of {_BURST} in both; chosen before"
+                f" the pairs, from (Mpps): {found}",
+                "the ancestor's modes (Mpps): "
+                + ", ".join(f"{name} {pps / 1e6:.3f}" for name, pps in scouted.items()),
+            ),
+        ),
+        compared(
+            "best, direct",
+            f"{label}, no bridge",
+            f"{label}, bridge",
+            "Mpps",
+            {"A": samples["direct"], "B": samples["A"]},
+            None,
+        ),
+    ]
+
+
+def _tracks(session: Session, engine: str) -> tuple[Track, Track]:
+    """The path through the bridge that suits an engine, and the same without it."""
+    return (
+        session.bed.track("linux-bridge", engine),
+        session.bed.track("direct", engine),
+    )
+
+
+def _in_millions(samples: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {slot: [value / 1e6 for value in values] for slot, values in samples.items()}
+
+
+RAW_MMSG = Comparison(
+    "raw-mmsg", "engine raw-mmsg through a linux-bridge against nfv-testperf -R -m", _raw_mmsg
+)
+BEST = Comparison(
+    "best", "our best engine through a linux-bridge against the best mode of nfv-testperf", _best
+)

@@ -1,0 +1,172 @@
+"""The test bed: paths in network namespaces of the bench's own, made and undone by switchmark's
+machine layer, and programs that are started on them in turn. Nothing runs on a path but what
+is measured at the moment."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGINT
+
+from switchmark.campaign.layout import Layout, lay_out
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments import inside
+from switchmark.errors import SetupFailed, Unavailable
+from switchmark.machine.cpus import read_cpus
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import LocalHost, Process
+from switchmark.machine.placement import Placement, place
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Node, Plan, Run, Spawn
+from switchmark.model.spec import Test
+from switchmark.model.topology import Addressing
+
+__all__ = ["Bed", "RxCounter", "Track", "require_root"]
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A path that is up, with nothing running on it: `f0` sends to `f1`, each in a namespace,
+    each with a CPU of its own."""
+
+    layout: Layout
+    placement: Placement
+
+    def node(self, part: str) -> Node:
+        return self.layout.nodes[part]
+
+    def cpu(self, part: str) -> int:
+        return self.placement.seats[part].cpus[0]
+
+    def ifname(self, part: str) -> str:
+        return self.layout.endpoints[part].ifname
+
+    def mac(self, part: str) -> str:
+        """The MAC that frames have for this end; its interface may have another."""
+        a = self._addressing()
+        return a.sent_src_mac if part == "f0" else a.sent_dst_mac
+
+    def ip(self, part: str) -> str:
+        a = self._addressing()
+        return a.source_ip if part == "f0" else a.sink_ip
+
+    def _addressing(self) -> Addressing:
+        return self.layout.addressing[self.layout.wiring.flows[0].id]
+
+
+class Bed:
+    """One run on this machine: all that it makes carries its id and is undone at the end.
+
+    `logs` gets every step and each program's stderr.
+    """
+
+    def __init__(self, workspace: Workspace, logs: Path) -> None:
+        self.logs = logs
+        self._workspace = workspace
+        self.executor = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=logs)
+        self._tracks = 0
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """What is done in the block is undone at its end, the latest first."""
+        mark = self.executor.mark()
+        try:
+            yield
+        finally:
+            failures = self.executor.unwind(to=mark)
+        if failures:
+            raise SetupFailed("\n".join(failures))
+
+    def track(self, switch: str, engine: str, *, dimension: str = "throughput") -> Track:
+        """A path through `switch`, as `engine` needs it: with addresses, or with NAPI at the
+        peer. It is up until the block that this is called in ends."""
+        require_root()
+        letter = chr(ord("a") + self._tracks % 26)
+        self._tracks += 1
+        test = Test.model_validate({"dimension": dimension, "switch": switch, "engine": engine})
+        layout = lay_out(
+            test,
+            prefix=f"{self._workspace.run}-{letter}",
+            run_dir=str(self._workspace.folder),
+        )
+        placement = place(layout.tenants(), read_cpus(), "pinned")
+        self.executor.execute(_plan(layout))
+        return Track(layout, placement)
+
+    def start(
+        self, name: str, argv: tuple[str, ...], at: Node, *, cpu: int | None = None
+    ) -> Process:
+        """A program that runs until the block that this is called in ends, on one CPU if asked;
+        it is ended by SIGINT."""
+        pinned = argv if cpu is None else ("taskset", "-c", str(cpu), *argv)
+        self.executor.execute((Spawn(f"{name} runs", name, pinned, at, stop=(SIGINT, 3.0)),))
+        return self.executor.process(name)
+
+
+def require_root() -> None:
+    """Unavailable if this user can make no network namespaces that others could enter."""
+    if os.geteuid() != 0:
+        raise Unavailable("network namespaces need root", hint="sudo make bench")
+
+
+class RxCounter:
+    """What the kernel says has reached an interface. `holder` is any process in the namespace of
+    the interface: its /proc shows that namespace's counters without a command to run."""
+
+    def __init__(self, holder: Process, ifname: str) -> None:
+        self._file = Path(f"/proc/{holder.pid}/net/dev")
+        self._ifname = ifname
+
+    def read(self) -> int:
+        for line in self._file.read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name.strip() == self._ifname:
+                return int(rest.split()[1])
+        raise ValueError(f"{self._file} has no interface {self._ifname}")
+
+    def rate(self, seconds: float) -> float:
+        """Frames a second over the next so many seconds."""
+        first, then = self.read(), time.monotonic()
+        time.sleep(seconds)
+        last, now = self.read(), time.monotonic()
+        return (last - first) / (now - then)
+
+
+def _plan(layout: Layout) -> Plan:
+    """`Layout.build` without the functions."""
+    steps: Plan = ()
+    for node in (layout.wiring.at, *layout.nodes.values()):
+        steps += ENVIRONMENTS[node.environment].create(node)
+    steps += layout.switch.start(layout.wiring)
+    for part in layout.parts:
+        node = layout.nodes[part.id]
+        steps += ENVIRONMENTS[node.environment].attach(node, layout.attachments(part))
+    return (
+        steps
+        + layout.switch.join(layout.wiring)
+        + _known(layout)
+        + layout.switch.settled(layout.wiring)
+    )
+
+
+def _known(layout: Layout) -> Plan:
+    """A bridge that knows where everybody is: peers do not announce themselves as our receiver
+    does, and their frames would be flooded."""
+    steps: Plan = ()
+    for flow in layout.wiring.flows:
+        a = layout.addressing[flow.id]
+        for port, mac in ((flow.source, a.sent_src_mac), (flow.sink, a.sent_dst_mac)):
+            end = layout.endpoints[port].switch_ifname
+            if end:
+                steps += (
+                    Run(
+                        f"{end} leads to {mac}",
+                        ("bridge", "fdb", "replace", mac, "dev", end, "master", "static"),
+                        at=layout.wiring.at,
+                    ),
+                )
+    return steps

@@ -1,0 +1,31 @@
+"""What a comparison is: a name, a sentence, and a function from a session to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.bed import Bed
+from bench.report import Row
+
+__all__ = ["Comparison", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How much to measure, and where. `seconds` is the length of one measurement."""
+
+    bed: Bed
+    pairs: int
+    seconds: float
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`run` raises MissingPeer or Unavailable where this machine cannot do it. All that it
+    brings up is undone after it."""
+
+    name: str
+    summary: str
+    run: Callable[[Session], list[Row]]

@@ -1,0 +1,132 @@
+"""trafgen: our senders against netsniff-ng's trafgen, each alone on the same CPU, into the same
+bare veth. The kernel's counter of the peer interface counts for both, over equal windows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from bench.bed import Bed, RxCounter, Track
+from bench.comparison import Comparison, Session
+from bench.ours import FRAME_BYTES, address, sender
+from bench.pairs import Limit, interleaved
+from bench.peers import TRAFGEN, find
+from bench.report import Row, compared
+
+__all__ = ["GENERATORS", "frame"]
+
+_BURST = 256  # trafgen asks the kernel once a ring, which is more
+_CPU = 0  # trafgen --cpus 1 pins its worker to this one, wherever it was started
+_SETTLE_S = 0.4
+_LIMITS = {"mmap": 1.0, "xdp": 1.0, "xdp-live": 2.0}
+
+
+def frame(track: Track) -> bytes:
+    """One of our frames as it stands in memory: the same headers, and a payload of zeros."""
+    payload = bytes(FRAME_BYTES - 4 - 42)
+    ips = b"".join(bytes(map(int, track.ip(part).split("."))) for part in ("f0", "f1"))
+    udp_bytes = (8 + len(payload)).to_bytes(2)
+    ports = (20000).to_bytes(2) * 2
+    head = b"\x45\x00" + (28 + len(payload)).to_bytes(2) + b"\x00\x00\x40\x00\x40\x11"
+    ip = head + _checksum(head + ips) + ips
+    udp = ports + udp_bytes
+    udp += _checksum(ips + b"\x00\x11" + udp_bytes + udp + payload)
+    macs = b"".join(bytes.fromhex(track.mac(part).replace(":", "")) for part in ("f1", "f0"))
+    return macs + b"\x08\x00" + ip + udp + payload
+
+
+def _checksum(data: bytes) -> bytes:
+    total = sum(int.from_bytes(data[i : i + 2]) for i in range(0, len(data), 2))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return (0xFFFF - total).to_bytes(2)
+
+
+def _ours(session: Session, track: Track, counter: RxCounter, engine: str) -> float:
+    with sender(session.bed, track.node("f0")) as ours:
+        port = {"engine": engine, "ifname": track.ifname("f0"), "burst": _BURST}
+        ours.open(port, ("sender",), _CPU)
+        load = {"burst": _BURST, "frame_bytes": [FRAME_BYTES], "address": address(track)}
+        phase_s = session.seconds + 2 * _SETTLE_S
+        ours.start([load], phase_s)
+        time.sleep(_SETTLE_S)
+        pps = counter.rate(session.seconds)
+        ours.finish(phase_s + 10.0)
+    return pps
+
+
+def _trafgen(session: Session, track: Track, counter: RxCounter, program: str) -> float:
+    config = session.bed.logs / "trafgen.cfg"
+    config.write_text("{ " + ", ".join(f"0x{byte:02x}" for byte in frame(track)) + " }\n")
+    # It is kept from two settings of the whole machine: socket memory and interrupts.
+    argv = (program, "--dev", track.ifname("f0"), "--conf", str(config), "--cpus", "1")
+    quiet = ("--no-sock-mem", "--notouch-irq", "--no-cpu-stats")
+    with session.bed.block():
+        session.bed.start("trafgen", argv + quiet, track.node("f0"))
+        time.sleep(_SETTLE_S)
+        return counter.rate(session.seconds)
+
+
+def _run(engine: str, session: Session) -> list[Row]:
+    program = find(TRAFGEN)
+    bed = session.bed
+    track = bed.track("direct", engine)
+    napi = track.layout.wiring.napi
+    counter = _counter(bed, track, "holder")
+    ours = partial(_ours, session, track, counter, engine)
+    slots: dict[str, Callable[[], float]] = {
+        "A": ours,
+        "B": partial(_trafgen, session, track, counter, program),
+        "A again": ours,
+    }
+    if napi:
+        plain = bed.track("direct", "mmap")
+        slots["plain"] = partial(
+            _trafgen, session, plain, _counter(bed, plain, "plain-holder"), program
+        )
+    samples = {
+        slot: [value / 1e6 for value in values]
+        for slot, values in interleaved(session.pairs, slots, session.say).items()
+    }
+    rows = [
+        compared(
+            f"trafgen-{engine}",
+            engine,
+            "trafgen --cpus 1",
+            "Mpps",
+            {slot: samples[slot] for slot in ("A", "B", "A again")},
+            Limit("at least", _LIMITS[engine]),
+            (
+                f"64 B into a bare veth, rx counter of its peer; ours in bursts of {_BURST}, each"
+                " frame with sequence, time and checksum"
+                + ("; the peer polls (NAPI) for both" if napi else ""),
+            ),
+        )
+    ]
+    if napi:
+        rows.append(
+            compared(
+                f"trafgen-{engine}, plain",
+                engine,
+                "trafgen, no NAPI",
+                "Mpps",
+                {"A": samples["A"], "B": samples["plain"]},
+                None,
+                ("B on a veth of its own whose peer does not poll, which suits it better",),
+            )
+        )
+    return rows
+
+
+def _counter(bed: Bed, track: Track, name: str) -> RxCounter:
+    """`cat` waits for its input, and costs nothing: it only keeps the namespace in sight."""
+    return RxCounter(bed.start(name, ("cat",), track.node("f1")), track.ifname("f1"))
+
+
+GENERATORS = tuple(
+    Comparison(
+        f"trafgen-{engine}", f"engine {engine} into a veth against trafgen", partial(_run, engine)
+    )
+    for engine in _LIMITS
+)

@@ -1,0 +1,146 @@
+"""switchmark's traffic program, on a track: through both ends as a trial does it, or as a sender
+alone, so that others can count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from bench.bed import Bed, Track
+from switchmark.campaign.trial import Crew, Trials
+from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import traffic_program
+from switchmark.errors import Unavailable
+from switchmark.functions.traffic import TrafficProcess
+from switchmark.model.plan import HOST, Node
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import TrialSpec
+
+__all__ = ["FRAME_BYTES", "Sender", "address", "run_alone", "sender", "trial"]
+
+FRAME_BYTES = 64
+"""With the FCS; 60 in memory."""
+
+_WARMUP_S = 0.3
+_LEAD_MS = 5
+
+
+def trial(
+    bed: Bed,
+    track: Track,
+    *,
+    sender: str,
+    receiver: str,
+    burst: int,
+    seconds: float,
+    rate_pps: float | None = None,
+) -> TrialResult:
+    """One trial as switchmark runs it, with programs that were started for it alone."""
+    if "cores-shared" in track.placement.doubts:
+        raise Unavailable("a sender and a receiver that poll need a CPU each")
+    base = track.layout
+    layout = replace(
+        base,
+        test=base.test.model_copy(update={"burst": burst, "engine": sender}),
+        engine=ENGINES[sender],
+        receivers=ENGINES[receiver],
+    )
+    with bed.block():
+        crews = []
+        for part in layout.parts:
+            name, node = f"ours-{part.id}", track.node(part.id)
+            bed.start(name, (traffic_program(), "serve"), node)
+            crews.append(Crew(TrafficProcess(part.id, bed.executor.process(name)), (part,)))
+        trials = Trials(
+            layout,
+            track.placement,
+            crews,
+            links=dict,
+            busy_ns=lambda: None,
+            stolen=lambda: 0.0,
+            alive=lambda: None,
+        )
+        trials.open()
+        return trials.measure(TrialSpec(rate_pps=rate_pps, duration_s=seconds, warmup_s=_WARMUP_S))
+
+
+class Sender:
+    """A traffic process with a task that sends, and perhaps one that receives it all again."""
+
+    def __init__(self, process: TrafficProcess) -> None:
+        self._process = process
+
+    def clock(self) -> dict[str, int]:
+        """One moment in ticks and in nanoseconds, and the ticks of a second."""
+        return self._process.ask("clock")
+
+    def open(self, port: dict[str, Any], roles: tuple[str, ...], cpu: int) -> None:
+        tasks = [{"role": role, "ports": [0]} for role in roles]
+        thread = {"cpu": cpu, "yield": False, "tasks": tasks}
+        self._process.ask("open", ports=[port], threads=[thread])
+        self._process.ask("ready", timeout_ms=5000)
+
+    def start(self, tasks: list[dict[str, Any]], seconds: float, interval_s: float = 0.1) -> None:
+        """Begin to send, every frame with its sequence number and its time."""
+        self._process.ask(
+            "arm",
+            run=1,
+            touch="header",
+            longest_ns=round(seconds * 1e9),
+            interval_ns=round(interval_s * 1e9),
+            tasks=tasks,
+        )
+        self._process.ask("start", duration_ns=round(seconds * 1e9))
+
+    def finish(self, seconds: float) -> dict[str, Any]:
+        """Wait for the end of the phase, at most so long; what was counted."""
+        self._process.ask("wait", timeout_s=seconds + 5.0, timeout_ms=round(seconds * 1000))
+        self._process.ask("drain", quiet_ms=_LEAD_MS, timeout_ms=1000)
+        return self._process.ask("report")
+
+
+@contextmanager
+def sender(bed: Bed, at: Node) -> Iterator[Sender]:
+    """A traffic process that runs during the block."""
+    with bed.block():
+        process = bed.start("ours", (traffic_program(), "serve"), at)
+        yield Sender(TrafficProcess("the sender", process))
+
+
+def run_alone(
+    bed: Bed,
+    *,
+    options: dict[str, Any],
+    roles: tuple[str, ...],
+    burst: int,
+    rate_pps: float,
+    seconds: float,
+    cpu: int,
+    interval_s: float = 0.1,
+) -> tuple[dict[str, Any], float]:
+    """Engine null, without a network: the report, and the true frequency of the counter over what
+    the program took it for, by CLOCK_MONOTONIC before and after."""
+    load = {"burst": burst, "frame_bytes": [FRAME_BYTES], "rate_pps": rate_pps, "latency": False}
+    with sender(bed, HOST) as ours:
+        first = ours.clock()
+        port = {"engine": "null", "burst": max(burst, 64), "options": options}
+        ours.open(port, roles, cpu)
+        ours.start([load for _ in roles], seconds, interval_s)
+        report = ours.finish(seconds + 10.0)
+        last = ours.clock()
+    elapsed_s = (last["ns"] - first["ns"]) / 1e9
+    return report, (last["ticks"] - first["ticks"]) / elapsed_s / first["hz"]
+
+
+def address(track: Track) -> dict[str, Any]:
+    """The addresses of the track's frames, as the traffic program takes them."""
+    return {
+        "src_mac": track.mac("f0"),
+        "dst_mac": track.mac("f1"),
+        "src_ip": track.ip("f0"),
+        "dst_ip": track.ip("f1"),
+        "src_port": 20000,
+        "dst_port": 20000,
+    }

@@ -1,0 +1,139 @@
+"""null, pacing, setup: what switchmark itself costs and how well it keeps a pace; no peers."""
+
+from __future__ import annotations
+
+import time
+
+from bench.bed import require_root
+from bench.comparison import Comparison, Session
+from bench.ours import run_alone
+from bench.pairs import Limit
+from bench.report import Row, absolute
+from switchmark.campaign.measure import Lab
+from switchmark.machine.cpus import read_cpus
+from switchmark.model.spec import Test
+
+__all__ = ["NULL", "PACING", "SETUP", "worst_interval"]
+
+_BURST = 32
+_PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
+"""Frames a second, and in bursts of how many: 32 would not divide 1000."""
+
+_PACING_SECONDS = 5  # so many times the length of another measurement
+_WARMUP_S, _DURATION_S = 0.1, 0.2
+_DRAINS_S = 2 * 0.020  # a trial's two phases each end when nothing has come for so long
+
+
+def _cpu() -> int:
+    """The last: the first serves interrupts."""
+    return read_cpus()[-1].id
+
+
+def _null(session: Session) -> list[Row]:
+    values = []
+    for number in range(session.pairs):
+        session.say(f"{number + 1}/{session.pairs}")
+        report, _ = run_alone(
+            session.bed,
+            options={},
+            roles=("sender",),
+            burst=_BURST,
+            rate_pps=0.0,
+            seconds=session.seconds,
+            cpu=_cpu(),
+        )
+        values.append(report["duration_ns"] / report["tasks"][0]["sent"]["frames"])
+    return [
+        absolute(
+            "null",
+            "engine null",
+            "ns a frame",
+            values,
+            Limit("at most", 10.0),
+            (f"sequence, time and checksum in each frame, bursts of {_BURST}",),
+        )
+    ]
+
+
+def worst_interval(counts: list[int], rate_pps: int, interval_s: float) -> float:
+    """The greatest relative error of an interval's count."""
+    wanted = rate_pps * interval_s
+    return max(abs(count - wanted) / wanted for count in counts)
+
+
+def _pacing(session: Session) -> list[Row]:
+    rows = []
+    seconds = _PACING_SECONDS * session.seconds
+    interval_s = min(1.0, seconds / 5)
+    runs = max(1, session.pairs // 5)
+    for pace, burst in _PACES.items():
+        errors, worst = [], 0.0
+        for number in range(runs):
+            session.say(f"{number + 1}/{runs} {pace} pps")
+            report, clock = run_alone(
+                session.bed,
+                options={"loop": 1},
+                roles=("sender", "receiver"),
+                burst=burst,
+                rate_pps=float(pace),
+                seconds=seconds,
+                cpu=_cpu(),
+                interval_s=interval_s,
+            )
+            received = report["tasks"][1]["received"]
+            whole = received["intervals"][: round(seconds / interval_s)]
+            mean = received["frames"] / (report["duration_ns"] / 1e9)
+            # `clock` above 1: its second is shorter than a second.
+            errors.append(100 * abs(mean * clock - pace * 1.0) / pace)
+            worst = max(worst, worst_interval(whole, pace, interval_s))
+        rows.append(
+            absolute(
+                f"pacing {pace:,} pps",
+                "engine null",
+                "% off",
+                errors,
+                Limit("at most", 0.1),
+                (
+                    f"mean rate by CLOCK_MONOTONIC over {seconds:g} s; the worst {interval_s:g} s"
+                    f" of all is {100 * worst:.4f} % off; bursts of {burst}",
+                ),
+            )
+        )
+    return rows
+
+
+def _setup(session: Session) -> list[Row]:
+    require_root()
+    test = Test.model_validate(
+        {"scenario": "v2v", "switch": "linux-bridge", "engine": "raw-mmsg"}
+        | {"duration": _DURATION_S, "warmup": _WARMUP_S}
+    )
+    noted, beyond = [], []
+    for number in range(session.pairs):
+        session.say(f"{number + 1}/{session.pairs}")
+        folder = session.bed.logs / f"setup-{number}"
+        with Lab(folder) as lab:
+            before = time.monotonic()
+            record = lab.run(0, "bench", test, (), lambda trial: None)
+            wall_s = time.monotonic() - before
+        if record.status != "ok" or record.setup_s is None or record.teardown_s is None:
+            raise RuntimeError(f"the test {record.status}: {record.error}")
+        noted.append(record.setup_s + record.teardown_s)
+        beyond.append(wall_s - _WARMUP_S - _DURATION_S - _DRAINS_S)
+    limit = Limit("at most", 0.5)
+    return [
+        absolute("setup", "v2v linux-bridge", "s", noted, limit, ("setup_s + teardown_s",)),
+        absolute(
+            "setup, whole run",
+            "v2v linux-bridge",
+            "s",
+            beyond,
+            limit,
+            ("all of Lab.run, probes too, but for warm-up, measurement and drains",),
+        ),
+    ]
+
+
+NULL = Comparison("null", "what the loop costs a frame, on engine null", _null)
+PACING = Comparison("pacing", "how well a rate is kept, on engine null", _pacing)
+SETUP = Comparison("setup", "what a test costs beyond its traffic", _setup)

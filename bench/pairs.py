@@ -1,0 +1,80 @@
+"""Interleaved measurements and what they show: ratios by pairs, their intervals, the verdicts.
+Knows nothing of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+__all__ = ["Interval", "Limit", "Verdict", "interleaved", "median_interval", "ratios", "verdict"]
+
+Verdict = Literal["met", "missed", "not shown either way"]
+
+_DRAWS = 10_000
+_SEED = 20240101
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median and the 95 % interval in which it lies."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What is promised of a figure: at least, or at most, so much."""
+
+    side: Literal["at least", "at most"]
+    value: float
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.side == 'at least' else '<='} {self.value:g}"
+
+
+def interleaved(
+    rounds: int,
+    slots: Mapping[str, Callable[[], float]],
+    progress: Callable[[str], None] = lambda text: None,
+) -> dict[str, list[float]]:
+    """Measure every slot once a round; every second round in reverse order, so that neither a
+    drift of the machine nor a place in the round favours one of them."""
+    found: dict[str, list[float]] = {name: [] for name in slots}
+    for number in range(rounds):
+        names = list(slots) if number % 2 == 0 else list(slots)[::-1]
+        for name in names:
+            progress(f"{number + 1}/{rounds} {name}")
+            found[name].append(slots[name]())
+    return found
+
+
+def ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """One ratio a pair. ValueError if nothing was measured in one of them."""
+    if any(value <= 0 for value in (*a, *b)):
+        raise ValueError("a pair has no ratio: nothing was measured in it")
+    return [x / y for x, y in zip(a, b, strict=True)]
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The median and its 95 % percentile-bootstrap interval. The draws are seeded by a constant:
+    the same values always have the same interval."""
+    if not values:
+        raise ValueError("no values")
+    array = np.asarray(values, dtype=float)
+    draws = np.random.default_rng(_SEED).choice(array, (_DRAWS, len(array)))
+    low, high = np.percentile(np.median(draws, axis=1), (2.5, 97.5))
+    return Interval(float(np.median(array)), float(low), float(high))
+
+
+def verdict(found: Interval, limit: Limit) -> Verdict:
+    """`met` or `missed` if the whole interval lies on that side of the limit."""
+    if limit.side == "at least":
+        met, missed = found.low >= limit.value, found.high < limit.value
+    else:
+        met, missed = found.high <= limit.value, found.low > limit.value
+    return "met" if met else "missed" if missed else "not shown either way"

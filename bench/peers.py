@@ -1,0 +1,54 @@
+"""The programs that switchmark is compared with: where they are, or how to get them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["NFV_TESTPERF", "SOCKPERF", "TRAFGEN", "MissingPeer", "Peer", "find"]
+
+_SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A program. `variable` names it in the environment; `program` is its name on PATH, None
+    where no package has it. `how` says how to get it."""
+
+    name: str
+    variable: str
+    program: str | None
+    how: str
+
+
+class MissingPeer(Exception):
+    """A peer that is not on this machine; the message says how to get it."""
+
+
+NFV_TESTPERF = Peer(
+    "nfv-testperf",
+    "NFV_TESTPERF",
+    None,
+    "it is the application of github.com/gabrieleara/nfv-testperf, expected as a corrected build: "
+    "as published, its raw frames carry their addresses the wrong way round and reach nobody",
+)
+TRAFGEN = Peer("trafgen", "TRAFGEN", "trafgen", "apt-get install netsniff-ng")
+SOCKPERF = Peer("sockperf", "SOCKPERF", "sockperf", "apt-get install sockperf")
+
+
+def find(peer: Peer, environ: Mapping[str, str] = os.environ) -> str:
+    """The path of a peer: what its variable names, else what PATH has. Raises MissingPeer."""
+    named = environ.get(peer.variable)
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise MissingPeer(f"{peer.variable} names no program: {named}")
+        return os.path.abspath(found)  # noqa: PTH100 (a symbolic link keeps its own name)
+    path = f"{environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}"
+    found = shutil.which(peer.program, path=path) if peer.program else None
+    if found is None:
+        how = f"{peer.how}; set" if peer.program is None else f"{peer.how}, or set"
+        raise MissingPeer(f"{peer.name} is not here: {how} {peer.variable} to its path")
+    return found

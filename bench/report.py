@@ -1,0 +1,181 @@
+"""What came out: rows, the table, the JSON, and the facts of the machine that they hold for."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.pairs import Interval, Limit, Verdict, median_interval, ratios, verdict
+
+__all__ = ["Machine", "Row", "absolute", "compared", "table", "write_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line. `figure` is a ratio A/B or, without a B, a figure of A; `same` is A/A. Samples
+    are in the order in which they were measured."""
+
+    name: str
+    a: str
+    b: str | None
+    unit: str
+    figure: Interval
+    same: Interval | None
+    limit: Limit | None
+    verdict: Verdict | None
+    samples: dict[str, list[float]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.samples["A"])
+
+
+def compared(
+    name: str,
+    a: str,
+    b: str,
+    unit: str,
+    samples: dict[str, list[float]],
+    limit: Limit | None,
+    notes: Sequence[str] = (),
+) -> Row:
+    """A row from interleaved samples: `A`, `B`, and `A again`."""
+    figure = median_interval(ratios(samples["A"], samples["B"]))
+    same = None
+    if "A again" in samples:
+        same = median_interval(ratios(samples["A again"], samples["A"]))
+        if not same.low <= 1 <= same.high:
+            notes = (*notes, "A against itself is not 1 either: the machine was not steady")
+    return Row(
+        name=name,
+        a=a,
+        b=b,
+        unit=unit,
+        figure=figure,
+        same=same,
+        limit=limit,
+        verdict=None if limit is None else verdict(figure, limit),
+        samples=samples,
+        notes=tuple(notes),
+    )
+
+
+def absolute(
+    name: str,
+    a: str,
+    unit: str,
+    values: Sequence[float],
+    limit: Limit | None,
+    notes: Sequence[str] = (),
+) -> Row:
+    """A row of a figure that has no peer."""
+    figure = median_interval(values)
+    return Row(
+        name=name,
+        a=a,
+        b=None,
+        unit=unit,
+        figure=figure,
+        same=None,
+        limit=limit,
+        verdict=None if limit is None else verdict(figure, limit),
+        samples={"A": list(values)},
+        notes=tuple(notes),
+    )
+
+
+def _cpu_times() -> tuple[int, int]:
+    """Stolen, and all, since the machine started."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return fields[7], sum(fields)
+
+
+@dataclass(slots=True)
+class Machine:
+    """The facts of this machine; load and steal from when it is made to when it is read."""
+
+    _cpu_then: tuple[int, int] = field(default_factory=_cpu_times)
+    _load_then: tuple[float, float, float] = field(default_factory=os.getloadavg)
+    _started: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+
+    def facts(self) -> dict[str, Any]:
+        stolen, total = (now - then for now, then in zip(_cpu_times(), self._cpu_then, strict=True))
+        return {
+            "started": self._started,
+            "cores": len(os.sched_getaffinity(0)),
+            "processor": _processor(),
+            "kernel": platform.release(),
+            "load_average_before": self._load_then[0],
+            "load_average_after": os.getloadavg()[0],
+            "steal": stolen / total if total else 0.0,
+        }
+
+
+def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -> str:
+    """The rows as plain text, then what was skipped and why, then the machine."""
+    cells = [("name", "A", "B", "A/B or figure", "A/A", "limit", "verdict", "n")]
+    cells += [
+        (
+            row.name,
+            _side(row, "A", row.a),
+            _side(row, "B", row.b) if row.b else "",
+            _interval(row.figure, "" if row.b else row.unit),
+            _interval(row.same) if row.same else "",
+            str(row.limit) if row.limit else "",
+            row.verdict or "",
+            str(row.count),
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    notes = [f"{row.name}: {note}" for row in rows for note in row.notes]
+    notes += [f"{name}: skipped: {why}" for name, why in skipped.items()]
+    machine = (
+        f"{facts['cores']} cores, {facts['processor']}, Linux {facts['kernel']}, load average "
+        f"{facts['load_average_before']:.2f} before and {facts['load_average_after']:.2f} after, "
+        f"steal {100 * facts['steal']:.2f} %"
+    )
+    return "\n".join([*lines, "", *notes, *([""] if notes else []), machine])
+
+
+def write_json(
+    path: Path, rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]
+) -> None:
+    """Everything, with all samples."""
+    found = {"schema": 1, "machine": facts, "rows": [asdict(r) for r in rows], "skipped": skipped}
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _side(row: Row, slot: str, label: str) -> str:
+    if row.b is None:
+        return label
+    values = row.samples[slot]
+    return f"{label} {_number(median_interval(values).median)} {row.unit}"
+
+
+def _interval(found: Interval, unit: str = "") -> str:
+    text = f"{_number(found.median)} [{_number(found.low)}, {_number(found.high)}]"
+    return f"{text} {unit}".rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 0.1 else f"{value:.3f}"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

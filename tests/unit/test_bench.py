@@ -1,0 +1,246 @@
+"""The parts of the bench that measure nothing: its statistics, its verdicts, what it reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bench.__main__ import main
+from bench.ancestor import parse_periods
+from bench.bed import Track
+from bench.generators import frame
+from bench.own import worst_interval
+from bench.pairs import Interval, Limit, Verdict, interleaved, median_interval, ratios, verdict
+from bench.peers import NFV_TESTPERF, TRAFGEN, MissingPeer, Peer, find
+from bench.report import absolute, compared, table, write_json
+from bench.rtt import parse_median_us
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from switchmark.campaign.layout import lay_out
+from switchmark.machine.placement import Placement
+from switchmark.model.spec import Test
+
+FACTS = {
+    "cores": 2,
+    "processor": "some CPU",
+    "kernel": "6.1",
+    "load_average_before": 0.25,
+    "load_average_after": 1.5,
+    "steal": 0.0125,
+}
+
+# -- pairs ---------------------------------------------------------------------------------
+
+
+def test_rounds_take_turns_in_order_and_in_reverse() -> None:
+    order: list[str] = []
+
+    def slot(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    found = interleaved(3, {"A": lambda: slot("A"), "B": lambda: slot("B")})
+    assert "".join(order) == "ABBAAB"
+    assert found == {"A": [1.0, 4.0, 5.0], "B": [2.0, 3.0, 6.0]}
+
+
+def test_a_ratio_is_of_one_pair() -> None:
+    assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("values", [([1.0], [0.0]), ([0.0], [1.0])])
+def test_nothing_measured_is_no_ratio(values: tuple[list[float], list[float]]) -> None:
+    with pytest.raises(ValueError, match="no ratio"):
+        ratios(*values)
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert median_interval([1.5] * 15) == Interval(1.5, 1.5, 1.5)
+
+
+def test_the_interval_holds_the_median_and_lies_within_the_values() -> None:
+    found = median_interval([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert found.median == 3.0
+    assert 1.0 <= found.low < 3.0 < found.high <= 100.0
+
+
+def test_one_outlier_of_fifteen_does_not_reach_the_interval() -> None:
+    found = median_interval([1.0 + 0.01 * i for i in range(14)] + [50.0])
+    assert found.high < 1.2
+
+
+def test_the_interval_of_the_same_values_is_always_the_same() -> None:
+    values = [1.0, 1.2, 0.9, 1.1, 1.3]
+    assert median_interval(values) == median_interval(values)
+
+
+def test_the_interval_covers_the_true_median_nineteen_times_of_twenty() -> None:
+    import numpy as np
+
+    source = np.random.default_rng(1)
+    hits = 0
+    for _ in range(200):
+        found = median_interval([float(x) for x in source.normal(1.0, 0.1, 15)])
+        hits += found.low <= 1.0 <= found.high
+    assert hits >= 175
+
+
+def test_no_values_have_no_interval() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        median_interval([])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "at_least", "at_most"),
+    [
+        (1.2, 1.4, "met", "missed"),
+        (1.15, 1.4, "met", "not shown either way"),
+        (1.0, 1.15, "not shown either way", "met"),
+        (1.0, 1.4, "not shown either way", "not shown either way"),
+        (0.9, 1.1, "missed", "met"),
+    ],
+)
+def test_only_a_whole_interval_decides(
+    low: float, high: float, at_least: Verdict, at_most: Verdict
+) -> None:
+    found = Interval((low + high) / 2, low, high)
+    assert verdict(found, Limit("at least", 1.15)) == at_least
+    assert verdict(found, Limit("at most", 1.15)) == at_most
+
+
+# -- peers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "trafgen"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_peer_is_where_its_variable_says(program: Path) -> None:
+    assert find(TRAFGEN, {"TRAFGEN": str(program), "PATH": "/nowhere"}) == str(program)
+
+
+def test_a_peer_is_found_on_the_path(program: Path) -> None:
+    peer = Peer("peer", "PEER", program.name, "make one")
+    assert find(peer, {"PATH": str(program.parent)}) == str(program)
+
+
+def test_a_variable_that_names_nothing_is_not_passed_over(program: Path) -> None:
+    with pytest.raises(MissingPeer, match="TRAFGEN names no program: /no/trafgen"):
+        find(TRAFGEN, {"TRAFGEN": "/no/trafgen", "PATH": str(program.parent)})
+
+
+def test_a_missing_peer_says_how_to_get_it() -> None:
+    with pytest.raises(MissingPeer, match="corrected build.*set NFV_TESTPERF"):
+        find(NFV_TESTPERF, {"PATH": "/usr/bin"})
+    with pytest.raises(MissingPeer, match="apt-get install some-peer, or set SOME_PEER"):
+        find(Peer("peer", "SOME_PEER", "no-such-peer", "apt-get install some-peer"), {})
+
+
+# -- what peers print, and get ---------------------------------------------------------------
+
+
+def test_the_ancestors_first_second_is_left_out() -> None:
+    output = "FINAL STATS\nRx-pps: 10\nRx-pps: 500\nRx-pps: 502\nCaught signal"
+    assert parse_periods(output) == [500, 502]
+    assert parse_periods("No stats to be printed.") == []
+
+
+def test_the_median_of_sockperf_is_of_round_trips() -> None:
+    output = "sockperf: ---> percentile 50.000 =   17.250\nsockperf: ====> avg-rtt=18"
+    head = "sockperf: Summary: Round trip is 18.204 usec\n"
+    assert parse_median_us(head + output) == 17.25
+    with pytest.raises(ValueError, match="told no round trip"):
+        parse_median_us("sockperf: Summary: Latency is 9.102 usec\n" + output)
+    with pytest.raises(ValueError, match="told no round trip"):
+        parse_median_us(head)
+
+
+def test_the_frame_for_trafgen_is_64_bytes_with_right_checksums() -> None:
+    test = Test.model_validate({"switch": "direct", "engine": "mmap"})
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/switchmark/sm0000")
+    data = frame(Track(layout, Placement("pinned", {}, None, ())))
+    assert len(data) == 60
+    parsed = Ether(data)
+    assert parsed[UDP].len == 26
+    del parsed[IP].chksum
+    del parsed[UDP].chksum
+    assert bytes(parsed) == data
+
+
+def test_the_worst_interval_counts_either_way() -> None:
+    assert worst_interval([100, 98, 101], 1000, 0.1) == pytest.approx(0.02)
+    assert worst_interval([100, 99, 103], 1000, 0.1) == pytest.approx(0.03)
+
+
+# -- the report ------------------------------------------------------------------------------
+
+
+def test_the_table_tells_the_figures_the_skipped_and_the_machine() -> None:
+    samples = {"A": [2.0, 2.2], "B": [1.0, 1.1], "A again": [2.0, 2.2]}
+    rows = [
+        compared("one", "ours", "theirs", "Mpps", samples, Limit("at least", 1.5), ("a note",)),
+        absolute("two", "ours", "ns", [12.0], Limit("at most", 10.0)),
+    ]
+    text = table(rows, {"three": "no such peer"}, FACTS)
+    head, _, one, two = text.splitlines()[:4]
+    assert head.split()[:3] == ["name", "A", "B"]
+    for part in ("ours 2.100 Mpps", "theirs 1.050 Mpps", "2.000 [2.000, 2.000]", ">= 1.5", "met"):
+        assert part in one
+    for part in ("12.000 [12.000, 12.000] ns", "<= 10", "missed"):
+        assert part in two
+    assert "one: a note" in text
+    assert "three: skipped: no such peer" in text
+    assert "load average 0.25 before and 1.50 after, steal 1.25 %" in text
+
+
+def test_a_machine_that_is_not_steady_is_told() -> None:
+    samples = {"A": [1.0, 1.0], "B": [1.0, 1.0], "A again": [1.5, 1.5]}
+    row = compared("one", "ours", "theirs", "Mpps", samples, None)
+    assert "not steady" in row.notes[0]
+    assert row.verdict is None
+
+
+def test_the_json_holds_every_sample(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    row = compared("one", "a", "b", "us", {"A": [1.0, 2.0], "B": [2.0, 4.0]}, None)
+    write_json(file, [row], {"two": "why"}, FACTS)
+    found = json.loads(file.read_text())
+    assert found["rows"][0]["samples"] == {"A": [1.0, 2.0], "B": [2.0, 4.0]}
+    assert found["rows"][0]["figure"]["median"] == 0.5
+    assert found["skipped"] == {"two": "why"}
+
+
+# -- the command -----------------------------------------------------------------------------
+
+
+def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [
+        "raw-mmsg",
+        "best",
+        "trafgen-mmap",
+        "trafgen-xdp",
+        "trafgen-xdp-live",
+        "rtt",
+        "null",
+        "pacing",
+        "setup",
+    ]
+
+
+def test_refuses_a_name_that_is_none() -> None:
+    with pytest.raises(SystemExit, match="there is no comparison 'trafgenn'; there are: raw-mmsg"):
+        main(["trafgenn"])
+
+
+@pytest.mark.parametrize("option", ["--pairs=0", "--seconds=0"])
+def test_refuses_to_measure_nothing(option: str) -> None:
+    with pytest.raises(SystemExit):
+        main([option, "null"])
