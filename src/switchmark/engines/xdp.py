@@ -8,4 +8,5 @@ ENGINE = Engine(
     name="xdp",
     summary="AF_XDP",
     privilege="root",
+    frame_max=3524,  # one chunk of umem, a page, holds it with its headroom
 )

@@ -10,4 +10,5 @@ ENGINE = Engine(
     privilege="root",
     receiver="mmap",
     napi=True,
+    frame_max=3076,  # a page of the page pool, with headroom
 )
