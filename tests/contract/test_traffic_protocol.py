@@ -37,7 +37,7 @@ def test_a_trial_on_a_loop_loses_nothing(program: Program) -> None:
     sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
     assert sent["frames"] + sent["unsent"] == 1000
     assert received["frames"] == sent["frames"] == received["latency"]["count"]
-    assert received["flows"] == [[sent["frames"], 0, 0]]
+    assert received["flows"] == [[sent["frames"], 0, 0, 0]]
     assert sum(received["intervals"]) == received["frames"]
 
 

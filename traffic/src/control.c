@@ -568,8 +568,9 @@ static json_t *receiver_report(const struct receiver *r)
 	for (uint32_t i = 0; i < r->flows; i++) {
 		const struct sequence *s = &r->sequences[i];
 
-		json_array_append_new(flows, json_pack("[I,I,I]", COUNT(s->distinct),
-						       COUNT(s->duplicated), COUNT(s->reordered)));
+		json_array_append_new(flows, json_pack("[I,I,I,I]", COUNT(s->distinct),
+						       COUNT(s->duplicated), COUNT(s->reordered),
+						       COUNT(s->corrupted)));
 		duplicated += s->duplicated;
 		reordered += s->reordered;
 		beyond += s->beyond;

@@ -223,6 +223,8 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 		p = ip + IP_BYTES + UDP_BYTES;
 		if (load32(p) != net32(run) || load16(ip - 2) != net16(0x0800))
 			return FRAME_FOREIGN;
+		/* What it says of itself, even if it turns out to be corrupt. */
+		out->flow = net16(load16(p + 4)) & (FLOW_MAX - 1);
 		ip_len = net16(load16(ip + 2));
 		udp_len = net16(load16(ip + 24));
 		if (unlikely(ip[0] != 0x45 || ip[9] != 17 || ip_len != udp_len + IP_BYTES ||

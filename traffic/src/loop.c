@@ -129,6 +129,9 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 		break;
 	case FRAME_CORRUPT:
 		r->corrupted++;
+		flow = (uint32_t)p.flow - r->first_flow;
+		if (flow < r->flows)
+			r->sequences[flow].corrupted++;
 		return;
 	case FRAME_FOREIGN:
 		r->foreign++;

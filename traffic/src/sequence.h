@@ -14,6 +14,7 @@
 struct sequence {
 	uint64_t next; /* one more than the highest number so far: NextExp of RFC 4737 */
 	uint64_t distinct, duplicated, reordered;
+	uint64_t corrupted; /* frames that name this flow and failed their check: of no number */
 	uint64_t beyond; /* of reordered: older than the window, taken as distinct */
 	uint64_t *window;
 	uint32_t bits; /* a power of two, at least 64 */
@@ -23,6 +24,7 @@ struct sequence {
 static inline void sequence_reset(struct sequence *s)
 {
 	s->next = s->distinct = s->duplicated = s->reordered = s->beyond = 0;
+	s->corrupted = 0;
 	memset(s->window, 0, s->bits / 8);
 }
 

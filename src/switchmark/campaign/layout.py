@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
@@ -161,13 +160,6 @@ class Layout:
             for node in nodes
             if any(self.endpoints[p.id].ifname for part in self.parts for p in part.ports)
         )
-
-    def wiring_summary(self) -> dict[str, Any]:
-        """The topology as the record keeps it."""
-        return {
-            "ports": {port.id: self.endpoints[port.id].kind.value for port in self.wiring.ports},
-            "flows": [flow.id for flow in self.wiring.flows],
-        }
 
 
 def frame_sizes(test: Test) -> Sequence[int]:

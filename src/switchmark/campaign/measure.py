@@ -73,6 +73,7 @@ class Lab:
         self._probed: dict[tuple[str, str], Version] = {}
         self._workspace: Workspace
         self._executor: Executor
+        self._not_undone: tuple[str, ...] = ()
         self.kept: list[str] = []
 
     def __enter__(self) -> Self:
@@ -135,7 +136,8 @@ class Lab:
         except (Unavailable, UsageError) as error:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
-            return record.model_copy(update={"status": "failed", "error": str(error)})
+            reasons = "\n".join((str(error), *self._not_undone))
+            return record.model_copy(update={"status": "failed", "error": reasons})
 
     def _run(
         self, record: Record, stored: list[TrialResult], on_trial: Callable[[TrialResult], None]
@@ -154,6 +156,7 @@ class Lab:
         )
         before = time.monotonic()
         mark = self._executor.mark()
+        self._not_undone = ()
         try:
             with self._path(layout, placement, record.number) as trials:
                 setup_s = time.monotonic() - before
@@ -172,7 +175,7 @@ class Lab:
             if self._keep:
                 self.kept = self._entrances(layout)
             else:
-                failures = self._executor.unwind(to=mark)
+                self._not_undone = self._executor.unwind(to=mark)
         teardown_s = time.monotonic() - before
         modes = dict.fromkeys(
             part.engine_mode
@@ -182,8 +185,8 @@ class Lab:
         )
         return record.model_copy(
             update={
-                "status": "ok" if self._keep or not failures else "failed",
-                "error": None if self._keep or not failures else "\n".join(failures),
+                "status": "failed" if self._not_undone else "ok",
+                "error": "\n".join(self._not_undone) or None,
                 "semantics": ", ".join(sorted(layout.switch.semantics)),
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,

@@ -379,7 +379,9 @@ class Trials:
         found = []
         for flow, report in sent.items():
             each, more = divmod(report["frames"], test.flows)
-            for number, (rx, duplicated, reordered) in enumerate(received[flow]["flows"]):
+            for number, (rx, duplicated, reordered, corrupted) in enumerate(
+                received[flow]["flows"]
+            ):
                 tx = each + (number < more)
                 found.append(
                     FlowCounts(
@@ -389,6 +391,7 @@ class Trials:
                         lost=tx - rx,
                         duplicated=duplicated,
                         reordered=reordered,
+                        corrupted=corrupted,
                     )
                 )
         return tuple(found)
