@@ -40,7 +40,14 @@ def cables() -> Iterator[None]:
         subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
 
 
-def opened(stack: ExitStack, path: str, role: str, engines: list[str], *ifnames: str) -> Program:
+def opened(
+    stack: ExitStack,
+    path: str,
+    role: str,
+    engines: list[str],
+    *ifnames: str,
+    options: dict[str, int] | None = None,
+) -> Program:
     program = Program("ip", "netns", "exec", NAMESPACE, path)
     cpus = sorted(os.sched_getaffinity(0))
     cpu = cpus[-1] if role == "sender" else cpus[0]
@@ -48,7 +55,7 @@ def opened(stack: ExitStack, path: str, role: str, engines: list[str], *ifnames:
     answer = program.ask(
         "open",
         ports=[
-            {"engine": engine, "ifname": ifname}
+            {"engine": engine, "ifname": ifname, "options": options or {}}
             for engine, ifname in zip(engines, ifnames, strict=True)
         ],
         threads=[
@@ -140,3 +147,25 @@ def test_frames_that_come_after_the_drain_are_counted_apart(
         subprocess.run(["sleep", "0.5"], check=True)
         received = receiver.ask("report")["tasks"][0]["received"]
     assert received["after_drain"] > 0
+
+
+def test_what_a_full_socket_drops_is_counted_to_the_frame(
+    cables: None, traffic_program: str
+) -> None:
+    """Room for some ten frames, and a receiver that takes a millisecond for each."""
+    with ExitStack() as stack:
+        small = {"buffer": 4096}
+        receiver = opened(stack, traffic_program, "receiver", ["raw"], "a1", options=small)
+        sender = opened(stack, traffic_program, "sender", ["raw-mmsg"], "a0")
+        clock = clock_of(sender)
+        armed(receiver, clock, delay_ns=1_000_000)
+        armed(sender, clock, rate_pps=10000, frame_bytes=[64], burst=8, address=ADDRESS)
+        for program in (receiver, sender):
+            assert program.ask("start", duration_ns=10**8)["ok"]
+        assert sender.ask("wait")["ok"]
+        assert receiver.ask("drain", quiet_ms=100, timeout_ms=5000)["quiet"]
+        sent = sender.ask("report")["tasks"][0]["sent"]["frames"]
+        report = receiver.ask("report")
+    dropped = report["ports"][0]["rx_ring_drops"]
+    assert dropped > 0
+    assert report["tasks"][0]["received"]["frames"] + dropped == sent
