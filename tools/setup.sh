@@ -2,7 +2,8 @@
 # Installs what switchmark needs and is missing, then switchmark itself into .venv:
 #   1. the Debian packages of tools/apt-packages.txt (sudo only if not root);
 #   2. the Python packages of requirements.lock, by hash;
-#   3. the project, built as `pip install .` builds it.
+#   3. the project, built as `pip install .` builds it;
+#   4. two sample programs of DPDK, by tools/dpdk-samples.sh, where DPDK is installed.
 # Each part is skipped if the hash of its inputs is the one of the last time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -153,6 +154,27 @@ project()
 	printf '%s\n' "$stamp" >$venv/.project
 }
 
+# --- 4. DPDK's sample programs ---------------------------------------------------------------
+
+samples()
+{
+	local stamp log=build/setup/samples.log left_out=build/setup/samples-left-out
+	# What could not be had is not tried again, until DPDK or apt's sources change.
+	stamp=$({
+		cat tools/dpdk-samples.sh /etc/apt/sources.list /etc/apt/sources.list.d/*
+		dpkg-query --show libdpdk-dev
+	} 2>/dev/null | sha256sum || true)
+	if [ "$(cat $left_out 2>/dev/null)" = "$stamp" ]; then
+		return
+	fi
+	rm -f $left_out
+	if ! tools/dpdk-samples.sh $venv/bin 2>$log; then
+		rm -f $venv/bin/dpdk-{skeleton,l2fwd}
+		say "left out until make clean, $(tail -n 1 $log): dpdk-skeleton dpdk-l2fwd"
+		printf '%s\n' "$stamp" >$left_out
+	fi
+}
+
 # A tree that was moved or copied is built anew: .venv and the build folders hold its old path.
 if [ "$(cat build/setup/place 2>/dev/null || pwd)" != "$(pwd)" ]; then
 	say "this tree was built elsewhere: building anew"
@@ -165,4 +187,5 @@ flock 9
 debian_packages
 python_packages
 project
+samples
 say "ready: $venv/bin/switchmark"

@@ -32,6 +32,7 @@ def check_contract(found: Any, contract: type[Any], origin: str) -> None:
         if not name.startswith("_") and inspect.isfunction(member)
     }
     names = {name for name in contract.__annotations__ if not name.startswith("_")}
+    names |= {name for name, member in vars(contract).items() if isinstance(member, property)}
     for name in sorted(names | set(members)):
         if not hasattr(found, name):
             raise UsageError(f"{origin} is no {contract.__name__}: it has no '{name}'")

@@ -105,7 +105,7 @@ def test_plans_are_pure(layout: Layout) -> None:
 
 
 def test_a_switch_names_its_semantics(layout: Layout) -> None:
-    assert layout.switch.semantics <= set(Semantics)
+    assert set(layout.switch.semantics) <= set(Semantics)
     assert layout.switch.semantics
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from switchmark.model.plan import HOST
-from switchmark.model.topology import Topology, Wiring
+from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
 from switchmark.plugins import check_contract
 from switchmark.switches.base import Switch
 
@@ -32,7 +32,7 @@ def test_the_example_makes_the_plan_that_it_promises() -> None:
     t = Topology()
     (a,), (b,) = t.function("f0"), t.function("f1")
     t.flow(a, b)
-    wiring = Wiring("sm", "/run", HOST, t.ports, tuple(t.flows), {})
+    wiring = Wiring("sm", "/run", HOST, t.ports, tuple(t.flows), {}, PortKind.VETH, Semantics.PATCH)
     switch = example().SWITCH
     assert switch.accepts(wiring) is None
     queue, rule = (" ".join(step.argv) for step in switch.join(wiring))

@@ -44,14 +44,15 @@ struct option_spec {
 	const char *name;
 	enum option_type type;
 	uint64_t min, max, preset; /* of a number */
-	const char *const *choices; /* of a text, ends with NULL; the first is the preset */
+	/* Of a text, ends with NULL, the first is the preset; NULL: any text, preset empty. */
+	const char *const *choices;
 	const char *help;
 };
 
 struct option_value {
 	const char *name;
 	uint64_t number;
-	char text[128];
+	char text[256];
 };
 
 /* What a port is opened with. Strings are owned by the core and outlive the port. */
@@ -98,6 +99,8 @@ struct engine {
 	int (*open)(struct port *);
 	/* Is the link up, with its peer there? */
 	bool (*ready)(struct port *);
+	/* Called by the thread that will move the port's frames, before it does. NULL: no need. */
+	void (*enter)(struct port *);
 	/* Up to n empty frames with room for config.frame_max bytes each. Their content is
 	 * whatever it was. Returns how many. */
 	uint32_t (*alloc)(struct port *, struct frame *, uint32_t n);
@@ -126,7 +129,9 @@ int port_fail(struct port *port, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 #define always_inline static inline __attribute__((always_inline))
+#ifndef likely
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
+#endif
 
 #endif

@@ -17,12 +17,18 @@ extern const struct engine engine_mmap;
 extern const struct engine engine_xdp;
 extern const struct engine engine_xdp_live;
 #endif
+#ifdef HAVE_DPDK
+extern const struct engine engine_dpdk;
+#endif
 
 const struct engine *const engines[] = {
 	&engine_null, &engine_udp,	&engine_udp_mmsg,
 	&engine_raw,  &engine_raw_mmsg, &engine_mmap,
 #ifdef HAVE_XDP
 	&engine_xdp,  &engine_xdp_live,
+#endif
+#ifdef HAVE_DPDK
+	&engine_dpdk,
 #endif
 	NULL,
 };

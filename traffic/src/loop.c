@@ -430,12 +430,22 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
+static void port_enter(struct port *port)
+{
+	if (port && port->engine->enter)
+		port->engine->enter(port);
+}
+
 static void worker_loop(struct worker *w)
 {
 	/* Two moments to note the CPU time: the start and the end of the phase. */
 	uint64_t mark = w->window->start;
 	bool started = false;
 
+	for (uint32_t i = 0; i < w->count; i++) {
+		port_enter(w->tasks[i]->forwarder.ports[0]);
+		port_enter(w->tasks[i]->forwarder.ports[1]);
+	}
 	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
 	w->yields = 0;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Neighbour
+from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.machine.placement import Tenant
-from switchmark.model.plan import HOST, Node, Plan, Run
+from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
     Addressing,
@@ -19,7 +21,9 @@ from switchmark.model.topology import (
     Flow,
     Part,
     Port,
+    PortKind,
     Role,
+    Semantics,
     Topology,
     Wiring,
 )
@@ -91,7 +95,7 @@ class Layout:
             for part in self.parts
         ]
         busy = self.switch.own_core(self.wiring.mode)
-        return [Tenant("switch", "switch", polls=busy), *parts]
+        return [Tenant("switch", "switch", polls=busy, cores=self.test.switch_cores), *parts]
 
     def first_flow(self, flow: Flow) -> int:
         """The number of a flow's first sub-flow."""
@@ -108,6 +112,10 @@ class Layout:
             (Node(f"{self.wiring.prefix}-pair{group}", HOST.environment), tuple(parts))
             for group, parts in pairs.items()
         ]
+
+    def place_of(self, part: Part) -> Node:
+        """The node of the traffic process that plays a part."""
+        return next(node for node, parts in self.processes() if part in parts)
 
     def netns(self, part: Part) -> str | None:
         """The path by which setns() enters the network namespace of a part."""
@@ -139,7 +147,12 @@ class Layout:
         )
 
     def build(self) -> Plan:
-        """Everything from nothing to programs that wait for commands."""
+        """Everything: `construct`, then `join` once the ports are being opened, and `settled`
+        when they are open."""
+        return self.construct() + self.join() + self.settled()
+
+    def construct(self) -> Plan:
+        """From nothing to programs that wait for commands."""
         steps: Plan = ()
         for node in (self.wiring.at, *self.nodes.values()):
             steps += ENVIRONMENTS[node.environment].create(node)
@@ -149,8 +162,28 @@ class Layout:
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
         for node, parts in self.processes():
             ports = [self.endpoints[port.id] for part in parts for port in part.ports]
+            steps += self.engine.prepare(self.wiring, node, ports)
             steps += FUNCTIONS[parts[0].function].start(node, ports)
-        return steps + self.switch.join(self.wiring) + self.switch.settled(self.wiring)
+        return steps
+
+    def join(self) -> Plan:
+        """Waits for the sockets of functions that the switch connects to, and joins them."""
+        listening = tuple(
+            Wait(f"the function listens on {path}", Check(("test", "-S", path)))
+            for _, parts in self.processes()
+            for path in [self.endpoints[parts[0].ports[0].id].path]
+            if self.awaits_switch(parts)
+        )
+        return listening + self.switch.join(self.wiring)
+
+    def settled(self) -> Plan:
+        """Waits until the switch has its links."""
+        return self.switch.settled(self.wiring)
+
+    def awaits_switch(self, parts: Sequence[Part]) -> bool:
+        """Is the first port of a process opened only when the switch connects to it?"""
+        end = self.endpoints[parts[0].ports[0].id]
+        return end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
     def part_counters(self) -> tuple[Run, ...]:
         """Commands that print the links in each part's node, to place what was dropped there."""
@@ -174,6 +207,8 @@ def lay_out(
     run_dir: str,
     mode: str | None = None,
     cores: tuple[int, ...] = (),
+    node: int = 0,
+    memory: Literal["hugepages", "no-huge"] = "hugepages",
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -195,11 +230,17 @@ def lay_out(
         ports=topology.ports,
         flows=tuple(topology.flows),
         nodes=nodes,
+        kind=_kind(test),
+        semantics=_semantics(test),
         mode=mode,
         mtu=min(max(1500, longest), FRAME_MAX),
         napi=engine.napi,
         ip_stack=engine.needs_ip,
         cores=cores,
+        node=node,
+        queues=test.queues,
+        descriptors=test.descriptors,
+        memory=memory if test.memory == "auto" else test.memory,
     )
     return Layout(
         test=test,
@@ -212,6 +253,33 @@ def lay_out(
         endpoints=switch.endpoints(wiring),
         addressing=switch.addressing(wiring),
     )
+
+
+def _kind(test: Test) -> PortKind:
+    """The kind that the test names, else the first of the switch's that engine and environment
+    take too; the switch's first where there is none, which `campaign.resolve` refuses."""
+    switch = SWITCHES[test.switch]
+    if test.port != "auto":
+        if test.port not in switch.port_kinds:
+            raise UsageError(
+                f"switch {switch.name} has no ports of kind {test.port}",
+                hint=f"--port {' or '.join(switch.port_kinds)}",
+            )
+        return PortKind(test.port)
+    taken = ENGINES[test.engine].port_kinds & ENVIRONMENTS[test.environment].port_kinds
+    return next((kind for kind in switch.port_kinds if kind in taken), switch.port_kinds[0])
+
+
+def _semantics(test: Test) -> Semantics:
+    switch = SWITCHES[test.switch]
+    if test.semantics == "auto":
+        return switch.semantics[0]
+    if test.semantics not in switch.semantics:
+        raise UsageError(
+            f"switch {switch.name} cannot forward as '{test.semantics}'",
+            hint=f"--semantics {' or '.join(switch.semantics)}",
+        )
+    return Semantics(test.semantics)
 
 
 def _node(prefix: str, suffix: str, environment: str) -> Node:

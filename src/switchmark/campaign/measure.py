@@ -21,6 +21,7 @@ from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.script import describe
@@ -187,7 +188,9 @@ class Lab:
             update={
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
-                "semantics": ", ".join(sorted(layout.switch.semantics)),
+                "semantics": layout.wiring.semantics,
+                "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
+                "memory": layout.wiring.memory if layout.engine.own_memory else None,
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
@@ -211,7 +214,7 @@ class Lab:
         """The path of a layout, up and with its ports open."""
         for port in layout.wiring.ports:
             self._executor.execute(self._lend(layout, port))
-        self._executor.execute(layout.build())
+        self._executor.execute(layout.construct())
         if self._capture:
             self._executor.execute(self._captures(layout, number))
         crews = [
@@ -247,7 +250,10 @@ class Lab:
             stolen=_Steal(),
             alive=alive,
         )
-        trials.open()
+        trials.open(
+            join=lambda: self._executor.execute(layout.join()),
+            settle=lambda: self._executor.execute(layout.settled()),
+        )
         yield trials
 
     def _lend(self, layout: Layout, port: Port) -> Plan:
@@ -325,9 +331,20 @@ class Lab:
 def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[Layout, Placement]:
     """The layout with its switch on the cores that the placement gives it."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
-    placement = place(layout.tenants(), read_cpus(), test.placement)
-    cores = placement.seats["switch"].cpus
-    return lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode, cores=cores), placement
+    cpus = read_cpus()
+    placement = place(layout.tenants(), cpus, test.placement)
+    used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
+    node = min((cpu.node for cpu in cpus if cpu.id in used), default=0)
+    layout = lay_out(
+        test,
+        prefix=prefix,
+        run_dir=run_dir,
+        mode=mode,
+        cores=placement.seats["switch"].cpus,
+        node=node,
+        memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
+    )
+    return layout, placement
 
 
 def _seat_in_words(placement: Placement, part: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
-from switchmark.campaign.layout import SHARED_PROCESS, frame_sizes, lay_out
+from switchmark.campaign.layout import SHARED_PROCESS, Layout, frame_sizes, lay_out
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
@@ -53,6 +53,8 @@ def check(test: Test) -> list[str]:
         *_load_reasons(test),
         *_engine_reasons(test),
         *_place_reasons(test),
+        *_resource_reasons(test),
+        *_driver_reasons(test, layout),
     ]
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
@@ -147,6 +149,43 @@ def _place_reasons(test: Test) -> Iterable[str]:
         yield "placement shared-process joins a sender and a receiver: use --direction uni"
 
 
+def _resource_reasons(test: Test) -> Iterable[str]:
+    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    for axis, follow in (
+        ("switch_cores", (switch,)),
+        ("queues", (switch, engine)),
+        ("descriptors", (engine,)),
+    ):
+        if getattr(test, axis) == Test.model_fields[axis].default:
+            continue
+        for one in follow:
+            if axis not in one.resources:
+                kind = "switch" if one is switch else "engine"
+                yield f"{kind} {one.name} does not follow --{axis.replace('_', '-')}"
+    if test.descriptors and test.descriptors & (test.descriptors - 1):
+        yield f"the length of a queue is a power of two, not {test.descriptors}"
+    if test.memory != "auto" and not engine.own_memory:
+        yield f"engine {engine.name} has its frames in the kernel: --memory means nothing to it"
+
+
+def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
+    engine = ENGINES[test.engine]
+    if test.driver == "auto":
+        return
+    if test.driver not in engine.drivers:
+        known = f"\n\nhint: --driver {' or '.join(engine.drivers)}" if engine.drivers else ""
+        yield f"engine {engine.name} has no driver '{test.driver}'{known}"
+        return
+    if any(end.kind not in engine.port_kinds for end in layout.endpoints.values()):
+        return  # refused with its own reason
+    try:
+        for index, port in enumerate(layout.wiring.ports):
+            end, node = layout.endpoints[port.id], layout.nodes[port.part]
+            engine.port_options(layout.wiring, node, end, index, test.driver)
+    except UsageError as error:
+        yield str(error)
+
+
 def _port_reasons(test: Test, kinds: Collection[PortKind]) -> Iterable[str]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     for who, accepted in (
@@ -158,7 +197,7 @@ def _port_reasons(test: Test, kinds: Collection[PortKind]) -> Iterable[str]:
             usable = [
                 switch.name
                 for switch in SWITCHES.values()
-                if switch.port_kinds & engine.port_kinds & environment.port_kinds
+                if set(switch.port_kinds) & engine.port_kinds & environment.port_kinds
             ]
             yield (
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "

@@ -33,6 +33,7 @@ _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
 _QUIET_MS = 20
 _DRAIN_S = 2.0
+_OPEN_S = 20.0
 _SHORT_S = 1.0
 _STEAL = 0.01
 _ALONE = 0.8
@@ -81,24 +82,46 @@ class Trials:
 
     # -- before the first trial --------------------------------------------------------
 
-    def open(self) -> None:
-        """Open all ports and wait for their links. TrialFailed with the program's reason."""
-        for crew in self._crews:
-            ports = [self._port(crew, part, port) for part in crew.parts for port in part.ports]
-            tasks = [self._tasks(crew, part) for part in crew.parts]
-            if self._layout.test.placement == SHARED_PROCESS:
-                tasks = [[task for some in tasks for task in some]]
-            threads = [
-                {**self._seat(part), "tasks": some}
-                for part, some in zip(crew.parts, tasks, strict=False)
-            ]
-            crew.process.ask("open", ports=ports, threads=threads)
+    def open(self, *, join: Callable[[], None], settle: Callable[[], None]) -> None:
+        """Open all ports and wait for their links. `join` is called when all are open but those
+        that only the switch's joining opens, `settle` when all are. TrialFailed with the
+        program's reason."""
+        waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
+        # A client finds its server there.
+        for crew in sorted(self._crews, key=lambda crew: not self._serves(crew)):
+            crew.process.send("open", **self._opening(crew))
+            if crew not in waiting:
+                crew.process.answer("open", timeout_s=_OPEN_S)
+        join()
+        for crew in waiting:
+            crew.process.answer("open", timeout_s=_OPEN_S)
+        settle()
         for crew in self._crews:
             crew.process.ask("ready", timeout_ms=5000)
         found = self._crews[0].process.ask("clock")
         self._clock = {name: found[name] for name in ("ticks", "ns", "hz")}
 
-    def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
+    def _serves(self, crew: Crew) -> bool:
+        return any(self._layout.endpoints[p.id].server for part in crew.parts for p in part.ports)
+
+    def _opening(self, crew: Crew) -> dict[str, Any]:
+        """What a process opens: its ports, and the threads with their tasks."""
+        ports = [
+            self._port(crew, part, port, index)
+            for index, (part, port) in enumerate(
+                (part, port) for part in crew.parts for port in part.ports
+            )
+        ]
+        tasks = [self._tasks(crew, part) for part in crew.parts]
+        if self._layout.test.placement == SHARED_PROCESS:
+            tasks = [[task for some in tasks for task in some]]
+        threads = [
+            {**self._seat(part), "tasks": some}
+            for part, some in zip(crew.parts, tasks, strict=False)
+        ]
+        return {"ports": ports, "threads": threads}
+
+    def _port(self, crew: Crew, part: Part, port: Port, index: int) -> dict[str, Any]:
         test, endpoint = self._layout.test, self._layout.endpoints[port.id]
         engine = self._layout.engine_of(part)
         opened: dict[str, Any] = {
@@ -107,7 +130,9 @@ class Trials:
             "burst": max(test.burst, _RX_BURST),
             "frame_bytes": max(frame_sizes(test)),
             "flows": test.flows if self._layout.sent_by(part) else 1,
-            "options": engine.options,
+            "options": engine.port_options(
+                self._layout.wiring, self._layout.place_of(part), endpoint, index, test.driver
+            ),
         }
         if engine.needs_ip:
             # With several flows answers and arrivals come from, or go to, other ports too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.engines import mmap, null, raw, raw_mmsg, udp, udp_mmsg, xdp, xdp_live
+from switchmark.engines import dpdk, mmap, null, raw, raw_mmsg, udp, udp_mmsg, xdp, xdp_live
 from switchmark.engines.base import Engine
 from switchmark.plugins import load_plugins
 
@@ -21,6 +21,7 @@ TABLE: Mapping[str, Engine] = load_plugins(
         mmap.ENGINE,
         xdp.ENGINE,
         xdp_live.ENGINE,
+        dpdk.ENGINE,
         null.ENGINE,
     ),
 )

@@ -7,13 +7,15 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.model.topology import PortKind
+from switchmark.model.plan import Node, Plan
+from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.model.units import FRAME_MAX
 from switchmark.model.version import Version
 
@@ -41,7 +43,9 @@ class Engine:
     """One engine. `needs_ip`: frames go through the node's IP stack, which needs addresses.
     `privilege` is the least that opens its ports. `receiver` names the engine that receives
     where this one only sends. `napi`: it sends by XDP redirect. `flows_by` are the addresses
-    that its flows may differ in, up to `flows_max` of them.
+    that its flows may differ in, up to `flows_max` of them. `drivers` are the values that the
+    axis `driver` may have, `resources` which of `queues` and `descriptors` it follows.
+    `own_memory`: its processes hold frames in memory that the axis `memory` chooses.
     """
 
     name: str
@@ -56,7 +60,21 @@ class Engine:
     flows_max: int = 16384
     frame_max: int = FRAME_MAX
     touches: frozenset[str] = frozenset({"none", "header", "full"})
+    drivers: tuple[str, ...] = ()
+    resources: frozenset[str] = frozenset()
+    own_memory: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
+        """What a process with these ports needs before it starts."""
+        return ()
+
+    def port_options(
+        self, w: Wiring, node: Node, endpoint: Endpoint, index: int, driver: str
+    ) -> Mapping[str, Any]:
+        """The engine's options for the port of that index in the process at `node`. UsageError
+        if `driver` does not fit the endpoint."""
+        return self.options
 
     def probe(self, host: Host) -> Version:
         """The version of the traffic program that has this engine; Unavailable if none has."""

@@ -23,12 +23,13 @@ from switchmark.errors import (
     Unavailable,
 )
 from switchmark.machine.host import Completed, Host, Process, last_lines
+from switchmark.machine.hugepages import find_pool, reserve
 from switchmark.machine.journal import Command, Lease, Restore, Stop, Undo
 from switchmark.machine.script import Inside, command, describe, fill, is_host
 from switchmark.machine.signals import shielded
 from switchmark.machine.undo import carry_out, in_words
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Node, Plan, Run, Spawn, Wait, Write
+from switchmark.model.plan import Node, Plan, Reserve, Run, Spawn, Wait, Write
 
 __all__ = ["Executor"]
 
@@ -68,6 +69,8 @@ class Executor:
                     self._spawn(step)
                 case Write():
                     self._write(step)
+                case Reserve():
+                    self._reserve(step)
                 case Wait():
                     self._wait(step)
 
@@ -181,6 +184,27 @@ class Executor:
         written = self._call(step.why, step.at, write, content, 10.0)
         if written.status != 0:
             raise _failure(step.why, step.at, write, written)
+
+    def _reserve(self, step: Reserve) -> None:
+        host = self._host(step.at)
+        with _explained(step.why):
+            pool = find_pool(host, step.node)
+            lease = self._journal.intend(Lease(host=host.name, path=pool.total))
+            try:
+                reserve(
+                    pool,
+                    step.megabytes,
+                    run=self._workspace.run,
+                    host=host,
+                    leases=self._workspace.leases,
+                )
+            except (SetupFailed, Unavailable):
+                # There is no lease: the undo would give back one that the run had before.
+                self._journal.done(lease)
+                raise
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise SetupFailed(f"{pool.total} cannot be set: {reason}") from error
 
     def _wait(self, step: Wait) -> None:
         argv = self._filled(command(step.check, self._inside), step.why)

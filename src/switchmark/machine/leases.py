@@ -1,4 +1,5 @@
 """Leases of machine-wide values, such as a sysctl: the first run saves, the last restores.
+A count, such as that of hugepages, is raised for each lease by what that one needs.
 
 One file of JSON lines, locked while it is read and changed. A holder whose journal nobody
 locks is dead and holds nothing; values of an earlier boot are gone and never restored.
@@ -15,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from switchmark.errors import SetupFailed
+from switchmark.errors import SetupFailed, Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.journal import boot_id, is_locked
 from switchmark.machine.jsonl import Entry, append_entry, whole_lines
@@ -25,7 +26,8 @@ __all__ = ["Leases"]
 
 
 class _Take(Entry):
-    """A run set `path` to `content`; `old` is what the first holder found there."""
+    """A run set `path` to `content`; `old` is what the first holder found there. Where it is
+    a count, `added` is what was added to it for this lease."""
 
     entry: Literal["take"] = "take"
     boot: str
@@ -34,6 +36,7 @@ class _Take(Entry):
     path: str
     old: bytes
     content: bytes
+    added: int | None = None
 
 
 class _Give(Entry):
@@ -66,7 +69,7 @@ class Leases:
     def take(self, run: str, host: Host, path: str, content: bytes) -> None:
         """Set `path` for `run`. SetupFailed while a live run needs another value there."""
         with self._locked() as (descriptor, takes):
-            held = [take for take in takes if (take.host, take.path) == (host.name, path)]
+            held = _of(takes, host, path)
             for take in held:
                 agreed = take.content.split() == content.split()
                 if take.run != run and not agreed and self._lives(take.run):
@@ -86,17 +89,67 @@ class Leases:
                 append_entry(descriptor, _Give(run=run, host=host.name, path=path))
                 raise
 
+    def add(self, run: str, host: Host, path: str, wanted: int, *, free: str) -> int:
+        """Raise the count at `path`, so that `wanted` more of the things are free for `run`.
+
+        What the file `free` counts is used up first, but where a live run has a lease: it may
+        be promised to that one. Returns how many of `wanted` could be had; if fewer, the count
+        is as it was and there is no lease. Unavailable where the count cannot be set.
+        """
+        with self._locked() as (descriptor, takes):
+            held = _of(takes, host, path)
+            lacking = wanted
+            if not any(take.run == run or self._lives(take.run) for take in held):
+                # What dead runs left will be taken away by `clean`.
+                left = sum(take.added or 0 for take in held)
+                lacking -= min(wanted, max(0, int(host.read(free)) - left))
+            found = host.read(path)
+            raised = b"%d\n" % (int(found) + lacking)
+            old = held[0].old if held else found
+            append_entry(
+                descriptor,
+                _Take(
+                    boot=boot_id(),
+                    run=run,
+                    host=host.name,
+                    path=path,
+                    old=old,
+                    content=raised,
+                    added=lacking,
+                ),
+            )
+            if not lacking:
+                return wanted
+            give = _Give(run=run, host=host.name, path=path)
+            try:
+                host.write(path, raised)
+            except OSError as error:
+                append_entry(descriptor, give)
+                raise Unavailable(
+                    f"{path} cannot be set to {_text(raised)}: {error.strerror or error}",
+                    hint=f"echo {_text(raised)} | sudo tee {path}",
+                ) from error
+            missing = int(raised) - int(host.read(path))
+            if missing > 0:
+                host.write(path, found)
+                append_entry(descriptor, give)
+            return max(0, wanted - max(0, missing))
+
     def give_back(self, run: str, host: Host, path: str) -> None:
         """End the run's latest lease of `path`; the value is restored when nobody holds it."""
         with self._locked() as (descriptor, takes):
-            held = [take for take in takes if (take.host, take.path) == (host.name, path)]
-            if not any(take.run == run for take in held):
+            held = _of(takes, host, path)
+            mine = [take for take in held if take.run == run]
+            if not mine:
                 return
             others = [take for take in held if take.run != run and self._lives(take.run)]
-            if others or sum(take.run == run for take in held) > 1:
+            if others or len(mine) > 1:
+                _lower(host, path, mine[-1], held)
                 append_entry(descriptor, _Give(run=run, host=host.name, path=path))
             else:
-                host.write(path, held[0].old)
+                # Who only counted on what was free changed nothing, and may not be able to.
+                if any(take.added != 0 for take in held):
+                    host.write(path, held[0].old)
                 append_entry(descriptor, _Free(host=host.name, path=path))
                 if len(held) == len(takes):
                     os.ftruncate(descriptor, 0)
@@ -139,6 +192,19 @@ def _takes(lines: list[bytes]) -> list[_Take]:
             case _Free():
                 takes = [t for t in takes if (t.host, t.path) != (entry.host, entry.path)]
     return [take for take in takes if take.boot == boot]
+
+
+def _of(takes: list[_Take], host: Host, path: str) -> list[_Take]:
+    return [take for take in takes if (take.host, take.path) == (host.name, path)]
+
+
+def _lower(host: Host, path: str, given: _Take, held: list[_Take]) -> None:
+    """Take from a count what was added for `given`, but nothing that the others hold: after a
+    death it may not have been added yet, or may be gone already."""
+    if given.added:
+        others = sum(take.added or 0 for take in held) - given.added
+        lowered = max(int(host.read(path)) - given.added, int(given.old) + others)
+        host.write(path, b"%d\n" % lowered)
 
 
 def _text(content: bytes) -> str:

@@ -11,7 +11,8 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from switchmark.errors import SetupFailed
-from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
+from switchmark.machine.hugepages import ON_NODE
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
 
 __all__ = ["Inside", "command", "describe", "fill", "is_host"]
 
@@ -61,6 +62,8 @@ def describe(plan: Plan, inside: Inside) -> list[str]:
                     lines.append(f"{_variable(step.name)}=$!")
             case Write():
                 lines.extend(_write(step, inside))
+            case Reserve():
+                lines.append(_reserve(step))
             case Wait():
                 lines.append(_wait(step, inside))
     return lines
@@ -87,6 +90,16 @@ def _write(step: Write, inside: Inside) -> list[str]:
         target = f"| {_quoted(inside(step.at, ('tee', step.path)))} >/dev/null"
     note = "  # leased: the last run restores it" if step.machine_wide else ""
     return f"{_printed(step.content)} {target}{note}".split("\n")
+
+
+def _reserve(step: Reserve) -> str:
+    path = ON_NODE.format(node=step.node, kib="${kib}")
+    return (
+        "kib=\"$(awk '/^Hugepagesize:/ {print $2}' /proc/meminfo)\"; "
+        f'total="{path}"; '
+        f'echo "$(($(cat "$total") + ({step.megabytes} * 1024 + kib - 1) / kib))" >"$total"'
+        "  # leased: only what is not free is added; the last run restores it"
+    )
 
 
 def _wait(step: Wait, inside: Inside) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from signal import SIGTERM
 
-__all__ = ["HOST", "Check", "Node", "Plan", "Run", "Spawn", "Step", "Wait", "Write"]
+__all__ = ["HOST", "Check", "Node", "Plan", "Reserve", "Run", "Spawn", "Step", "Wait", "Write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,20 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve:
+    """Have `megabytes` (of 1024 KiB) of hugepages free for this run on a NUMA node of a host;
+    undone by giving them back.
+
+    Leased like a machine-wide Write, but additive: each step of each run gets its own.
+    """
+
+    why: str
+    megabytes: int
+    node: int = 0
+    at: Node = HOST
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """A condition of a Wait: `argv` ends with a status in `ok` and, where `pattern` is
     given, prints something that this regular expression (re.search, MULTILINE) finds.
@@ -108,5 +122,5 @@ class Wait:
     unless_dead: str | None = None
 
 
-Step = Run | Spawn | Write | Wait
+Step = Run | Spawn | Write | Reserve | Wait
 Plan = tuple[Step, ...]

@@ -43,6 +43,13 @@ class Test(BaseModel):
     environment: str = "netns"
     function: str = "traffic"
     engine: str = "raw-mmsg"
+    driver: str = "auto"
+    port: str = "auto"
+    semantics: str = "auto"
+    memory: Literal["auto", "hugepages", "no-huge"] = "auto"
+    switch_cores: int = Field(1, ge=1, le=64)
+    queues: int = Field(1, ge=1, le=16)
+    descriptors: int | None = Field(None, ge=64, le=32768)
     frame_size: int | str = 64
     rate: str = "max"
     burst: int = Field(default_factory=_usual_burst, ge=1, le=4096)

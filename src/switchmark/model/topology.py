@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from switchmark.errors import UsageError
 from switchmark.model.plan import Node
@@ -159,7 +160,8 @@ class Endpoint:
 
     `ifname` is the interface in the function's node, `switch_ifname` the one at the switch
     (empty where the switch has none); `path` is a socket for vhost-user and memif and
-    `server` says that the function's side listens on it. A kernel interface is created at
+    `server` says that the function's side listens on it, `backend` that it is the vhost side
+    of a vhost-user port, where it is else the virtio side. A kernel interface is created at
     the switch under `staged` and moved into the function's node by the environment.
     """
 
@@ -170,6 +172,7 @@ class Endpoint:
     staged: str = ""
     path: str = ""
     server: bool = False
+    backend: bool = False
     mtu: int = 1500
 
 
@@ -198,10 +201,14 @@ class Wiring:
     """All that a switch is told: its ports, flows, place and resources.
 
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
-    sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `mode`
-    is what the probe of the switch found (its datapath, for instance). `napi` says that the
-    functions send by XDP redirect, which a veth takes only if its peer polls (NAPI), `ip_stack`
-    that their frames go through the IP stacks of their nodes.
+    sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is
+    how ports are attached and `semantics` what the switch is to do with a frame, of those that
+    it offers. `mode` is what the probe of the switch found (its datapath, for instance). `napi`
+    says that the functions send by XDP redirect, which a veth takes only if its peer polls
+    (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `cores` are
+    the CPUs of a switch that polls, `node` their NUMA node; `queues` the pairs of queues that a
+    port has, `descriptors` the length of each (None: the default of who makes them). `memory`
+    is what DPDK's processes live in.
     """
 
     prefix: str
@@ -210,13 +217,17 @@ class Wiring:
     ports: tuple[Port, ...]
     flows: tuple[Flow, ...]
     nodes: Mapping[str, Node]
+    kind: PortKind
+    semantics: Semantics
     mode: str | None = None
     mtu: int = 1500
     napi: bool = False
     ip_stack: bool = False
     cores: tuple[int, ...] = ()
+    node: int = 0
     queues: int = 1
     descriptors: int | None = None
+    memory: Literal["hugepages", "no-huge"] = "hugepages"
 
     def port(self, port_id: str) -> Port:
         return next(port for port in self.ports if port.id == port_id)

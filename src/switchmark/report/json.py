@@ -33,6 +33,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "error": record.error,
         "test": _test(record.test),
         "semantics": record.semantics,
+        "port": record.port,
         "memory": record.memory,
         "engine_mode": record.engine_mode,
         "verdict": record.verdict,

@@ -35,12 +35,21 @@ class Counters:
 
 @runtime_checkable
 class Switch(Protocol):
-    """A switch. Every method but `probe` is pure."""
+    """A switch. Every method but `probe` is pure.
+
+    Of `semantics` and `port_kinds` the first is what it does unless asked otherwise.
+    `resources` are the axes, of `switch_cores`, `queues` and `descriptors`, that it follows.
+    """
 
     name: str
-    semantics: frozenset[Semantics]
-    port_kinds: frozenset[PortKind]
     environments: frozenset[str]
+    resources: frozenset[str]
+
+    @property
+    def semantics(self) -> tuple[Semantics, ...]: ...
+
+    @property
+    def port_kinds(self) -> tuple[PortKind, ...]: ...
 
     def probe(self, host: Host) -> Version:
         """The version, or Unavailable with what is missing."""

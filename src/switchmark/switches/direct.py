@@ -26,12 +26,14 @@ from switchmark.switches.links import (
 
 
 class Direct:
-    """A veth pair between the two ports of each flow."""
+    """A veth pair between the two ports of each flow; or in user space one end that listens,
+    vhost or a memif server, and one that connects."""
 
     name = "direct"
-    semantics = frozenset({Semantics.PATCH})
-    port_kinds = frozenset({PortKind.VETH})
+    semantics = (Semantics.PATCH,)
+    port_kinds = (PortKind.VETH, PortKind.VHOST_USER, PortKind.MEMIF)
     environments = frozenset({"netns", "host"})
+    resources = frozenset({"queues"})
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; veth is part of it."""
@@ -57,7 +59,23 @@ class Direct:
         pairs = {frozenset((flow.source, flow.sink)): flow for flow in w.flows}
         return [(w.port(flow.source), w.port(flow.sink)) for flow in pairs.values()]
 
+    def _socket(self, w: Wiring, near: Port) -> str:
+        return f"{w.run_dir}/p{near.index}.sock"
+
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        if w.kind is not PortKind.VETH:
+            return {
+                port.id: Endpoint(
+                    kind=w.kind,
+                    mac=mac_address(port.index),
+                    path=self._socket(w, near),
+                    server=port is near,
+                    backend=port is near and w.kind is PortKind.VHOST_USER,
+                    mtu=w.mtu,
+                )
+                for near, far in self._cables(w)
+                for port in (near, far)
+            }
         return {
             port.id: Endpoint(
                 kind=PortKind.VETH,
@@ -75,6 +93,10 @@ class Direct:
     def start(self, w: Wiring) -> Plan:
         steps: Plan = ()
         for a, b in self._cables(w):
+            if w.kind is not PortKind.VETH:
+                remove = ("rm", "-f", self._socket(w, a))
+                steps += (Run("no socket is left of an earlier run", remove, undo=remove),)
+                continue
             near, far = w.name(f"e{a.index}"), w.name(f"e{b.index}")
             macs = (interface_mac(w, a), interface_mac(w, b))
             steps += add_veth(w, near, far, *macs, far_gro=w.napi)

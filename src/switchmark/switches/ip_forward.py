@@ -35,9 +35,10 @@ class IpForward:
     """A router with one /24 of 198.18.0.0/16 on each port and every neighbour known."""
 
     name = "ip-forward"
-    semantics = frozenset({Semantics.ROUTED})
-    port_kinds = frozenset({PortKind.VETH, PortKind.NIC_KERNEL})
+    semantics = (Semantics.ROUTED,)
+    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
     environments = frozenset({"netns"})
+    resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; forwarding is part of it."""

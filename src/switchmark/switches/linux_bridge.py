@@ -33,9 +33,10 @@ class LinuxBridge:
     """`ip link add type bridge`, without spanning tree or multicast snooping."""
 
     name = "linux-bridge"
-    semantics = frozenset({Semantics.LEARNING})
-    port_kinds = frozenset({PortKind.VETH, PortKind.NIC_KERNEL})
+    semantics = (Semantics.LEARNING,)
+    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
     environments = frozenset({"netns", "host"})
+    resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; the bridge is part of it."""

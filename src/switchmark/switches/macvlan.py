@@ -37,9 +37,10 @@ class Macvlan:
     physical port the parent is one end of a veth pair (a dummy may not be in the kernel)."""
 
     name = "macvlan"
-    semantics = frozenset({Semantics.STATIC})
-    port_kinds = frozenset({PortKind.MACVLAN, PortKind.VETH, PortKind.NIC_KERNEL})
+    semantics = (Semantics.STATIC,)
+    port_kinds = (PortKind.MACVLAN, PortKind.VETH, PortKind.NIC_KERNEL)
     environments = frozenset({"netns", "host"})
+    resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; macvlan is part of it."""

@@ -23,9 +23,10 @@ class Null:
     """Ports that lead nowhere, for the engine of the same name."""
 
     name = "null"
-    semantics = frozenset({Semantics.PATCH})
-    port_kinds = frozenset({PortKind.NULL})
+    semantics = (Semantics.PATCH,)
+    port_kinds = (PortKind.NULL,)
     environments = frozenset({"host", "netns"})
+    resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:
         return Version("none")

@@ -1,0 +1,99 @@
+"""DPDK: ports in user space, or a kernel interface by one of its drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from switchmark.engines.base import KERNEL_PORTS, Engine
+from switchmark.errors import UsageError
+from switchmark.model.plan import Node, Plan, Reserve
+from switchmark.model.topology import Endpoint, PortKind, Wiring
+
+_MEGABYTES = 128
+"""Of a process: its frames take up to 60 MB a device at 1024 descriptors and 1518 bytes."""
+
+_DESCRIPTORS = 1024
+_VHOST, _VIRTIO = "vhost", "virtio-user"
+_MEMIF, _MEMIF_ZERO_COPY = "memif", "memif-zero-copy"
+_AF_PACKET, _AF_XDP = "af_packet", "af_xdp"
+
+
+@dataclass(frozen=True, slots=True)
+class Dpdk(Engine):
+    """The engine with the devices that it opens. `driver` auto is virtio-user or vhost as the
+    endpoint says, memif, or af_packet; a memif client may send from its own memory
+    (memif-zero-copy)."""
+
+    def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
+        if w.memory == "no-huge":
+            return ()
+        megabytes = self._megabytes(w, len(endpoints))
+        return (Reserve(f"memory for the frames of {node.name}", megabytes, node=w.node),)
+
+    def port_options(
+        self, w: Wiring, node: Node, endpoint: Endpoint, index: int, driver: str
+    ) -> Mapping[str, Any]:
+        return {
+            "device": _device(w, endpoint, index, driver),
+            "queues": w.queues,
+            "descriptors": w.descriptors or _DESCRIPTORS,
+            "memory": w.memory,
+            "megabytes": self._megabytes(w, len(w.ports)),
+            "prefix": node.name,
+            "directory": w.run_dir,
+        }
+
+    def _megabytes(self, w: Wiring, devices: int) -> int:
+        rings = w.queues * (w.descriptors or _DESCRIPTORS) / _DESCRIPTORS
+        return int(_MEGABYTES * max(1.0, devices * rings / 2) * max(1.0, w.mtu / 1500))
+
+
+def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
+    """The device's arguments, as the EAL takes them with --vdev."""
+    match endpoint.kind:
+        case PortKind.VHOST_USER:
+            return _vhost_user(w, endpoint, index, driver)
+        case PortKind.MEMIF:
+            _check(driver, (_MEMIF, _MEMIF_ZERO_COPY), endpoint)
+            arguments = f"role={'server' if endpoint.server else 'client'},id=0"
+            arguments += f",socket={endpoint.path},socket-abstract=no,mac={endpoint.mac}"
+            if driver == _MEMIF_ZERO_COPY and not endpoint.server:
+                arguments += ",zero-copy=yes"
+            return f"net_memif{index},{arguments}"
+        case _:
+            _check(driver, (_AF_PACKET, _AF_XDP), endpoint)
+            if driver == _AF_XDP:
+                return f"net_af_xdp{index},iface={endpoint.ifname}"
+            return f"net_af_packet{index},iface={endpoint.ifname},blocksz=4096,framesz=2048"
+
+
+def _vhost_user(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
+    _check(driver, (_VHOST if endpoint.backend else _VIRTIO,), endpoint)
+    if endpoint.backend:
+        client = 0 if endpoint.server else 1
+        return f"net_vhost{index},iface={endpoint.path},queues={w.queues},client={client}"
+    return (
+        f"net_virtio_user{index},mac={endpoint.mac},path={endpoint.path},queues={w.queues}"
+        f",queue_size={w.descriptors or _DESCRIPTORS},server={int(endpoint.server)}"
+    )
+
+
+def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
+    if driver not in ("auto", *usable):
+        raise UsageError(
+            f"driver {driver} does not open a port of kind {endpoint.kind}",
+            hint=f"--driver {' or '.join(('auto', *usable))}",
+        )
+
+
+ENGINE = Dpdk(
+    name="dpdk",
+    summary="DPDK: virtio-user, vhost, memif, af_packet, af_xdp",
+    port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF}) | KERNEL_PORTS,
+    privilege="root",
+    drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP),
+    resources=frozenset({"descriptors"}),
+    own_memory=True,
+)

@@ -1,0 +1,79 @@
+"""Hugepages: where the kernel counts them, and what a run needs of them, reserved.
+
+Pages are of the host's default size. How several runs share the kernel's count is the
+leases' to know. See Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from switchmark.errors import SetupFailed, Unavailable
+from switchmark.machine.host import Host
+from switchmark.machine.leases import Leases
+
+__all__ = ["ON_NODE", "Pool", "can_reserve", "find_pool", "reserve"]
+
+ON_NODE = "/sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
+_MEMORY = "/proc/meminfo"
+_ON_MACHINE = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The hugepages of one NUMA node: the KiB of a page, and the file that sets their count."""
+
+    node: int
+    page_kib: int
+    total: str
+
+    @property
+    def free(self) -> str:
+        """The file with the count of those that nobody uses."""
+        return f"{self.total.removesuffix('nr_hugepages')}free_hugepages"
+
+    def pages(self, megabytes: int) -> int:
+        """The pages that hold so many MB (of 1024 KiB)."""
+        return -(-megabytes * 1024 // self.page_kib)
+
+
+def find_pool(host: Host, node: int) -> Pool:
+    """The pool of a NUMA node, or the machine's where the kernel knows no such node;
+    Unavailable where it has no hugepages."""
+    memory = host.read(_MEMORY) if host.exists(_MEMORY) else b""
+    size = re.search(rb"^Hugepagesize:\s*(\d+) kB", memory, re.MULTILINE)
+    kib = int(size[1]) if size else 0
+    for pattern in (ON_NODE, _ON_MACHINE):
+        path = pattern.format(node=node, kib=kib)
+        if host.exists(path):
+            return Pool(node, kib, path)
+    raise Unavailable(
+        f"the kernel of {host.name} has no hugepages\n"
+        f"  {f'{path} is not there' if size else f'{_MEMORY} names no Hugepagesize'}",
+        hint="use --memory no-huge",
+    )
+
+
+def can_reserve(host: Host, node: int) -> bool:
+    """Whether a Reserve can work at all: the count may be set, or some pages are free.
+    Changes nothing."""
+    try:
+        pool = find_pool(host, node)
+        return host.run(("test", "-w", pool.total)).status == 0 or int(host.read(pool.free)) > 0
+    except (Unavailable, OSError):
+        return False
+
+
+def reserve(pool: Pool, megabytes: int, *, run: str, host: Host, leases: Leases) -> None:
+    """Have so many MB free for `run` until its lease of `pool.total` is given back.
+    Unavailable where the count may not be set, SetupFailed where the memory is not there."""
+    wanted = pool.pages(megabytes)
+    got = leases.add(run, host, pool.total, wanted, free=pool.free)
+    if got < wanted:
+        raise SetupFailed(
+            f"only {got * pool.page_kib // 1024} of {megabytes} MB of hugepages"
+            f" can be had on NUMA node {pool.node} of {host.name}\n"
+            f"  {pool.total}: {got} of {wanted} pages of {pool.page_kib} KiB",
+            hint="switchmark clean; sysctl -w vm.compact_memory=1; or use --memory no-huge",
+        )
