@@ -11,10 +11,12 @@ import fnmatch
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from real_frames import Measure, measuring
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
@@ -89,6 +91,16 @@ def sanitized_traffic_program() -> str:
     if not path.exists():
         pytest.skip("the sanitized switchmark-traffic is not built: run make test")
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def measure(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
+    """`measure(**axes)` runs a test with real frames (`real_frames.Measure`)."""
+    if os.geteuid() != 0:
+        pytest.skip("namespaces are made as root here; test_anchor covers the other way")
+    with pytest.MonkeyPatch.context() as patch, measuring(tmp_path_factory.mktemp("run")) as run:
+        patch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+        yield run
 
 
 @pytest.fixture

@@ -2,70 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from switchmark.campaign.measure import Lab
+from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
-from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 
-Measure = Callable[..., Record]
-
-REAL = [name for name in SWITCHES if name != "null"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def program(traffic_program: str) -> Iterator[None]:
-    os.environ["SWITCHMARK_TRAFFIC"] = traffic_program
-    yield
-    del os.environ["SWITCHMARK_TRAFFIC"]
-
-
-@pytest.fixture(scope="module")
-def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
-    if os.geteuid() != 0:
-        pytest.skip("namespaces are made as root here; test_unprivileged covers the other way")
-    with Lab(tmp_path_factory.mktemp("run")) as lab:
-
-        def run(**axes: Any) -> Record:
-            test = Test(**{"duration": 0.3, "warmup": 0.1, "rate": "20k", **axes})
-            assert check(test) == []
-            before = set(Path("/sys/class/net").iterdir())
-            record = lab.run(1, "key", test, (), lambda trial: None)
-            assert record.status == "ok", record.error
-            assert set(Path("/sys/class/net").iterdir()) == before
-            return record
-
-        yield run
-
-
-def only(record: Record) -> TrialResult:
-    assert len(record.trials) == 1
-    return record.trials[0]
-
-
-def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
-    """What was sent arrived, once, in order and whole, or is placed where it was lost."""
-    trial = only(record)
-    assert trial.tx_frames > 0
-    assert trial.rx_frames > 0
-    assert trial.tx_frames == trial.rx_frames - trial.duplicated + trial.lost
-    assert trial.unaccounted == 0, (trial.lost, trial.lost_at)
-    assert trial.duplicated == trial.reordered == trial.corrupted == trial.stray == 0
-    assert trial.foreign == 0
-    if trial.spec.rate_pps is not None:
-        flows = len({counts.flow.split("#")[0] for counts in trial.per_flow})
-        wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(flows, 1)
-        assert trial.tx_frames + trial.tx_unsent == wanted
-    return trial
+REAL = [name for name, switch in SWITCHES.items() if PortKind.VETH in switch.port_kinds]
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))

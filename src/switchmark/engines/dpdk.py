@@ -66,7 +66,9 @@ def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
             _check(driver, (_AF_PACKET, _AF_XDP), endpoint)
             if driver == _AF_XDP:
                 return f"net_af_xdp{index},iface={endpoint.ifname}"
-            return f"net_af_packet{index},iface={endpoint.ifname},blocksz=4096,framesz=2048"
+            slot = 2048 if w.mtu <= 1500 else 16384
+            sizes = f"blocksz={max(4096, slot)},framesz={slot}"
+            return f"net_af_packet{index},iface={endpoint.ifname},{sizes}"
 
 
 def _vhost_user(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:

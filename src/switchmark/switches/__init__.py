@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.plugins import load_plugins
-from switchmark.switches import direct, ip_forward, linux_bridge, macvlan, null, ovs
+from switchmark.switches import (
+    basicfwd,
+    direct,
+    ip_forward,
+    l2fwd,
+    linux_bridge,
+    macvlan,
+    null,
+    ovs,
+    ovs_dpdk,
+    testpmd,
+)
 from switchmark.switches.base import Switch
 
 __all__ = ["TABLE"]
@@ -23,6 +34,10 @@ TABLE: Mapping[str, Switch] = load_plugins(
         ip_forward.SWITCH,
         macvlan.SWITCH,
         ovs.SWITCH,
+        ovs_dpdk.SWITCH,
+        testpmd.SWITCH,
+        basicfwd.SWITCH,
+        l2fwd.SWITCH,
         null.SWITCH,
     ),
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from signal import SIGTERM
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
+from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
@@ -28,9 +27,8 @@ from switchmark.switches.links import (
     link_counters,
     switch_ifname,
 )
+from switchmark.switches.ovs_instance import SCHEMA, daemon, daemon_name, database, vsctl
 
-_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-_TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-appctl")
 _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
 _HINT = "apt-get install openvswitch-switch"
 
@@ -39,10 +37,11 @@ class Ovs:
     """One bridge with the NORMAL action. Mode `kernel` or `userspace` is the datapath."""
 
     name = "ovs"
-    semantics = frozenset({Semantics.LEARNING})
-    port_kinds = frozenset({PortKind.VETH, PortKind.NIC_KERNEL})
+    semantics = (Semantics.LEARNING,)
+    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
     # The userspace datapath makes taps of fixed names: one network namespace an instance.
     environments = frozenset({"netns"})
+    resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:
         """The daemon's version; mode `kernel` if the module is loaded, else `userspace`."""
@@ -53,8 +52,8 @@ class Ovs:
         found = re.search(rb"Open vSwitch\) (\S+)", done.stdout)
         if done.status or not found:
             raise Unavailable("ovs-vswitchd --version does not tell its version", hint=_HINT)
-        if not host.exists(_SCHEMA):
-            raise Unavailable(f"the schema {_SCHEMA} is missing", hint=_HINT)
+        if not host.exists(SCHEMA):
+            raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
         kernel = host.exists("/sys/module/openvswitch")
         if not kernel and host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
@@ -75,21 +74,10 @@ class Ovs:
     def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
         return bridged_addressing(w)
 
-    def _dir(self, w: Wiring) -> str:
-        return f"{w.run_dir}/{w.prefix}-ovs"
-
-    def _env(self, w: Wiring) -> dict[str, str]:
-        return {f"OVS_{kind}DIR": self._dir(w) for kind in ("RUN", "DB", "LOG", "SYSCONF")}
-
-    def _vsctl(self, w: Wiring, *words: str) -> tuple[str, ...]:
-        return ("ovs-vsctl", "--timeout=10", f"--db=unix:{self._dir(w)}/db.sock", *words)
-
     def _pinned(self, w: Wiring, argv: tuple[str, ...]) -> tuple[str, ...]:
         return ("taskset", "-c", ",".join(map(str, w.cores)), *argv) if w.cores else argv
 
     def start(self, w: Wiring) -> Plan:
-        home, env = self._dir(w), self._env(w)
-        control = f"{home}/vswitchd.ctl"
         datapath = "system" if w.mode == "kernel" else "netdev"
         ports: Plan = ()
         for port in w.ports:
@@ -97,47 +85,15 @@ class Ovs:
         names = [switch_ifname(w, port) for port in w.ports]
         return (
             *ports,
-            Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
-            Run("its database", ("ovsdb-tool", "create", f"{home}/conf.db", _SCHEMA)),
-            Spawn(
-                "the database's server",
-                f"{w.prefix}-ovsdb",
-                (
-                    *("ovsdb-server", f"{home}/conf.db", f"--remote=punix:{home}/db.sock"),
-                    *(f"--unixctl={home}/ovsdb.ctl", "--log-file=/dev/null"),
-                ),
-                at=w.at,
-                env=env,
-                stop=(SIGTERM, 3.0),
-            ),
-            Wait(
-                "the database answers",
-                Check(("ovs-appctl", "-t", f"{home}/ovsdb.ctl", "version"), env=env),
-                unless_dead=f"{w.prefix}-ovsdb",
-            ),
-            Run("an empty configuration", self._vsctl(w, "--no-wait", "init")),
-            Spawn(
+            *database(w),
+            *daemon(
+                w,
                 f"the switch ({w.mode or 'userspace'} datapath)",
-                f"{w.prefix}-vswitchd",
-                self._pinned(
-                    w,
-                    (
-                        *("ovs-vswitchd", f"unix:{home}/db.sock"),
-                        *(f"--unixctl={control}", "--log-file=/dev/null", "-vconsole:warn"),
-                    ),
-                ),
-                at=w.at,
-                env=env,
-                stop=(SIGTERM, 5.0),
-            ),
-            Wait(
-                "the switch answers",
-                Check(("ovs-appctl", "-t", control, "version"), env=env),
-                unless_dead=f"{w.prefix}-vswitchd",
+                self._pinned(w, ("ovs-vswitchd",)),
             ),
             Run(
                 "a bridge with the interfaces as ports",
-                self._vsctl(
+                vsctl(
                     w,
                     *("add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={datapath}"),
                     *(word for name in names for word in ("--", "add-port", "br0", name)),
@@ -152,8 +108,8 @@ class Ovs:
         return tuple(
             Wait(
                 f"the switch sees the link of {name}",
-                Check(self._vsctl(w, "get", "Interface", name, "link_state"), pattern="^up$"),
-                unless_dead=f"{w.prefix}-vswitchd",
+                Check(vsctl(w, "get", "Interface", name, "link_state"), pattern="^up$"),
+                unless_dead=daemon_name(w),
             )
             for name in (switch_ifname(w, port) for port in w.ports)
         )

@@ -1,0 +1,78 @@
+"""DPDK's smallest sample (`examples/skeleton`): a wire, one core, one queue, fixed rings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
+from switchmark.switches.eal import (
+    PORT_KINDS,
+    eal_counters,
+    eal_endpoints,
+    paired_addressing,
+    parse_eal_counters,
+    probe_program,
+    program,
+    refusal,
+    start_program,
+    wait_linked,
+)
+
+_PROGRAM = "dpdk-skeleton"
+_HINT = "make setup"
+_MBUFS_PER_PORT = 8191  # NUM_MBUFS in basicfwd.c
+
+
+class Basicfwd:
+    """It forwards on its main lcore, from the moment its ports are up."""
+
+    name = "basicfwd"
+    semantics = (Semantics.PATCH,)
+    port_kinds = PORT_KINDS
+    environments = frozenset({"netns", "host"})
+    resources: frozenset[str] = frozenset()
+
+    def probe(self, host: Host) -> Version:
+        """The version of DPDK that it was built with."""
+        return probe_program(host, program(_PROGRAM), _HINT)
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, w: Wiring) -> str | None:
+        return refusal(w, self.name)
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return eal_endpoints(w)
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        macs = {port.id: mac_address(port.index) for port in w.ports}
+        return paired_addressing(w, macs, rewritten=False)
+
+    def start(self, w: Wiring) -> Plan:
+        return start_program(
+            w,
+            program(_PROGRAM),
+            (),
+            lcores=("--lcores", f"0@{w.cores[0]}") if w.cores else (),
+            mbufs=_MBUFS_PER_PORT * len(w.ports),
+        )
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return wait_linked(w)
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return eal_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return parse_eal_counters(w, outputs)
+
+
+SWITCH = Basicfwd()

@@ -1,0 +1,315 @@
+"""What every DPDK program has in common as a switch: memory, cores, sockets, telemetry.
+
+Its ports are virtual devices in the order of the topology, so that the id of a port in DPDK is
+its index; it forwards between the ports 2i and 2i+1. Knows no switch: each gives its own
+program and options.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Step, Wait
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Port,
+    PortKind,
+    Wiring,
+    ip_address,
+    mac_address,
+)
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters, PortCounters
+
+__all__ = [
+    "MBUF_BYTES",
+    "PORT_KINDS",
+    "eal_counters",
+    "eal_endpoints",
+    "paired_addressing",
+    "parse_eal_counters",
+    "port_mac",
+    "probe_program",
+    "program",
+    "refusal",
+    "start_program",
+    "wait_linked",
+]
+
+PORT_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
+MBUF_BYTES = 2176
+"""The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
+
+_MBUF_OVERHEAD = 256  # struct rte_mbuf (128), the pool's header (64), and padding
+_RING_BYTES = 16  # a pool's ring holds a pointer to each mbuf; its length is a power of 2
+_PAGE_BYTES = {"hugepages": 2 << 20, "no-huge": 4096}
+_BASE_MB = 32  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports in DPDK 22.11
+_PORTS = 32  # RTE_MAX_ETHPORTS
+_TOOLS_HINT = "apt-get install dpdk"
+_VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
+
+
+def program(name: str) -> str:
+    """The path of a DPDK sample program: beside this Python, where `make setup` puts it, or on
+    PATH; its bare name where it is nowhere, which `probe_program` refuses."""
+    beside = Path(sys.executable).with_name(name)
+    return (str(beside) if beside.exists() else shutil.which(name)) or name
+
+
+def probe_program(host: Host, argv0: str, hint: str) -> Version:
+    """The version of DPDK that a program was linked with. Unavailable with `hint`."""
+    name = argv0.rpartition("/")[2]
+    try:
+        done = host.run((argv0, "-v", "-h"))
+    except Unavailable as missing:
+        raise Unavailable(f"{name} is not installed", hint=hint) from missing
+    found = _VERSION.search(done.stdout + done.stderr)
+    if done.status or not found:
+        raise Unavailable(f"{name} -v does not tell its version", hint=hint)
+    try:
+        host.run(("dpdk-telemetry.py", "--list"))
+    except Unavailable as missing:
+        raise Unavailable("dpdk-telemetry.py is not installed", hint=_TOOLS_HINT) from missing
+    return Version(found[1].decode(errors="replace"))
+
+
+def refusal(w: Wiring, name: str) -> str | None:
+    """Why a program that forwards between the ports 2i and 2i+1 cannot make a wiring."""
+    for port in w.ports:
+        if port.nic:
+            return f"{name} forwards between virtual ports: it does not take the NIC {port.nic} yet"
+    if len(w.ports) % 2:
+        return f"{name} forwards between pairs of ports: {len(w.ports)} ports are not pairs"
+    if len(w.ports) > _PORTS:
+        return f"{name} has at most {_PORTS} ports, not {len(w.ports)}"
+    for flow in w.flows:
+        source, sink = w.port(flow.source), w.port(flow.sink)
+        if source.index ^ 1 != sink.index:
+            return (
+                f"{name} forwards between the ports 2i and 2i+1: it cannot join port "
+                f"{source.index} ({source.id}) to port {sink.index} ({sink.id})"
+            )
+    return None
+
+
+def _socket(w: Wiring, port: Port) -> str:
+    return f"{w.run_dir}/p{port.index}.sock"
+
+
+def _file_prefix(w: Wiring) -> str:
+    return w.name("sw")
+
+
+def _env(w: Wiring) -> dict[str, str]:
+    return {"RUNTIME_DIRECTORY": w.run_dir}
+
+
+def eal_endpoints(w: Wiring, macs: Mapping[str, str] | None = None) -> Mapping[str, Endpoint]:
+    """A socket for each port that the switch listens on; `macs` are the functions', by port."""
+    return {
+        port.id: Endpoint(
+            kind=w.kind,
+            mac=macs[port.id] if macs else mac_address(port.index),
+            path=_socket(w, port),
+            mtu=w.mtu,
+        )
+        for port in w.ports
+    }
+
+
+def port_mac(w: Wiring, port: Port) -> str:
+    """The MAC of the switch's side. That of a vhost port is the driver's own (`VHOST`, then
+    the port's id) and cannot be set."""
+    if w.kind is PortKind.VHOST_USER:
+        return f"56:48:4f:53:54:{port.index:02x}"
+    return mac_address(port.index, router=True)
+
+
+def paired_addressing(
+    w: Wiring, macs: Mapping[str, str], *, rewritten: bool
+) -> Mapping[str, Addressing]:
+    """A patch, or a program that writes both MACs: its port's own, and that of the sink."""
+    return {
+        flow.id: Addressing(
+            sent_src_mac=macs[source.id],
+            sent_dst_mac=port_mac(w, source) if rewritten else macs[sink.id],
+            seen_src_mac=port_mac(w, sink) if rewritten else macs[source.id],
+            seen_dst_mac=macs[sink.id],
+            source_ip=ip_address(source.index),
+            sink_ip=ip_address(sink.index),
+        )
+        for flow in w.flows
+        for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
+    }
+
+
+def start_program(
+    w: Wiring,
+    argv0: str,
+    options: Sequence[str],
+    *,
+    lcores: Sequence[str],
+    mbufs: int,
+    mbuf_bytes: int = MBUF_BYTES,
+    queues: int = 1,
+) -> Plan:
+    """The program, listening at every port.
+
+    `lcores` are EAL's options for cores, `mbufs` all that its pools hold and `mbuf_bytes` the
+    data room of each, from which follows the memory that it needs. `queues` are the pairs of
+    queues that it serves at a port.
+    """
+    memory_mb = _memory_mb(w, mbufs, mbuf_bytes)
+    left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *(_socket(w, port) for port in w.ports))
+    steps: list[Step] = []
+    if w.memory == "hugepages":
+        steps.append(Reserve("hugepages for the switch's frames", memory_mb, node=w.node))
+    return (
+        *steps,
+        Run("no sockets of a switch before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
+        Spawn(
+            "the switch",
+            _file_prefix(w),
+            (
+                *(argv0, "--no-pci", "--file-prefix", _file_prefix(w), *_memory(w, memory_mb)),
+                # What it logs goes to a pipe that nobody empties: a full one would stop it.
+                *(*lcores, "--log-level", "*:warning"),
+                *(word for port in w.ports for word in ("--vdev", _device(w, port, queues))),
+                *("--", *options),
+            ),
+            at=w.at,
+            env=_env(w),
+            stop=(SIGTERM, 5.0),
+        ),
+        *_wait_listening(w),
+    )
+
+
+def _memory_mb(w: Wiring, mbufs: int, mbuf_bytes: int) -> int:
+    """What a number of mbufs takes, and any program besides. No mbuf lies across two pages: one
+    of 2 KiB has a page of 4 KiB to itself, where there are no hugepages."""
+    each, page = mbuf_bytes + _MBUF_OVERHEAD, _PAGE_BYTES[w.memory]
+    if each > page:
+        pages = mbufs * -(-each // page)
+    else:
+        pages = -(-mbufs // (page // each))
+    hugepages = -(-(pages * page + mbufs * _RING_BYTES) // (2 << 20))
+    return _BASE_MB + 2 * hugepages
+
+
+def _memory(w: Wiring, memory_mb: int) -> tuple[str, ...]:
+    if w.memory == "no-huge":
+        return ("--no-huge", "-m", str(memory_mb))
+    by_node = ",".join([*("0" for _ in range(w.node)), str(memory_mb)])
+    return ("--in-memory", "--single-file-segments", "--socket-mem", by_node)
+
+
+def _device(w: Wiring, port: Port, queues: int) -> str:
+    if w.kind is PortKind.MEMIF:
+        return (
+            f"net_memif{port.index},role=server,id=0,socket={_socket(w, port)},"
+            f"socket-abstract=no,mac={port_mac(w, port)}"
+        )
+    return f"net_vhost{port.index},iface={_socket(w, port)},queues={queues},client=0"
+
+
+def _wait_listening(w: Wiring) -> Plan:
+    """Waits until the switch listens at each port, which is once the port is configured."""
+    return tuple(
+        Wait(
+            f"the switch listens at port {port.index}",
+            Check(
+                ("ss", "--unix", "--no-header", "state", "listening", "src", _socket(w, port)),
+                at=w.at,
+                pattern=r"\S",
+            ),
+            unless_dead=_file_prefix(w),
+        )
+        for port in w.ports
+    )
+
+
+def wait_linked(w: Wiring) -> Plan:
+    """Waits until each port has its link: a function has connected, and both agree.
+
+    DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
+    namespace of the function that connected. A Check has no stdin, so awk writes the question.
+    """
+    telemetry = f"dpdk-telemetry.py -f {_file_prefix(w)}"
+    return tuple(
+        Wait(
+            f"the switch sees the link of port {port.index}",
+            Check(
+                ("awk", f'BEGIN {{ print "/ethdev/link_status,{port.index}" | "{telemetry}" }}'),
+                at=w.at,
+                env=_env(w),
+                pattern='"UP"',
+            ),
+            unless_dead=_file_prefix(w),
+        )
+        for port in w.ports
+    )
+
+
+def eal_counters(w: Wiring) -> tuple[Run, ...]:
+    """The statistics of every port, by telemetry: one line of JSON each, in order."""
+    questions = "".join(f"/ethdev/stats,{port.index}\n" for port in w.ports)
+    return (
+        Run(
+            "counters of the switch's ports",
+            ("dpdk-telemetry.py", "-f", _file_prefix(w)),
+            at=w.at,
+            env=_env(w),
+            stdin=questions.encode(),
+        ),
+    )
+
+
+def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Counters by port. ValueError if they are garbled.
+
+    The drivers of virtual ports count what they sent, not what they had no room for, and the
+    programs hold nothing back once it is quiet: what was read at one port and not sent at the
+    other was dropped between.
+    """
+    lines = outputs[0].decode().splitlines()
+    if len(lines) != len(w.ports):
+        raise ValueError(f"telemetry answered {len(lines)} questions of {len(w.ports)}")
+    stats = [_stats(line) for line in lines]
+    return Counters(
+        {
+            port.id: PortCounters(
+                rx=own["ipackets"],
+                tx=own["opackets"],
+                rx_dropped=own["imissed"] + own["ierrors"] + own["rx_nombuf"],
+                tx_dropped=max(0, partner["ipackets"] - own["opackets"]),
+            )
+            for index, port in enumerate(w.ports)
+            for own, partner in ((stats[index], stats[index ^ 1]),)
+        }
+    )
+
+
+def _stats(line: str) -> dict[str, int]:
+    """The numbers of one answer, `{"/ethdev/stats": {"ipackets": 0, ...}}`."""
+    try:
+        answer: Any = json.loads(line)["/ethdev/stats"]
+        found = {
+            name: answer[name]
+            for name in ("ipackets", "opackets", "imissed", "ierrors", "rx_nombuf")
+        }
+    except (KeyError, TypeError, RecursionError) as missing:
+        raise ValueError(f"telemetry gave a port without {missing}") from missing
+    if not all(type(value) is int and value >= 0 for value in found.values()):
+        raise ValueError("telemetry gave a counter that is no number of frames")
+    return found

@@ -1,0 +1,111 @@
+"""DPDK's layer-2 sample (`examples/l2fwd`): a wire, or one that writes both MACs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
+from switchmark.switches.eal import (
+    PORT_KINDS,
+    eal_counters,
+    eal_endpoints,
+    paired_addressing,
+    parse_eal_counters,
+    probe_program,
+    program,
+    refusal,
+    start_program,
+    wait_linked,
+)
+
+_PROGRAM = "dpdk-l2fwd"
+_HINT = "make setup"
+_PORTS = 30  # it checks its mask of ports with a shift by their number, in 32 bits
+_PORTS_PER_CORE = 15  # less than MAX_RX_QUEUE_PER_LCORE in main.c
+_MBUFS_MIN = 8192
+_MBUFS_PER_PORT = 1024 + 1024 + 32  # its rings and a burst
+_MBUFS_PER_PORT_AND_CORE = 256  # MEMPOOL_CACHE_SIZE
+
+
+class L2fwd:
+    """Each core serves its share of the ports, one queue a port.
+
+    Frames are buffered until there are 32 of them, or for 100 us. It looks for links every
+    100 ms before it begins to forward, and gives up after 9 s: once all links are seen it
+    forwards within 100 ms, which the warm-up of a trial outlasts.
+    """
+
+    name = "l2fwd"
+    semantics = (Semantics.PATCH, Semantics.STATIC)
+    port_kinds = PORT_KINDS
+    environments = frozenset({"netns", "host"})
+    resources = frozenset({"switch_cores"})
+
+    def probe(self, host: Host) -> Version:
+        """The version of DPDK that it was built with."""
+        return probe_program(host, program(_PROGRAM), _HINT)
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, w: Wiring) -> str | None:
+        if len(w.ports) > _PORTS:
+            return f"l2fwd has at most {_PORTS} ports, not {len(w.ports)}"
+        if w.cores and len(w.ports) > _PORTS_PER_CORE * len(w.cores):
+            return (
+                f"l2fwd serves at most {_PORTS_PER_CORE} ports a core, not {len(w.ports)} with "
+                f"{len(w.cores)}\n\nhint: --switch-cores {-(-len(w.ports) // _PORTS_PER_CORE)}"
+            )
+        return refusal(w, self.name)
+
+    def _macs(self, w: Wiring) -> Mapping[str, str]:
+        """Where it writes MACs, the frames that leave port N are for 02:00:00:00:00:N."""
+        if w.semantics is Semantics.STATIC:
+            return {port.id: f"02:00:00:00:00:{port.index:02x}" for port in w.ports}
+        return {port.id: mac_address(port.index) for port in w.ports}
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return eal_endpoints(w, self._macs(w))
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        rewritten = w.semantics is Semantics.STATIC
+        return paired_addressing(w, self._macs(w), rewritten=rewritten)
+
+    def start(self, w: Wiring) -> Plan:
+        count, cores = len(w.ports), max(1, len(w.cores))
+        pairs = "".join(f"({i},{i + 1})," for i in range(0, count, 2)).rstrip(",")
+        return start_program(
+            w,
+            program(_PROGRAM),
+            (
+                *("-p", f"{(1 << count) - 1:x}", "-P", "-q", str(-(-count // cores))),
+                *("-T", "0", "--portmap", pairs),
+                *(() if w.semantics is Semantics.STATIC else ("--no-mac-updating",)),
+            ),
+            lcores=self._lcores(w),
+            mbufs=max(_MBUFS_MIN, count * (_MBUFS_PER_PORT + cores * _MBUFS_PER_PORT_AND_CORE)),
+        )
+
+    def _lcores(self, w: Wiring) -> tuple[str, ...]:
+        if not w.cores:
+            return ()
+        return ("--lcores", ",".join(f"{i}@{cpu}" for i, cpu in enumerate(w.cores)))
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return wait_linked(w)
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return eal_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return parse_eal_counters(w, outputs)
+
+
+SWITCH = L2fwd()

@@ -1,0 +1,296 @@
+"""Open vSwitch with its DPDK datapath, in an instance of its own; its ports are vhost-user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Port,
+    PortKind,
+    Semantics,
+    Wiring,
+    mac_address,
+)
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.links import bridged_addressing
+from switchmark.switches.ovs_instance import (
+    SCHEMA,
+    appctl,
+    daemon,
+    daemon_name,
+    database,
+    instance_dir,
+    vsctl,
+)
+
+_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+_HINT = "apt-get install openvswitch-switch-dpdk"
+
+# OVS's shared pool holds 262144 mbufs of 3008 bytes up to an MTU of 1500, whatever the number
+# of ports: 762 MB with EAL's own (measured, 3.1). With less free it halves the pool silently.
+# Larger frames have a pool of 16384, so that this is enough for them too.
+_POOL_MB = 800
+_PORT_MB = 4
+
+_VERSIONS = re.compile(rb"Open vSwitch\) (\S+)\s+DPDK (\S+)")
+_PORT = re.compile(r"port \d+: (\S+) \(")
+_FRAMES = re.compile(r"([RT]X) packets:(\d+|\?) errors:\S+ dropped:(\d+|\?)")
+_CYCLES = re.compile(r"^\s*(idle|processing) cycles:\s*(\d+)", re.MULTILINE)
+_LAST_CPU = 1023  # more than any machine has here: taskset leaves out those that are not there
+
+
+class OvsDpdk:
+    """One bridge of datapath type netdev: the NORMAL action, or a rule for each port."""
+
+    name = "ovs-dpdk"
+    semantics = (Semantics.LEARNING, Semantics.STATIC)
+    port_kinds = (PortKind.VHOST_USER,)
+    # The datapath makes taps of fixed names: one network namespace an instance.
+    environments = frozenset({"netns"})
+    # The rings of a port, their number and length, are its front end's: OVS follows them.
+    resources = frozenset({"switch_cores", "queues", "descriptors"})
+
+    def probe(self, host: Host) -> Version:
+        """The versions of OVS and of the DPDK in it."""
+        try:
+            done = host.run((_DAEMON, "--version"))
+        except Unavailable as missing:
+            raise Unavailable(f"{_DAEMON} is not installed", hint=_HINT) from missing
+        found = _VERSIONS.search(done.stdout)
+        if done.status or not found:
+            raise Unavailable(f"{_DAEMON} --version does not tell its versions", hint=_HINT)
+        if not host.exists(SCHEMA):
+            raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
+        if host.run(("test", "-w", "/dev/net/tun")).status:
+            raise Unavailable(
+                "the datapath makes a tap, and /dev/net/tun cannot be written",
+                hint="run it with sudo",
+            )
+        return Version(f"{found[1].decode()} (DPDK {found[2].decode()})")
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, w: Wiring) -> str | None:
+        for port in w.ports:
+            if port.nic:
+                return f"{self.name} has vhost-user ports: it does not take the NIC {port.nic} yet"
+        if w.memory == "no-huge":
+            return (
+                f"{self.name} needs hugepages: its pool of frames takes {_POOL_MB} MB of them"
+                "\n\nhint: --memory hugepages"
+            )
+        if w.semantics is Semantics.STATIC:
+            for port_id, peers in _peers(w).items():
+                if len(peers) != 1:
+                    return (
+                        f"{self.name} has one static rule for a port: port {port_id} must have "
+                        f"one peer, not {len(peers)}\n\nhint: --semantics learning"
+                    )
+        return None
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return {
+            port.id: Endpoint(
+                kind=PortKind.VHOST_USER,
+                mac=mac_address(port.index),
+                path=_socket(w, port),
+                server=True,
+                mtu=w.mtu,
+            )
+            for port in w.ports
+        }
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        return bridged_addressing(w)
+
+    def start(self, w: Wiring) -> Plan:
+        sockets = tuple(_socket(w, port) for port in w.ports)
+        return (
+            Reserve(
+                "hugepages for the switch's frames",
+                _POOL_MB + _PORT_MB * len(w.ports),
+                node=w.node,
+            ),
+            Run("no sockets of before", ("rm", "-f", *sockets), undo=("rm", "-f", *sockets)),
+            *database(w),
+            *daemon(
+                w,
+                "the switch, without DPDK yet",
+                (_DAEMON,),
+                {"RUNTIME_DIRECTORY": instance_dir(w)},
+            ),
+            *_off_the_pmds_cpus(w),
+            Run("DPDK on", vsctl(w, "--no-wait", "set", "Open_vSwitch", ".", *_settings(w))),
+            Wait(
+                "DPDK is up",
+                Check(vsctl(w, "get", "Open_vSwitch", ".", "dpdk_initialized"), pattern="^true$"),
+                unless_dead=daemon_name(w),
+            ),
+            Run("a bridge with a port for each socket", vsctl(w, *_bridge(w))),
+            *_rules(w),
+        )
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        # It looks for the sockets once a second.
+        return tuple(
+            Wait(
+                f"the switch sees the link of port {port.index}",
+                Check(vsctl(w, "get", "Interface", _interface(port), "link_state"), pattern="^up$"),
+                unless_dead=daemon_name(w),
+            )
+            for port in w.ports
+        )
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        # The database's statistics are up to 5 s old; these are of the moment.
+        return (
+            Run("counters of the switch's ports", appctl(w, "dpctl/show", "-s")),
+            Run("cycles of its threads", appctl(w, "dpif-netdev/pmd-stats-show")),
+        )
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        """Counters from both commands. A port without a front end has None for each."""
+        shown, cycles = (output.decode() for output in outputs)
+        ports = _port_counters(shown)
+        missing = [_interface(port) for port in w.ports if _interface(port) not in ports]
+        if missing:
+            raise ValueError(f"dpctl/show names no port {missing[0]}")
+        busy, idle = _pmd_cycles(cycles)
+        return Counters({port.id: ports[_interface(port)] for port in w.ports}, busy, idle)
+
+
+def _socket(w: Wiring, port: Port) -> str:
+    return f"{w.run_dir}/p{port.index}.sock"
+
+
+def _interface(port: Port) -> str:
+    return f"p{port.index}"
+
+
+def _number(port: Port) -> int:
+    """The port's number in OpenFlow, which counts from 1."""
+    return port.index + 1
+
+
+def _peers(w: Wiring) -> dict[str, set[str]]:
+    """The ports that each port has flows with, whichever way."""
+    found: dict[str, set[str]] = {port.id: set() for port in w.ports}
+    for flow in w.flows:
+        found[flow.source].add(flow.sink)
+        found[flow.sink].add(flow.source)
+    return found
+
+
+def _off_the_pmds_cpus(w: Wiring) -> Plan:
+    """The daemon's other threads inherit the CPUs of its main thread, and PMD threads pin
+    themselves. Without this, EAL's threads get all CPUs but its main lcore's: the PMDs'."""
+    if not w.cores:
+        return ()
+    edges = (-1, *sorted(w.cores), _LAST_CPU + 1)
+    gaps = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
+    others = ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
+    return (
+        Run(
+            "its other threads keep off the CPUs of its PMD threads, if there are others",
+            ("taskset", "--all-tasks", "--pid", "--cpu-list", others, f"${{{daemon_name(w)}}}"),
+            ok=(0, 1),
+        ),
+    )
+
+
+def _settings(w: Wiring) -> tuple[str, ...]:
+    # The pool's pages are taken now, not when the first front end comes: zeroing them then, next
+    # to functions that poll, took up to 5 s. One file for all pages, or the daemon holds a
+    # descriptor for each (433 of a limit that is usually 1024).
+    by_node = ",".join([*("0" for _ in range(w.node)), str(_POOL_MB)])
+    extra = (
+        f"--in-memory --single-file-segments --socket-mem={by_node} --no-pci"
+        f" --file-prefix={w.prefix}"
+    )
+    mask = sum(1 << cpu for cpu in set(w.cores))
+    return (
+        f'other_config:dpdk-extra="{extra}"',
+        *((f"other_config:pmd-cpu-mask={mask:#x}",) if w.cores else ()),
+        "other_config:dpdk-init=true",
+    )
+
+
+def _bridge(w: Wiring) -> tuple[str, ...]:
+    words = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]
+    if w.semantics is Semantics.STATIC:
+        words.append("fail-mode=secure")
+    for port in w.ports:
+        name = _interface(port)
+        words += ["--", "add-port", "br0", name, "--", "set", "Interface", name]
+        words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={_socket(w, port)}"]
+        words.append(f"ofport_request={_number(port)}")
+        if w.mtu != 1500:
+            words.append(f"mtu_request={w.mtu}")
+    return tuple(words)
+
+
+def _rules(w: Wiring) -> Plan:
+    """What comes in at a port goes out at its peer, and nowhere else."""
+    if w.semantics is not Semantics.STATIC:
+        return ()
+    rules = [
+        f"in_port={_number(w.port(port_id))},actions=output:{_number(w.port(peer))}\n"
+        for port_id, peers in _peers(w).items()
+        for peer in sorted(peers)
+    ]
+    bridge = f"unix:{instance_dir(w)}/br0.mgmt"
+    return (
+        Run(
+            "what comes in at a port goes out at its peer",
+            ("ovs-ofctl", "--timeout=10", "add-flows", bridge, "-"),
+            stdin="".join(rules).encode(),
+        ),
+    )
+
+
+def _port_counters(text: str) -> dict[str, PortCounters]:
+    """Counters by interface, from `dpctl/show -s`. Its text about a port that has no front end
+    (`could not retrieve stats`) runs into the next port's line."""
+    parts = _PORT.split(text)
+    found = {}
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        rows = {
+            way: (_count(frames), _count(drops)) for way, frames, drops in _FRAMES.findall(body)
+        }
+        if set(rows) == {"RX", "TX"}:
+            (rx, rx_dropped), (tx, tx_dropped) = rows["RX"], rows["TX"]
+            found[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
+        elif not rows and "could not retrieve stats" in body:
+            found[name] = PortCounters()
+        else:
+            raise ValueError(f"dpctl/show gives no counters of port {name}")
+    return found
+
+
+def _count(text: str) -> int | None:
+    return None if text == "?" else int(text)
+
+
+def _pmd_cycles(text: str) -> tuple[int, int]:
+    """Busy and idle cycles of all PMD threads, from `dpif-netdev/pmd-stats-show`."""
+    if not re.search(r"^pmd thread ", text, re.MULTILINE):
+        raise ValueError("pmd-stats-show names no PMD thread")
+    sums = {"processing": 0, "idle": 0}
+    for state, cycles in _CYCLES.findall(text):
+        sums[state] += int(cycles)
+    return sums["processing"], sums["idle"]
+
+
+SWITCH = OvsDpdk()

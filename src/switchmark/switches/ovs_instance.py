@@ -1,0 +1,102 @@
+"""A private instance of Open vSwitch: its folder, its database, its daemons, its tools' argv.
+
+Knows no datapath and no port: each switch gives its daemon and configures its own bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from signal import SIGTERM
+
+from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
+from switchmark.model.topology import Wiring
+
+__all__ = [
+    "SCHEMA",
+    "appctl",
+    "daemon",
+    "daemon_name",
+    "database",
+    "instance_dir",
+    "vsctl",
+]
+
+SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+
+
+def instance_dir(w: Wiring) -> str:
+    """The folder of the instance: its database, its sockets."""
+    return f"{w.run_dir}/{w.prefix}-ovs"
+
+
+def daemon_name(w: Wiring) -> str:
+    """The name of the Spawn of the switch's daemon."""
+    return f"{w.prefix}-vswitchd"
+
+
+def _control(w: Wiring) -> str:
+    return f"{instance_dir(w)}/vswitchd.ctl"
+
+
+def _env(w: Wiring) -> dict[str, str]:
+    return {f"OVS_{kind}DIR": instance_dir(w) for kind in ("RUN", "DB", "LOG", "SYSCONF")}
+
+
+def vsctl(w: Wiring, *words: str) -> tuple[str, ...]:
+    """`ovs-vsctl` on this instance's database; one that gets no answer ends in an error."""
+    return ("ovs-vsctl", "--timeout=10", f"--db=unix:{instance_dir(w)}/db.sock", *words)
+
+
+def appctl(w: Wiring, *words: str) -> tuple[str, ...]:
+    """`ovs-appctl` to this instance's switch."""
+    return ("ovs-appctl", "-t", _control(w), *words)
+
+
+def database(w: Wiring) -> Plan:
+    """The folder, and a server with an empty configuration."""
+    home, env, server = instance_dir(w), _env(w), f"{w.prefix}-ovsdb"
+    return (
+        Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
+        Run("its database", ("ovsdb-tool", "create", f"{home}/conf.db", SCHEMA)),
+        Spawn(
+            "the database's server",
+            server,
+            (
+                *("ovsdb-server", f"{home}/conf.db", f"--remote=punix:{home}/db.sock"),
+                *(f"--unixctl={home}/ovsdb.ctl", "--log-file=/dev/null"),
+            ),
+            at=w.at,
+            env=env,
+            stop=(SIGTERM, 3.0),
+        ),
+        Wait(
+            "the database answers",
+            Check(("ovs-appctl", "-t", f"{home}/ovsdb.ctl", "version"), env=env),
+            unless_dead=server,
+        ),
+        Run("an empty configuration", vsctl(w, "--no-wait", "init")),
+    )
+
+
+def daemon(
+    w: Wiring, why: str, argv: tuple[str, ...], env: Mapping[str, str] | None = None
+) -> Plan:
+    """The switch's daemon, answering; `argv` is its program and what pins it."""
+    return (
+        Spawn(
+            why,
+            daemon_name(w),
+            (
+                *(*argv, f"unix:{instance_dir(w)}/db.sock"),
+                *(f"--unixctl={_control(w)}", "--log-file=/dev/null", "-vconsole:warn"),
+            ),
+            at=w.at,
+            env={**_env(w), **(env or {})},
+            stop=(SIGTERM, 5.0),
+        ),
+        Wait(
+            "the switch answers",
+            Check(appctl(w, "version"), env=_env(w)),
+            unless_dead=daemon_name(w),
+        ),
+    )

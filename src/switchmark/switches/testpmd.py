@@ -1,0 +1,124 @@
+"""DPDK's test program as a switch: a wire (`io`), or a wire that writes the MACs (`mac`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
+from switchmark.switches.eal import (
+    MBUF_BYTES,
+    PORT_KINDS,
+    eal_counters,
+    eal_endpoints,
+    paired_addressing,
+    parse_eal_counters,
+    probe_program,
+    refusal,
+    start_program,
+    wait_linked,
+)
+
+_PROGRAM = "dpdk-testpmd"
+_HINT = "apt-get install dpdk"
+_MODES = {Semantics.PATCH: "io", Semantics.STATIC: "mac"}
+_HEADROOM = 128
+_LAYER_2 = 18 + 4  # Ethernet header and FCS, and a VLAN tag
+_DESCRIPTORS = 1024
+_RINGS = 128  # it prints 280 bytes of each to a pipe that nobody empties, which holds 64 KiB
+_CACHE = 512  # mbufs that a core may hold back: twice its cache, as the pool lets it
+
+
+class Testpmd:
+    """`dpdk-testpmd`, not interactive: it forwards from the start to its end.
+
+    The rings of vhost-user and memif ports have the length that the function gives them.
+    """
+
+    name = "testpmd"
+    semantics = (Semantics.PATCH, Semantics.STATIC)
+    port_kinds = PORT_KINDS
+    environments = frozenset({"netns", "host"})
+    resources = frozenset({"switch_cores", "queues", "descriptors"})
+
+    def probe(self, host: Host) -> Version:
+        """The version of DPDK."""
+        return probe_program(host, _PROGRAM, _HINT)
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, w: Wiring) -> str | None:
+        if len(w.ports) * w.queues > _RINGS:
+            return (
+                f"testpmd has at most {_RINGS} pairs of queues here, not {w.queues} at each of "
+                f"{len(w.ports)} ports"
+            )
+        return refusal(w, self.name)
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return eal_endpoints(w)
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        macs = {port.id: mac_address(port.index) for port in w.ports}
+        return paired_addressing(w, macs, rewritten=w.semantics is Semantics.STATIC)
+
+    def start(self, w: Wiring) -> Plan:
+        # One frame is one mbuf, of whatever size.
+        mbuf_bytes = max(MBUF_BYTES, -(-(w.mtu + _LAYER_2 + _HEADROOM) // 64) * 64)
+        polling = max(1, len(w.cores))
+        rings = len(w.ports) * w.queues * 2 * (w.descriptors or _DESCRIPTORS)
+        mbufs = rings + _CACHE * (polling + 1)
+        return start_program(
+            w,
+            _PROGRAM,
+            (
+                *(f"--forward-mode={_MODES[w.semantics]}", "--port-topology=paired"),
+                # It is to forward at once, whoever connects and when.
+                *("--disable-link-check", "--no-lsc-interrupt"),
+                *(f"--nb-cores={polling}", f"--rxq={w.queues}", f"--txq={w.queues}"),
+                *(f"--total-num-mbufs={mbufs}", f"--mbuf-size={mbuf_bytes}"),
+                *self._descriptors(w),
+                *self._peers(w),
+            ),
+            lcores=self._lcores(w),
+            mbufs=mbufs,
+            mbuf_bytes=mbuf_bytes,
+            queues=w.queues,
+        )
+
+    def _lcores(self, w: Wiring) -> tuple[str, ...]:
+        """The main lcore sleeps while the others forward: it shares the CPU of the first."""
+        if not w.cores:
+            return ()
+        lcores = enumerate((w.cores[0], *w.cores))
+        return ("--main-lcore", "0", "--lcores", ",".join(f"{i}@{cpu}" for i, cpu in lcores))
+
+    def _descriptors(self, w: Wiring) -> tuple[str, ...]:
+        if w.descriptors is None:
+            return ()
+        return (f"--rxd={w.descriptors}", f"--txd={w.descriptors}")
+
+    def _peers(self, w: Wiring) -> tuple[str, ...]:
+        """Whom the frames that leave a port are for."""
+        if w.semantics is not Semantics.STATIC:
+            return ()
+        return tuple(f"--eth-peer={port.index},{mac_address(port.index)}" for port in w.ports)
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return wait_linked(w)
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return eal_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return parse_eal_counters(w, outputs)
+
+
+SWITCH = Testpmd()

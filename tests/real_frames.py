@@ -1,0 +1,56 @@
+"""Tests measured on a real path, and what must hold of every trial on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.resolve import check
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+
+__all__ = ["Measure", "assert_every_frame_is_accounted_for", "measuring", "only"]
+
+Measure = Callable[..., Record]
+"""Runs the test of these axes, short and slow unless they say otherwise."""
+
+
+@contextmanager
+def measuring(folder: Path) -> Iterator[Measure]:
+    """A lab in `folder`; after each test the host has the interfaces that it had before."""
+    with Lab(folder) as lab:
+
+        def run(**axes: Any) -> Record:
+            test = Test(**{"duration": 0.3, "warmup": 0.1, "rate": "20k", **axes})
+            assert check(test) == []
+            before = set(Path("/sys/class/net").iterdir())
+            record = lab.run(1, "key", test, (), lambda trial: None)
+            assert record.status == "ok", record.error
+            assert set(Path("/sys/class/net").iterdir()) == before
+            return record
+
+        yield run
+
+
+def only(record: Record) -> TrialResult:
+    assert len(record.trials) == 1
+    return record.trials[0]
+
+
+def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
+    """What was sent arrived, once, in order and whole, or is placed where it was lost."""
+    trial = only(record)
+    assert trial.tx_frames > 0
+    assert trial.rx_frames > 0
+    assert trial.tx_frames == trial.rx_frames - trial.duplicated + trial.lost
+    assert trial.unaccounted == 0, (trial.lost, trial.lost_at)
+    assert trial.duplicated == trial.reordered == trial.corrupted == trial.stray == 0
+    assert trial.foreign == 0
+    if trial.spec.rate_pps is not None:
+        flows = len({counts.flow.split("#")[0] for counts in trial.per_flow})
+        wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(flows, 1)
+        assert trial.tx_frames + trial.tx_unsent == wanted
+    return trial

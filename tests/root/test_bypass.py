@@ -1,0 +1,109 @@
+"""Real frames past the kernel: the DPDK engine, its cables, and the switches in user space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from switchmark.model.topology import PortKind
+from switchmark.switches import TABLE as SWITCHES
+
+CABLES = [PortKind.VHOST_USER, PortKind.MEMIF]
+BYPASS = [
+    name
+    for name, switch in SWITCHES.items()
+    if name not in ("direct", "null") and PortKind.VHOST_USER in switch.port_kinds
+]
+
+
+def pages() -> str:
+    return Path("/proc/sys/vm/nr_hugepages").read_text()
+
+
+@pytest.fixture(autouse=True)
+def hugepages_come_back() -> Iterator[None]:
+    before = pages()
+    yield
+    assert pages() == before
+
+
+@pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
+@pytest.mark.parametrize("port", CABLES)
+def test_cables(measure: Measure, port: str, memory: str) -> None:
+    record = measure(switch="direct", engine="dpdk", port=port, memory=memory)
+    assert_every_frame_is_accounted_for(record)
+    assert (record.semantics, record.port, record.memory) == ("patch", port, memory)
+    assert record.engine_mode
+    assert memory in record.engine_mode
+
+
+@pytest.mark.parametrize("scenario", ["p2p", "p2v", "v2p", "v2v"])
+@pytest.mark.parametrize("switch", BYPASS)
+def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
+    record = measure(switch=switch, engine="dpdk", scenario=scenario)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0
+    assert record.semantics == SWITCHES[switch].semantics[0]
+    assert record.memory == "hugepages"
+
+
+@pytest.mark.parametrize("switch", BYPASS)
+def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
+    trial = only(measure(switch=switch, engine="dpdk", rate="2k"))
+    assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
+    assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+
+
+@pytest.mark.parametrize("switch", BYPASS)
+def test_a_saturated_switch_adds_up(measure: Measure, switch: str) -> None:
+    """Nobody loses a frame that is not counted somewhere, at whatever load."""
+    record = measure(switch=switch, engine="dpdk", rate="max", duration=1)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.rx_frames > 100_000
+
+
+@pytest.mark.parametrize("switch", BYPASS)
+def test_round_trips(measure: Measure, switch: str) -> None:
+    record = measure(switch=switch, engine="dpdk", dimension="latency", rate="1000", burst=4)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.latency is not None
+    assert trial.latency.count == trial.rx_frames
+
+
+@pytest.mark.parametrize("switch", BYPASS)
+def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
+    record = measure(switch=switch, engine="dpdk", pairs=2, direction="bi", rate="3k")
+    assert len(assert_every_frame_is_accounted_for(record).per_flow) == 4
+
+
+@pytest.mark.parametrize(
+    ("switch", "semantics"),
+    [(switch, kind) for switch in BYPASS for kind in SWITCHES[switch].semantics[1:]],
+)
+def test_other_semantics(measure: Measure, switch: str, semantics: str) -> None:
+    record = measure(switch=switch, engine="dpdk", semantics=semantics)
+    assert_every_frame_is_accounted_for(record)
+    assert record.semantics == semantics
+
+
+@pytest.mark.parametrize("switch", ["testpmd", "ovs-dpdk"])
+def test_a_pair_in_one_process(measure: Measure, switch: str) -> None:
+    record = measure(switch=switch, engine="dpdk", placement="shared-process")
+    assert_every_frame_is_accounted_for(record)
+
+
+@pytest.mark.parametrize("size", [64, 65, 1518, 9000, "imix"])
+def test_frame_sizes(measure: Measure, size: int | str) -> None:
+    record = measure(switch="direct", engine="dpdk", port="vhost-user", frame_size=size)
+    trial = assert_every_frame_is_accounted_for(record)
+    if isinstance(size, int):
+        assert trial.rx_bytes == size * trial.rx_frames
+
+
+@pytest.mark.parametrize("port", CABLES)
+def test_every_byte_is_checked(measure: Measure, port: str) -> None:
+    record = measure(switch="direct", engine="dpdk", port=port, touch="full", frame_size=1500)
+    assert_every_frame_is_accounted_for(record)

@@ -1,0 +1,330 @@
+"""The DPDK programs as switches: their command lines, addresses, memory, and counters."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Completed
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait
+from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.switches import basicfwd, eal, l2fwd, testpmd
+from switchmark.switches.base import Switch
+
+SWITCHES: list[Switch] = [testpmd.SWITCH, basicfwd.SWITCH, l2fwd.SWITCH]
+BOTH: list[Switch] = [testpmd.SWITCH, l2fwd.SWITCH]
+
+STATS = {"ipackets": 10, "opackets": 4, "imissed": 1, "ierrors": 2, "rx_nombuf": 3}
+
+
+@pytest.fixture(autouse=True)
+def _bare_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (basicfwd, l2fwd):
+        monkeypatch.setattr(module, "program", lambda name: name)
+
+
+def wiring(ports: int = 2, **more: Any) -> Wiring:
+    topology = Topology()
+    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
+    for source, sink in zip(ends[::2], ends[1::2], strict=False):
+        topology.flow(source, sink)
+        topology.flow(sink, source)
+    w = Wiring(
+        prefix="sm0000",
+        run_dir="/run/x",
+        at=HOST,
+        ports=topology.ports,
+        flows=tuple(topology.flows),
+        nodes={},
+        kind=PortKind.VHOST_USER,
+        semantics=Semantics.PATCH,
+        cores=(3,),
+    )
+    return replace(w, **more)
+
+
+def spawned(plan: Plan) -> Spawn:
+    (found,) = (step for step in plan if isinstance(step, Spawn))
+    return found
+
+
+def eal_and_own(switch: Switch, w: Wiring) -> tuple[str, str]:
+    """The command line before and after the `--` that ends EAL's options."""
+    argv = spawned(switch.start(w)).argv
+    at = argv.index("--")
+    return " ".join(argv[:at]), " ".join(argv[at + 1 :])
+
+
+def answers(*stats: dict[str, Any]) -> tuple[bytes, ...]:
+    return ("".join(json.dumps({"/ethdev/stats": each}) + "\n" for each in stats).encode(),)
+
+
+# --- command lines ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_hugepages_are_reserved_where_the_memory_is_taken(switch: Switch) -> None:
+    plan = switch.start(wiring(node=1))
+    assert isinstance(plan[0], Reserve)
+    assert plan[0].node == 1
+    options, _ = eal_and_own(switch, wiring(node=1))
+    assert f"--in-memory --single-file-segments --socket-mem 0,{plan[0].megabytes} " in options
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_no_hugepages_are_reserved_without_need(switch: Switch) -> None:
+    w = wiring(memory="no-huge")
+    assert not [step for step in switch.start(w) if isinstance(step, Reserve)]
+    options, _ = eal_and_own(switch, w)
+    assert " --no-huge -m " in options
+    assert "--in-memory" not in options
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_ports_are_devices_in_the_order_of_their_index(switch: Switch) -> None:
+    argv = spawned(switch.start(wiring(12))).argv
+    devices = [after for word, after in pairwise(argv) if word == "--vdev"]
+    assert devices == [f"net_vhost{i},iface=/run/x/p{i}.sock,queues=1,client=0" for i in range(12)]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_a_memif_port_has_the_mac_that_is_promised(switch: Switch) -> None:
+    options, _ = eal_and_own(switch, wiring(kind=PortKind.MEMIF))
+    assert (
+        "--vdev net_memif1,role=server,id=0,socket=/run/x/p1.sock,socket-abstract=no,"
+        "mac=02:52:4d:00:00:01" in options
+    )
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_nothing_is_left_of_a_switch_that_was_killed(switch: Switch) -> None:
+    plan = switch.start(wiring())
+    (swept,) = (step for step in plan if isinstance(step, Run))
+    assert plan.index(swept) < plan.index(spawned(plan))
+    assert swept.undo == swept.argv
+    assert set(swept.argv[2:]) == {"/run/x/dpdk/sm0000-sw", "/run/x/p0.sock", "/run/x/p1.sock"}
+    assert spawned(plan).env == {"RUNTIME_DIRECTORY": "/run/x"}
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_the_plan_waits_for_every_socket_and_every_link(switch: Switch) -> None:
+    w = wiring(4)
+    sockets = [step.check.argv for step in switch.start(w) if isinstance(step, Wait)]
+    assert [argv[-1] for argv in sockets] == [f"/run/x/p{i}.sock" for i in range(4)]
+    links = [step.check for step in switch.settled(w) if isinstance(step, Wait)]
+    for index, check in enumerate(links):
+        assert f'"/ethdev/link_status,{index}"' in check.argv[-1]
+        assert check.env == {"RUNTIME_DIRECTORY": "/run/x"}
+        assert check.pattern is not None
+        assert not re.search(check.pattern, '{"/ethdev/link_status": {"status": "DOWN"}}')
+        assert re.search(check.pattern, '{"/ethdev/link_status": {"status": "UP", "speed": 1}}')
+
+
+def test_the_main_lcore_of_testpmd_shares_the_first_cpu() -> None:
+    options, own = eal_and_own(testpmd.SWITCH, wiring(4, cores=(2, 5)))
+    assert "--main-lcore 0 --lcores 0@2,1@2,2@5" in options
+    assert "--nb-cores=2" in own
+
+
+def test_l2fwd_and_basicfwd_forward_on_their_main_lcore() -> None:
+    assert "--lcores 0@2,1@5" in eal_and_own(l2fwd.SWITCH, wiring(4, cores=(2, 5)))[0]
+    assert "--lcores 0@2 " in eal_and_own(basicfwd.SWITCH, wiring(4, cores=(2,)))[0]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_unpinned_means_no_choice_of_cpus(switch: Switch) -> None:
+    assert "lcore" not in eal_and_own(switch, wiring(cores=()))[0]
+
+
+def test_testpmd_follows_queues_and_descriptors() -> None:
+    options, own = eal_and_own(testpmd.SWITCH, wiring(queues=4, descriptors=256))
+    assert "p0.sock,queues=4," in options
+    assert "--rxq=4 --txq=4" in own
+    assert "--rxd=256 --txd=256" in own
+
+
+def test_testpmd_writes_the_mac_of_the_sink() -> None:
+    _, own = eal_and_own(testpmd.SWITCH, wiring(semantics=Semantics.STATIC))
+    assert "--forward-mode=mac" in own
+    assert "--eth-peer=0,02:53:4d:00:00:00 --eth-peer=1,02:53:4d:00:00:01" in own
+    _, own = eal_and_own(testpmd.SWITCH, wiring())
+    assert "--forward-mode=io" in own
+    assert "--eth-peer" not in own
+
+
+def test_a_long_frame_is_one_mbuf_of_testpmd() -> None:
+    assert "--mbuf-size=2176" in eal_and_own(testpmd.SWITCH, wiring())[1]
+    assert "--mbuf-size=9152" in eal_and_own(testpmd.SWITCH, wiring(mtu=9000))[1]
+
+
+def test_l2fwd_shares_its_ports_among_the_cores() -> None:
+    _, own = eal_and_own(l2fwd.SWITCH, wiring(6, cores=(1, 2, 3, 4)))
+    assert own == "-p 3f -P -q 2 -T 0 --portmap (0,1),(2,3),(4,5) --no-mac-updating"
+    _, own = eal_and_own(l2fwd.SWITCH, wiring(semantics=Semantics.STATIC))
+    assert own == "-p 3 -P -q 2 -T 0 --portmap (0,1)"
+
+
+def test_an_mbuf_fills_a_page_where_there_are_no_hugepages() -> None:
+    def megabytes(**more: Any) -> int:
+        options, _ = eal_and_own(basicfwd.SWITCH, wiring(**more))
+        words = options.split()
+        return int(words[words.index("-m" if "-m" in words else "--socket-mem") + 1])
+
+    assert 2 * 8191 * 4096 < (megabytes(memory="no-huge") << 20) < 2 * 8191 * 4096 + (36 << 20)
+    assert megabytes() < 80
+    assert megabytes(ports=32) < 16 * megabytes()
+
+
+# --- addresses -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_a_wire_changes_nothing(switch: Switch) -> None:
+    a = switch.addressing(wiring())["f0-f1"]
+    assert (a.sent_src_mac, a.sent_dst_mac) == (a.seen_src_mac, a.seen_dst_mac)
+
+
+@pytest.mark.parametrize("switch", BOTH, ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [(PortKind.VHOST_USER, "56:48:4f:53:54:03"), (PortKind.MEMIF, "02:52:4d:00:00:03")],
+)
+def test_what_leaves_a_port_has_its_mac_as_source(switch: Switch, kind: PortKind, own: str) -> None:
+    w = wiring(4, kind=kind, semantics=Semantics.STATIC)
+    a = switch.addressing(w)["f2-f3"]
+    ends = switch.endpoints(w)
+    assert a.seen_src_mac == own
+    assert a.seen_dst_mac == ends["f3"].mac
+    assert a.sent_src_mac == ends["f2"].mac
+
+
+def test_l2fwd_makes_up_the_mac_of_the_sink() -> None:
+    w = wiring(4, semantics=Semantics.STATIC)
+    assert l2fwd.SWITCH.endpoints(w)["f3"].mac == "02:00:00:00:00:03"
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_only_pairs_are_accepted(switch: Switch) -> None:
+    assert switch.accepts(wiring(4)) is None
+    assert "3 ports are not pairs" in str(switch.accepts(wiring(3)))
+    crossed = wiring(4)
+    crossed = replace(crossed, flows=(replace(crossed.flows[0], sink="f2"),))
+    assert "cannot join port 0 (f0) to port 2 (f2)" in str(switch.accepts(crossed))
+    assert "at most 3" in str(switch.accepts(wiring(34)))
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_a_nic_is_refused(switch: Switch) -> None:
+    w = wiring()
+    w = replace(w, ports=(replace(w.ports[0], nic="nic0"), w.ports[1]))
+    assert "nic0" in str(switch.accepts(w))
+
+
+def test_l2fwd_says_how_many_cores_its_ports_need() -> None:
+    assert l2fwd.SWITCH.accepts(wiring(14)) is None
+    assert "--switch-cores 2" in str(l2fwd.SWITCH.accepts(wiring(16)))
+    assert l2fwd.SWITCH.accepts(wiring(30, cores=(1, 2))) is None
+
+
+def test_testpmd_refuses_more_rings_than_it_can_print() -> None:
+    assert testpmd.SWITCH.accepts(wiring(8, queues=16)) is None
+    assert "128 pairs of queues" in str(testpmd.SWITCH.accepts(wiring(10, queues=16)))
+
+
+# --- counters --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_every_port_is_asked_for_in_order(switch: Switch) -> None:
+    (run,) = switch.counters(wiring(4))
+    assert run.argv == ("dpdk-telemetry.py", "-f", "sm0000-sw")
+    assert run.stdin == b"".join(b"/ethdev/stats,%d\n" % i for i in range(4))
+    assert run.env == {"RUNTIME_DIRECTORY": "/run/x"}
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_what_was_read_and_not_sent_was_dropped_on_the_way_out(switch: Switch) -> None:
+    outputs = answers({**STATS, "ipackets": 100}, {**STATS, "opackets": 60})
+    found = switch.parse_counters(wiring(), outputs).ports
+    assert (found["f0"].rx, found["f0"].rx_dropped) == (100, 6)
+    assert (found["f1"].tx, found["f1"].tx_dropped) == (60, 40)
+
+
+def test_counters_read_while_frames_move_drop_no_less_than_nothing() -> None:
+    outputs = answers({**STATS, "ipackets": 100}, {**STATS, "opackets": 101})
+    assert eal.parse_eal_counters(wiring(), outputs).ports["f1"].tx_dropped == 0
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"}{",
+        b"\xff\n\xff",
+        b"Error connecting to /run/x/dpdk_telemetry.v2\n",
+        b"null\nnull\n",
+        b"[]\n[]\n",
+        b"[" * 100_000 + b"\n" + b"[" * 100_000,
+        *answers(STATS),
+        *answers(STATS, STATS, STATS),
+        *answers(STATS, {}),
+        *answers(STATS, {**STATS, "ipackets": None}),
+        *answers(STATS, {**STATS, "opackets": "7"}),
+        *answers(STATS, {**STATS, "imissed": -1}),
+        *answers(STATS, {**STATS, "imissed": True}),
+        b'{"/ethdev/stats": null}\n{"/ethdev/stats": null}\n',
+    ],
+)
+def test_garbled_counters_are_a_value_error(output: bytes) -> None:
+    with pytest.raises(ValueError):
+        eal.parse_eal_counters(wiring(), (output,))
+
+
+@given(st.binary() | st.lists(st.sampled_from([*answers(STATS), b"\n", b"{", b"1"])).map(b"".join))
+def test_any_bytes_are_counters_or_a_value_error(output: bytes) -> None:
+    try:
+        found = eal.parse_eal_counters(wiring(), (output,))
+    except ValueError:
+        return
+    assert set(found.ports) == {"f0", "f1"}
+
+
+# --- probes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
+def test_the_version_is_that_of_dpdk(switch: Switch) -> None:
+    host = RecordingHost({(): Completed(0, b"", b"EAL: RTE Version: 'DPDK 22.11.11'\n")})
+    assert switch.probe(host).text == "22.11.11"
+    with pytest.raises(Unavailable, match="does not tell its version"):
+        switch.probe(RecordingHost())
+
+
+@pytest.mark.parametrize(
+    ("switch", "hint"),
+    [
+        (testpmd.SWITCH, "apt-get install dpdk"),
+        (basicfwd.SWITCH, "make setup"),
+        (l2fwd.SWITCH, "make setup"),
+    ],
+)
+def test_a_missing_program_is_named_with_what_brings_it(switch: Switch, hint: str) -> None:
+    class Without(RecordingHost):
+        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+            raise Unavailable(f"{argv[0]} is not installed")
+
+    with pytest.raises(Unavailable, match="is not installed") as refused:
+        switch.probe(Without())
+    assert refused.value.hint == hint
