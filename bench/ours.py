@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench.bed import Bed, Track
-from switchmark.campaign.trial import Crew, Trials
+from switchmark.campaign.trial import Crew, PathCounters, Trials
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
@@ -57,7 +57,7 @@ def trial(
             layout,
             track.placement,
             crews,
-            links=dict,
+            counters=lambda: PathCounters({}),
             busy_ns=lambda: None,
             stolen=lambda: 0.0,
             alive=lambda: None,

@@ -11,7 +11,7 @@ from typing import Self
 
 from switchmark import __version__
 from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.trial import AT_SWITCH, Crew, LinkCounters, Trials
+from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
@@ -35,6 +35,7 @@ from switchmark.model.version import Version
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import LoadBounds
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Counters
 from switchmark.switches.links import parse_link_counters
 
 __all__ = ["Lab", "plan"]
@@ -245,7 +246,7 @@ class Lab:
             layout,
             placement,
             crews,
-            links=lambda: self._links(layout),
+            counters=lambda: self._counters(layout),
             busy_ns=lambda: sum(_cpu_ns(daemon.pid) for daemon in daemons) if daemons else None,
             stolen=_Steal(),
             alive=alive,
@@ -263,9 +264,10 @@ class Lab:
             self._host, port.nic_peer, mac_address(port.index)
         )
 
-    def _links(self, layout: Layout) -> LinkCounters:
-        """Counters of both ends of every port, by place."""
+    def _counters(self, layout: Layout) -> PathCounters:
+        """Counters of both ends of every port, by place, and of the switch."""
         found = {}
+        counters = Counters()
         outputs = tuple(map(self._executor.run, layout.switch.counters(layout.wiring)))
         if outputs:
             counters = layout.switch.parse_counters(layout.wiring, outputs)
@@ -279,7 +281,7 @@ class Lab:
                 ifname = layout.endpoints[port.id].ifname
                 if ifname:
                     found[port.id] = links[layout.nodes[part.id]][ifname]
-        return found
+        return PathCounters(found, counters.busy_cycles, counters.idle_cycles)
 
     def _captures(self, layout: Layout, number: int) -> Plan:
         """tcpdump at the switch's end of every port, or at the function's where it has none."""

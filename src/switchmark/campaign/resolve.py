@@ -179,9 +179,9 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
     if any(end.kind not in engine.port_kinds for end in layout.endpoints.values()):
         return  # refused with its own reason
     try:
-        for index, port in enumerate(layout.wiring.ports):
+        for port in layout.wiring.ports:
             end, node = layout.endpoints[port.id], layout.nodes[port.part]
-            engine.port_options(layout.wiring, node, end, index, test.driver)
+            engine.port_options(layout.wiring, node, (end,), 0, test.driver)
     except UsageError as error:
         yield str(error)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
@@ -23,7 +23,7 @@ from switchmark.model.topology import Flow, Part, Port, Role
 from switchmark.model.units import FCS_BYTES
 from switchmark.switches.base import PortCounters
 
-__all__ = ["AT_SWITCH", "Crew", "LinkCounters", "Trials"]
+__all__ = ["AT_SWITCH", "Crew", "LinkCounters", "PathCounters", "Trials"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _RX_BURST = 64
@@ -47,6 +47,32 @@ LinkCounters = Mapping[str, PortCounters]
 
 
 @dataclass(frozen=True, slots=True)
+class PathCounters:
+    """Counters of a path at one moment, or between two; the cycles are those of the switch's
+    polling threads, None where it does not tell."""
+
+    links: LinkCounters
+    busy_cycles: int | None = None
+    idle_cycles: int | None = None
+
+    def since(self, before: PathCounters) -> PathCounters:
+        """What was counted since `before`."""
+        return PathCounters(
+            _difference(before.links, self.links),
+            _less(before.busy_cycles, self.busy_cycles),
+            _less(before.idle_cycles, self.idle_cycles),
+        )
+
+    def as_dict(self) -> dict[str, dict[str, int | None]]:
+        """The counters as a record keeps them: by place, and the cycles under `switch`."""
+        found = {place: asdict(each) for place, each in self.links.items()}
+        if self.busy_cycles is not None:
+            cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
+            return {**found, "switch": cycles}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Crew:
     """A traffic process and the parts that it plays."""
 
@@ -55,7 +81,7 @@ class Crew:
 
 
 class Trials:
-    """Measures trials on a path that is up. `links` reads the counters of every link on it,
+    """Measures trials on a path that is up. `counters` reads those of the whole path,
     `busy_ns` the CPU time that the switch's own processes have used (None: it has none),
     `stolen` the share of CPU time that a hypervisor took since its last call, and `alive`
     raises TrialFailed if the switch has died."""
@@ -66,7 +92,7 @@ class Trials:
         placement: Placement,
         crews: Sequence[Crew],
         *,
-        links: Callable[[], LinkCounters],
+        counters: Callable[[], PathCounters],
         busy_ns: Callable[[], int | None],
         stolen: Callable[[], float],
         alive: Callable[[], None],
@@ -74,7 +100,7 @@ class Trials:
         self._layout = layout
         self._placement = placement
         self._crews = crews
-        self._links = links
+        self._counters = counters
         self._busy_ns = busy_ns
         self._stolen = stolen
         self._alive = alive
@@ -106,11 +132,20 @@ class Trials:
 
     def _opening(self, crew: Crew) -> dict[str, Any]:
         """What a process opens: its ports, and the threads with their tasks."""
+        played = [(part, port) for part in crew.parts for port in part.ports]
+        endpoints = [self._layout.endpoints[port.id] for _, port in played]
         ports = [
-            self._port(crew, part, port, index)
-            for index, (part, port) in enumerate(
-                (part, port) for part in crew.parts for port in part.ports
-            )
+            {
+                **self._port(crew, part, port),
+                "options": self._layout.engine_of(part).port_options(
+                    self._layout.wiring,
+                    self._layout.place_of(part),
+                    endpoints,
+                    index,
+                    self._layout.test.driver,
+                ),
+            }
+            for index, (part, port) in enumerate(played)
         ]
         tasks = [self._tasks(crew, part) for part in crew.parts]
         if self._layout.test.placement == SHARED_PROCESS:
@@ -121,7 +156,7 @@ class Trials:
         ]
         return {"ports": ports, "threads": threads}
 
-    def _port(self, crew: Crew, part: Part, port: Port, index: int) -> dict[str, Any]:
+    def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
         test, endpoint = self._layout.test, self._layout.endpoints[port.id]
         engine = self._layout.engine_of(part)
         opened: dict[str, Any] = {
@@ -130,9 +165,6 @@ class Trials:
             "burst": max(test.burst, _RX_BURST),
             "frame_bytes": max(frame_sizes(test)),
             "flows": test.flows if self._layout.sent_by(part) else 1,
-            "options": engine.port_options(
-                self._layout.wiring, self._layout.place_of(part), endpoint, index, test.driver
-            ),
         }
         if engine.needs_ip:
             # With several flows answers and arrivals come from, or go to, other ports too.
@@ -187,14 +219,14 @@ class Trials:
             )
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
-        before, busy = self._links(), self._busy_ns()
+        before, busy = self._counters(), self._busy_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
-        stolen, busy_after, after = self._stolen(), self._busy_ns(), self._links()
+        stolen, busy_after, after = self._stolen(), self._busy_ns(), self._counters()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         switch_ns = None if busy is None or busy_after is None else busy_after - busy
-        return self._result(spec, reports, _difference(before, after), switch_ns, stolen)
+        return self._result(spec, reports, after.since(before), switch_ns, stolen)
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
@@ -279,7 +311,7 @@ class Trials:
         self,
         spec: TrialSpec,
         reports: Sequence[dict[str, Any]],
-        links: LinkCounters,
+        path: PathCounters,
         switch_ns: int | None,
         stolen: float,
     ) -> TrialResult:
@@ -319,7 +351,7 @@ class Trials:
             rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
             lost=tx - distinct,
-            lost_at=self._lost_at(reports, links, sums, stray),
+            lost_at=self._lost_at(reports, path.links, sums, stray),
             late=sums["late"],
             duplicated=sums["duplicated"],
             reordered=sums["reordered"],
@@ -332,7 +364,7 @@ class Trials:
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], parts),
-            counters={place: _counters(c) for place, c in links.items()},
+            counters=path.as_dict(),
         )
 
     def _part_reports(self, crew: Crew, report: dict[str, Any]) -> list[PartReport]:
@@ -449,24 +481,21 @@ def _interval_ns(spec: TrialSpec) -> int:
     return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)
 
 
-def _difference(before: LinkCounters, after: LinkCounters) -> LinkCounters:
-    def less(a: int | None, b: int | None) -> int | None:
-        return None if a is None or b is None else b - a
+def _less(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else b - a
 
+
+def _difference(before: LinkCounters, after: LinkCounters) -> LinkCounters:
     return {
         place: PortCounters(
-            rx=less(old.rx, new.rx),
-            tx=less(old.tx, new.tx),
-            rx_dropped=less(old.rx_dropped, new.rx_dropped),
-            tx_dropped=less(old.tx_dropped, new.tx_dropped),
+            rx=_less(old.rx, new.rx),
+            tx=_less(old.tx, new.tx),
+            rx_dropped=_less(old.rx_dropped, new.rx_dropped),
+            tx_dropped=_less(old.tx_dropped, new.tx_dropped),
         )
         for place, new in after.items()
         if (old := before.get(place)) is not None
     }
-
-
-def _counters(c: PortCounters) -> dict[str, int | None]:
-    return {"rx": c.rx, "tx": c.tx, "rx_dropped": c.rx_dropped, "tx_dropped": c.tx_dropped}
 
 
 def _added(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -70,10 +70,10 @@ class Engine:
         return ()
 
     def port_options(
-        self, w: Wiring, node: Node, endpoint: Endpoint, index: int, driver: str
+        self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        """The engine's options for the port of that index in the process at `node`. UsageError
-        if `driver` does not fit the endpoint."""
+        """The engine's options for one of the ports of the process at `node`. UsageError if
+        `driver` does not fit its endpoint."""
         return self.options
 
     def probe(self, host: Host) -> Version:

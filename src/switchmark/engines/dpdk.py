@@ -33,14 +33,14 @@ class Dpdk(Engine):
         return (Reserve(f"memory for the frames of {node.name}", megabytes, node=w.node),)
 
     def port_options(
-        self, w: Wiring, node: Node, endpoint: Endpoint, index: int, driver: str
+        self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
         return {
-            "device": _device(w, endpoint, index, driver),
+            "device": _device(w, endpoints[index], index, driver),
             "queues": w.queues,
             "descriptors": w.descriptors or _DESCRIPTORS,
             "memory": w.memory,
-            "megabytes": self._megabytes(w, len(w.ports)),
+            "megabytes": self._megabytes(w, len(endpoints)),
             "prefix": node.name,
             "directory": w.run_dir,
         }

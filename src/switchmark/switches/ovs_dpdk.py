@@ -135,15 +135,16 @@ class OvsDpdk:
                 Check(vsctl(w, "get", "Open_vSwitch", ".", "dpdk_initialized"), pattern="^true$"),
                 unless_dead=daemon_name(w),
             ),
+        )
+
+    def join(self, w: Wiring) -> Plan:
+        # The functions listen by now: a socket that it does not find is tried again after 1 s.
+        return (
             Run("a bridge with a port for each socket", vsctl(w, *_bridge(w))),
             *_rules(w),
         )
 
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
     def settled(self, w: Wiring) -> Plan:
-        # It looks for the sockets once a second.
         return tuple(
             Wait(
                 f"the switch sees the link of port {port.index}",
