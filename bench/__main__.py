@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.ancestor import BEST, RAW_MMSG
 from bench.bed import Bed
+from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
 from bench.own import NULL, PACING, SETUP
@@ -21,7 +22,7 @@ from switchmark.machine.signals import interruptible
 from switchmark.machine.workspace import Workspace
 
 INTERRUPTED = 130
-COMPARISONS = (RAW_MMSG, BEST, *GENERATORS, RTT, NULL, PACING, SETUP)
+COMPARISONS = (RAW_MMSG, BEST, *GENERATORS, RTT, *BYPASS, NULL, PACING, SETUP)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT
+from types import MappingProxyType
+from typing import Any
 
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -42,6 +44,11 @@ class Track:
     def cpu(self, part: str) -> int:
         return self.placement.seats[part].cpus[0]
 
+    @property
+    def opened_by_programs(self) -> bool:
+        """Are its links there only while programs have its ports open, as in user space?"""
+        return not any(end.ifname for end in self.layout.endpoints.values())
+
     def ifname(self, part: str) -> str:
         return self.layout.endpoints[part].ifname
 
@@ -70,6 +77,11 @@ class Bed:
         self.executor = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=logs)
         self._tracks = 0
 
+    @property
+    def folder(self) -> Path:
+        """For sockets: its path is short, and it goes at the end of the run."""
+        return self._workspace.folder
+
     @contextmanager
     def block(self) -> Iterator[None]:
         """What is done in the block is undone at its end, the latest first."""
@@ -81,29 +93,36 @@ class Bed:
         if failures:
             raise SetupFailed("\n".join(failures))
 
-    def track(self, switch: str, engine: str, *, dimension: str = "throughput") -> Track:
+    def track(self, switch: str, engine: str, **axes: Any) -> Track:
         """A path through `switch`, as `engine` needs it: with addresses, or with NAPI at the
-        peer. It is up until the block that this is called in ends."""
+        peer. `axes` are more of the test's. It is up until the block that this is called in
+        ends; in user space only its switch is."""
         require_root()
         letter = chr(ord("a") + self._tracks % 26)
         self._tracks += 1
-        test = Test.model_validate({"dimension": dimension, "switch": switch, "engine": engine})
-        layout = lay_out(
-            test,
-            prefix=f"{self._workspace.run}-{letter}",
-            run_dir=str(self._workspace.folder),
-        )
+        test = Test.model_validate({"switch": switch, "engine": engine, **axes})
+        prefix, folder = f"{self._workspace.run}-{letter}", str(self._workspace.folder)
+        layout = lay_out(test, prefix=prefix, run_dir=folder)
         placement = place(layout.tenants(), read_cpus(), "pinned")
-        self.executor.execute(_plan(layout))
-        return Track(layout, placement)
+        cores = placement.seats["switch"].cpus
+        layout = lay_out(test, prefix=prefix, run_dir=folder, cores=cores)
+        track = Track(layout, placement)
+        self.executor.execute(_plan(track))
+        return track
 
     def start(
-        self, name: str, argv: tuple[str, ...], at: Node, *, cpu: int | None = None
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        at: Node,
+        *,
+        cpu: int | None = None,
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> Process:
         """A program that runs until the block that this is called in ends, on one CPU if asked;
         it is ended by SIGINT."""
         pinned = argv if cpu is None else ("taskset", "-c", str(cpu), *argv)
-        self.executor.execute((Spawn(f"{name} runs", name, pinned, at, stop=(SIGINT, 3.0)),))
+        self.executor.execute((Spawn(f"{name} runs", name, pinned, at, env, stop=(SIGINT, 3.0)),))
         return self.executor.process(name)
 
 
@@ -136,8 +155,9 @@ class RxCounter:
         return (last - first) / (now - then)
 
 
-def _plan(layout: Layout) -> Plan:
-    """`Layout.build` without the functions."""
+def _plan(track: Track) -> Plan:
+    """`Layout.build` without the functions, and without what awaits them."""
+    layout = track.layout
     steps: Plan = ()
     for node in (layout.wiring.at, *layout.nodes.values()):
         steps += ENVIRONMENTS[node.environment].create(node)
@@ -145,6 +165,8 @@ def _plan(layout: Layout) -> Plan:
     for part in layout.parts:
         node = layout.nodes[part.id]
         steps += ENVIRONMENTS[node.environment].attach(node, layout.attachments(part))
+    if track.opened_by_programs:
+        return steps
     return (
         steps
         + layout.switch.join(layout.wiring)

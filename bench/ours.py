@@ -3,9 +3,10 @@ alone, so that others can count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from bench.bed import Bed, Track
@@ -14,7 +15,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.model.plan import HOST, Node
+from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 
@@ -36,14 +37,18 @@ def trial(
     burst: int,
     seconds: float,
     rate_pps: float | None = None,
+    axes: Mapping[str, Any] = MappingProxyType({}),
+    sharing: bool = False,
 ) -> TrialResult:
-    """One trial as switchmark runs it, with programs that were started for it alone."""
-    if "cores-shared" in track.placement.doubts:
+    """One trial as switchmark runs it, with programs that were started for it alone. `axes` of
+    the test may differ from the track's as long as its path does not; `sharing` lets a sender
+    and a receiver have one CPU."""
+    if not sharing and "cores-shared" in track.placement.doubts:
         raise Unavailable("a sender and a receiver that poll need a CPU each")
     base = track.layout
     layout = replace(
         base,
-        test=base.test.model_copy(update={"burst": burst, "engine": sender}),
+        test=base.test.model_copy(update={"burst": burst, "engine": sender, **axes}),
         engine=ENGINES[sender],
         receivers=ENGINES[receiver],
     )
@@ -51,6 +56,8 @@ def trial(
         crews = []
         for part in layout.parts:
             name, node = f"ours-{part.id}", track.node(part.id)
+            ports = [layout.endpoints[port.id] for port in part.ports]
+            bed.executor.execute(layout.engine.prepare(layout.wiring, node, ports))
             bed.start(name, (traffic_program(), "serve"), node)
             crews.append(Crew(TrafficProcess(part.id, bed.executor.process(name)), (part,)))
         trials = Trials(
@@ -62,7 +69,12 @@ def trial(
             stolen=lambda: 0.0,
             alive=lambda: None,
         )
-        trials.open(join=lambda: None, settle=lambda: None)
+
+        def execute(plan: Plan) -> None:
+            if track.opened_by_programs:
+                bed.executor.execute(plan)
+
+        trials.open(join=lambda: execute(layout.join()), settle=lambda: execute(layout.settled()))
         return trials.measure(TrialSpec(rate_pps=rate_pps, duration_s=seconds, warmup_s=_WARMUP_S))
 
 

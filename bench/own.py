@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from bench.bed import require_root
 from bench.comparison import Comparison, Session
@@ -10,10 +12,11 @@ from bench.ours import run_alone
 from bench.pairs import Limit
 from bench.report import Row, absolute
 from switchmark.campaign.measure import Lab
+from switchmark.errors import Unavailable
 from switchmark.machine.cpus import read_cpus
 from switchmark.model.spec import Test
 
-__all__ = ["NULL", "PACING", "SETUP", "worst_interval"]
+__all__ = ["NULL", "PACING", "SETUP", "set_up", "worst_interval"]
 
 _BURST = 32
 _PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
@@ -102,36 +105,44 @@ def _pacing(session: Session) -> list[Row]:
     return rows
 
 
-def _setup(session: Session) -> list[Row]:
+def set_up(session: Session, name: str, axes: Mapping[str, Any], limit: Limit) -> list[Row]:
+    """What a short v2v test with these axes costs, set-up and tear-down, and the whole run.
+    Unavailable if it is refused."""
     require_root()
     test = Test.model_validate(
-        {"scenario": "v2v", "switch": "linux-bridge", "engine": "raw-mmsg"}
-        | {"duration": _DURATION_S, "warmup": _WARMUP_S}
+        {"scenario": "v2v", "duration": _DURATION_S, "warmup": _WARMUP_S, **axes}
     )
     noted, beyond = [], []
     for number in range(session.pairs):
         session.say(f"{number + 1}/{session.pairs}")
-        folder = session.bed.logs / f"setup-{number}"
+        folder = session.bed.logs / f"{name}-{number}"
         with Lab(folder) as lab:
             before = time.monotonic()
             record = lab.run(0, "bench", test, (), lambda trial: None)
             wall_s = time.monotonic() - before
+        if record.status == "refused":
+            raise Unavailable(f"the test is refused: {record.error}")
         if record.status != "ok" or record.setup_s is None or record.teardown_s is None:
             raise RuntimeError(f"the test {record.status}: {record.error}")
         noted.append(record.setup_s + record.teardown_s)
         beyond.append(wall_s - _WARMUP_S - _DURATION_S - _DRAINS_S)
-    limit = Limit("at most", 0.5)
+    label = f"v2v {test.switch}"
     return [
-        absolute("setup", "v2v linux-bridge", "s", noted, limit, ("setup_s + teardown_s",)),
+        absolute(name, label, "s", noted, limit, ("setup_s + teardown_s",)),
         absolute(
-            "setup, whole run",
-            "v2v linux-bridge",
+            f"{name}, whole run",
+            label,
             "s",
             beyond,
             limit,
             ("all of Lab.run, probes too, but for warm-up, measurement and drains",),
         ),
     ]
+
+
+def _setup(session: Session) -> list[Row]:
+    axes = {"switch": "linux-bridge", "engine": "raw-mmsg"}
+    return set_up(session, "setup", axes, Limit("at most", 0.5))
 
 
 NULL = Comparison("null", "what the loop costs a frame, on engine null", _null)

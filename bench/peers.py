@@ -7,7 +7,16 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["NFV_TESTPERF", "SOCKPERF", "TRAFGEN", "MissingPeer", "Peer", "find"]
+__all__ = [
+    "NFV_TESTPERF",
+    "PKTGEN",
+    "SOCKPERF",
+    "TESTPMD",
+    "TRAFGEN",
+    "MissingPeer",
+    "Peer",
+    "find",
+]
 
 _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -36,6 +45,10 @@ NFV_TESTPERF = Peer(
 )
 TRAFGEN = Peer("trafgen", "TRAFGEN", "trafgen", "apt-get install netsniff-ng")
 SOCKPERF = Peer("sockperf", "SOCKPERF", "sockperf", "apt-get install sockperf")
+TESTPMD = Peer("dpdk-testpmd", "TESTPMD", "dpdk-testpmd", "apt-get install dpdk")
+PKTGEN = Peer(
+    "pktgen", "PKTGEN", "pktgen", "it is Pktgen-DPDK, of github.com/pktgen/Pktgen-DPDK: build it"
+)
 
 
 def find(peer: Peer, environ: Mapping[str, str] = os.environ) -> str:

@@ -8,26 +8,44 @@ import pytest
 
 from switchmark.campaign.layout import lay_out
 from switchmark.campaign.resolve import check
+from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
 from switchmark.functions import traffic
 from switchmark.machine.script import describe
 from switchmark.model.spec import Test
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches import basicfwd, l2fwd
+from switchmark.switches.base import Switch
 
 Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
 
 
+def _joins(switch: Switch, engine: str) -> bool:
+    return bool(set(switch.port_kinds) & ENGINES[engine].port_kinds)
+
+
 def plans() -> Iterator[tuple[str, Test]]:
     """A name for a golden file, and its test."""
-    for switch in SWITCHES:
-        engine = "null" if switch == "null" else "raw-mmsg"
+    for switch, driver in SWITCHES.items():
+        engine = next(e for e in ("raw-mmsg", "dpdk", "null") if _joins(driver, e))
         for scenario in SCENARIOS:
             test = Test(switch=switch, scenario=scenario, engine=engine)
             if not check(test):
                 yield f"{switch}/{scenario}", test
+    for port in ("vhost-user", "memif"):
+        yield f"variants/direct-{port}", Test(switch="direct", engine="dpdk", port=port)
+    for switch in ("testpmd", "l2fwd", "ovs-dpdk"):
+        yield (
+            f"variants/{switch}-static-pairs",
+            Test(switch=switch, engine="dpdk", semantics="static", pairs=2, direction="bi"),
+        )
+    yield (
+        "variants/testpmd-memif-no-huge",
+        Test(switch="testpmd", engine="dpdk", port="memif", memory="no-huge"),
+    )
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
@@ -45,6 +63,8 @@ def test_the_plan_is_the_one_on_file(
     name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    for sample in (basicfwd, l2fwd):
+        monkeypatch.setattr(sample, "program", lambda name: name)
     assert check(test) == []
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (

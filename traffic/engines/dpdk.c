@@ -248,11 +248,11 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 		return port_fail(port, error, "%s takes no queue of that length", d->name);
 	/* Rings of both ends, what the caller and the threads' caches hold. */
 	count = 2u * (rx + tx) * d->queues + 4 * port->config.burst + 4 * CACHE;
-	d->room = RTE_MAX(port->config.frame_max, 1518u);
+	/* Powers of two: af_packet's slots are, and an mbuf must hold one. */
+	d->room = RTE_MAX(rte_align32pow2(port->config.frame_max + 64), 2048u);
 	snprintf(name, sizeof(name), "frames-%u", d->id);
 	d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
-					  (uint16_t)(RTE_PKTMBUF_HEADROOM + RTE_ALIGN(d->room, 64)),
-					  node);
+					  (uint16_t)(RTE_PKTMBUF_HEADROOM + d->room), node);
 	if (!d->pool)
 		return port_fail(port, ENOMEM, "no memory for %u frames of %u bytes: %s", count,
 				 d->room, eal_said());

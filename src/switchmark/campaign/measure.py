@@ -156,6 +156,9 @@ class Lab:
         layout, placement = _prepare(
             test, self._workspace.run, str(self._workspace.folder), version.mode
         )
+        refusal = layout.switch.accepts(layout.wiring)
+        if refusal:  # for a reason that only this host gives, such as its memory
+            raise Unavailable(refusal)
         before = time.monotonic()
         mark = self._executor.mark()
         self._not_undone = ()

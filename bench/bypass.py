@@ -1,0 +1,222 @@
+"""vhost, memif, bypass-testpmd, setup-bypass: ports in user space, against dpdk-testpmd with the
+same devices, without hugepages on both sides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from bench.bed import Bed, Track
+from bench.comparison import Comparison, Session
+from bench.ours import FRAME_BYTES, trial
+from bench.own import set_up
+from bench.pairs import Limit, interleaved
+from bench.peers import PKTGEN, TESTPMD, find
+from bench.report import Row, absolute, compared
+from bench.testpmd import devices, eal, telemetry, testpmd
+from switchmark.errors import Unavailable
+from switchmark.metrics.throughput import steady_pps
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["BYPASS"]
+
+_BURST = 32
+_RX_BURST = 64  # our receivers ask for so many
+_SETTLE_S = 0.3
+_TXONLY = (f"--txpkts={FRAME_BYTES - 4}", f"--burst={_BURST}")
+_SETUP_S = 4.0
+
+Measure = Callable[[], float]
+
+
+def _track(bed: Bed, switch: str, port: str, driver: str = "auto") -> Track:
+    return bed.track(switch, "dpdk", port=port, driver=driver, memory="no-huge")
+
+
+def _ours(session: Session, track: Track, *, sharing: bool = False, **axes: Any) -> float:
+    """Frames a second received, in millions."""
+    result = trial(
+        session.bed,
+        track,
+        sender="dpdk",
+        receiver="dpdk",
+        burst=_BURST,
+        seconds=session.seconds,
+        axes=axes,
+        sharing=sharing,
+    )
+    return steady_pps(result) / 1e6
+
+
+def _counted(session: Session, track: Track, program: str) -> float:
+    """What dpdk-testpmd receives at the track's end, a second and in millions."""
+    receiver = testpmd(session.bed, track, program, "rxonly", ("f1",), (f"--burst={_RX_BURST}",))
+    with telemetry(session.bed, "testpmd-f1", receiver, (0,)) as counters:
+        time.sleep(_SETTLE_S)
+        return counters.rate(session.seconds) / 1e6
+
+
+def _txonly(session: Session, track: Track, program: str) -> float:
+    with session.bed.block():
+        testpmd(session.bed, track, program, "txonly", ("f0",), _TXONLY)
+        return _counted(session, track, program)
+
+
+def _cable(
+    name: str, port: str, driver: str, limits: Mapping[str, float], session: Session
+) -> list[Row]:
+    """From end to end without a switch. `limits` are those of touch none and of touch header."""
+    program = find(TESTPMD)
+    track = _track(session.bed, "direct", port, driver)
+    ours = partial(_ours, session, track)
+    slots: dict[str, Measure] = {
+        "A": partial(ours, touch="none"),
+        "B": partial(_txonly, session, track, program),
+        "A again": partial(ours, touch="none"),
+        "header": partial(ours, touch="header"),
+        "full": partial(ours, touch="full"),
+        "full 1500": partial(ours, touch="full", frame_size=1500),
+    }
+    samples = interleaved(session.pairs, slots, session.say)
+    peer = "testpmd txonly, rxonly"
+
+    def row(title: str, touch: str, pairs: dict[str, list[float]], *notes: str) -> Row:
+        limit = Limit("at least", limits[touch]) if touch in limits else None
+        return compared(title, f"dpdk, touch {touch}", peer, "Mpps", pairs, limit, notes)
+
+    return [
+        row(
+            name,
+            "none",
+            {slot: samples[slot] for slot in ("A", "B", "A again")},
+            f"64 B, {port}, received; no hugepages, the same device arguments, a core each, sent"
+            f" in bursts of {_BURST} and received in {_RX_BURST}; B's frames are not looked at",
+        ),
+        row(
+            f"{name}, checked",
+            "header",
+            {"A": samples["header"], "B": samples["B"]},
+            "sequence, time and checksum in every frame of A, and checked",
+        ),
+        row(
+            f"{name}, all bytes",
+            "full",
+            {"A": samples["full"], "B": samples["B"]},
+            "A writes and checks every byte",
+        ),
+        absolute(
+            f"{name}, all bytes of 1500",
+            "dpdk, touch full",
+            "Mpps",
+            samples["full 1500"],
+            None,
+        ),
+    ]
+
+
+def _vhost_pktgen(session: Session) -> list[Row]:
+    program, receiver = find(PKTGEN), find(TESTPMD)
+    track = _track(session.bed, "direct", "vhost-user")
+    ours = partial(_ours, session, track, touch="none")
+    slots: dict[str, Measure] = {
+        "A": ours,
+        "B": partial(_pktgen, session, track, program, receiver),
+        "A again": ours,
+    }
+    return [
+        compared(
+            "vhost-pktgen",
+            "dpdk, touch none",
+            "pktgen, testpmd rxonly",
+            "Mpps",
+            interleaved(session.pairs, slots, session.say),
+            None,
+            ("64 B, vhost-user, received",),
+        )
+    ]
+
+
+def _pktgen(session: Session, track: Track, program: str, receiver: str) -> float:
+    bed, name = session.bed, "pktgen"
+    commands = bed.logs / "pktgen.pkt"
+    commands.write_text(f"set 0 size {FRAME_BYTES}\nset 0 burst {_BURST}\nstart 0\n")
+    with bed.block():
+        options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)))
+        bed.start(
+            name,
+            (program, *options, "--", "-P", "-m", "1.0", "-f", str(commands)),
+            track.node("f0"),
+            env={"RUNTIME_DIRECTORY": str(bed.folder)},
+        )
+        return _counted(session, track, receiver)
+
+
+def _flowgen(session: Session, track: Track, program: str) -> float:
+    with session.bed.block():
+        loop = testpmd(session.bed, track, program, "flowgen", ("f0", "f1"), (*_TXONLY,))
+        with telemetry(session.bed, "testpmd-f0", loop, (0, 1)) as counters:
+            time.sleep(_SETTLE_S)
+            return counters.rate(session.seconds) / 1e6
+
+
+def _bypass_testpmd(session: Session) -> list[Row]:
+    program = find(TESTPMD)
+    track = _track(session.bed, _switch("testpmd"), "vhost-user")
+    ours = partial(_ours, session, track, sharing=True)
+    slots: dict[str, Measure] = {
+        "A": ours,
+        "B": partial(_flowgen, session, track, program),
+        "A again": ours,
+    }
+    shared = "cores-shared" in track.placement.doubts
+    return [
+        compared(
+            "bypass-testpmd",
+            "dpdk",
+            "testpmd flowgen",
+            "Mpps",
+            interleaved(session.pairs, slots, session.say),
+            None,
+            (
+                "64 B through switch testpmd (io), vhost-user, received; sender and receiver of A"
+                f" {'share a core' if shared else 'have a core each'} and check every frame; B is"
+                " one process that sends and receives at both ports, and is counted at both",
+            ),
+        )
+    ]
+
+
+def _setup_bypass(session: Session) -> list[Row]:
+    axes = {"switch": _switch("ovs-dpdk"), "engine": "dpdk"}
+    return set_up(session, "setup-bypass", axes, Limit("at most", _SETUP_S))
+
+
+def _switch(name: str) -> str:
+    if name not in SWITCHES:
+        raise Unavailable(f"there is no switch {name}")
+    return name
+
+
+BYPASS = (
+    Comparison(
+        "vhost",
+        "engine dpdk from vhost to virtio-user against dpdk-testpmd",
+        partial(_cable, "vhost", "vhost-user", "auto", {"none": 1.0, "header": 0.8}),
+    ),
+    Comparison("vhost-pktgen", "engine dpdk into vhost against pktgen", _vhost_pktgen),
+    Comparison(
+        "memif",
+        "engine dpdk over memif without copies against dpdk-testpmd",
+        partial(_cable, "memif", "memif", "memif-zero-copy", {"none": 0.95}),
+    ),
+    Comparison(
+        "bypass-testpmd",
+        "engine dpdk through switch testpmd against a closed loop of dpdk-testpmd",
+        _bypass_testpmd,
+    ),
+    Comparison(
+        "setup-bypass", "what a test through ovs-dpdk costs beyond its traffic", _setup_bypass
+    ),
+)

@@ -1,0 +1,165 @@
+"""dpdk-testpmd as a peer: started with the devices that our engine would open, and read by its
+telemetry while it runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from bench.bed import Bed, Track
+from switchmark.engines import TABLE as ENGINES
+from switchmark.errors import TrialFailed
+from switchmark.machine.host import Process
+from switchmark.model.plan import Check, Run, Wait
+
+__all__ = [
+    "DESCRIPTORS",
+    "MBUFS",
+    "Telemetry",
+    "devices",
+    "eal",
+    "received",
+    "telemetry",
+    "testpmd",
+]
+
+DESCRIPTORS = 1024
+"""As engine dpdk has them."""
+
+MBUFS = 5376
+"""Of a device: what engine dpdk has at 1024 descriptors."""
+
+_MEGABYTES = 512
+_READY_S = 10.0
+_ANSWER_BYTES = 1 << 16
+
+
+def received(answer: bytes) -> int:
+    """The frames that a port has received, from the answer to `/ethdev/stats,N`. ValueError if
+    it does not tell them."""
+    try:
+        return int(json.loads(answer)["/ethdev/stats"]["ipackets"])
+    except (KeyError, TypeError) as missing:
+        raise ValueError(f"telemetry told no frames: {answer[:200]!r}") from missing
+
+
+class Telemetry:
+    """The counters of a DPDK program. `ports` are those that count."""
+
+    def __init__(self, path: str, process: Process, ports: Sequence[int]) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = process
+        self._ports = ports
+        self._socket.settimeout(_READY_S)
+        self._until(lambda: self._connected(path))
+        self._socket.recv(_ANSWER_BYTES)  # who it is
+        self._until(lambda: all(self._is_up(port) for port in ports))
+
+    def __enter__(self) -> Telemetry:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+
+    def read(self) -> int:
+        """Frames received so far."""
+        return sum(received(self._ask(f"/ethdev/stats,{port}")) for port in self._ports)
+
+    def rate(self, seconds: float) -> float:
+        """Frames a second over the next so many seconds."""
+        first, then = self.read(), time.monotonic()
+        time.sleep(seconds)
+        last, now = self.read(), time.monotonic()
+        return (last - first) / (now - then)
+
+    def _ask(self, question: str) -> bytes:
+        self._socket.send(question.encode())
+        return self._socket.recv(_ANSWER_BYTES)
+
+    def _connected(self, path: str) -> bool:
+        try:
+            self._socket.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        return True
+
+    def _is_up(self, port: int) -> bool:
+        return b'"UP"' in self._ask(f"/ethdev/link_status,{port}")
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _READY_S
+        while not holds():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._socket.close()
+                words = self._process.last_words()
+                raise TrialFailed(f"dpdk-testpmd does not get ready\n{words}")
+            time.sleep(0.02)
+
+
+def devices(track: Track, parts: Sequence[str]) -> list[str]:
+    """The devices of parts with the arguments that engine dpdk gives them."""
+    layout = track.layout
+    endpoints = [layout.endpoints[part] for part in parts]
+    options = [
+        ENGINES["dpdk"].port_options(
+            layout.wiring, track.node(part), endpoints, index, layout.test.driver
+        )
+        for index, part in enumerate(parts)
+    ]
+    return [str(each["device"]) for each in options]
+
+
+def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
+    """EAL's options: memory as our engine has it, without hugepages, and one lcore that works on
+    a CPU where the main one sleeps. What the program leaves goes with the block that this is
+    called in."""
+    left = f"{bed.folder}/dpdk/{name}"
+    remove = ("rm", "-rf", left)
+    bed.executor.execute((Run(f"no files of a {name} before", remove, undo=remove),))
+    return (
+        *("--main-lcore", "0", "--lcores", f"0@{cpu},1@{cpu}"),
+        *("--no-huge", "--single-file-segments", "-m", str(_MEGABYTES), "--no-pci"),
+        *("--file-prefix", name, "--log-level", "*:warning"),
+        *(word for one in vdevs for word in ("--vdev", one)),
+    )
+
+
+def testpmd(
+    bed: Bed, track: Track, program: str, mode: str, parts: Sequence[str], options: Sequence[str]
+) -> Process:
+    """It runs in forwarding mode `mode`, with the devices of these parts, at the place and on the
+    CPU of the first, until the block that this is called in ends. Where it is to be connected to
+    it listens."""
+    name = f"testpmd-{parts[0]}"
+    layout, node = track.layout, track.node(parts[0])
+    sockets = [layout.endpoints[part].path for part in parts if layout.endpoints[part].server]
+    for path in sockets:
+        remove = ("rm", "-f", path)
+        bed.executor.execute((Run("no socket of another before", remove, undo=remove),))
+    process = bed.start(
+        name,
+        (
+            program,
+            *eal(bed, name, track.cpu(parts[0]), devices(track, parts)),
+            "--",
+            *(f"--forward-mode={mode}", "--nb-cores=1"),
+            *(f"--rxd={DESCRIPTORS}", f"--txd={DESCRIPTORS}"),
+            f"--total-num-mbufs={MBUFS * len(parts)}",
+            *("--disable-link-check", "--no-lsc-interrupt"),
+            *options,
+        ),
+        node,
+        env={"RUNTIME_DIRECTORY": str(bed.folder)},
+    )
+    for path in sockets:
+        listens = ("ss", "--unix", "--no-header", "state", "listening", "src", path)
+        check = Check(listens, node, pattern=r"\S")
+        bed.executor.execute((Wait(f"{name} listens", check, unless_dead=name),))
+    return process
+
+
+def telemetry(bed: Bed, name: str, process: Process, ports: Sequence[int]) -> Telemetry:
+    """That of a program whose options `eal` gave, once all its ports have their links."""
+    return Telemetry(f"{bed.folder}/dpdk/{name}/dpdk_telemetry.v2", process, ports)
