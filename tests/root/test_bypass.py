@@ -95,6 +95,15 @@ def test_a_pair_in_one_process(measure: Measure, switch: str) -> None:
     assert_every_frame_is_accounted_for(record)
 
 
+@pytest.mark.parametrize("switch", ["direct", "testpmd", "ovs-dpdk"])
+def test_several_queues(measure: Measure, switch: str) -> None:
+    axes = {"switch": switch, "engine": "dpdk", "port": "vhost-user"}
+    record = measure(**axes, queues=2, flows=5, direction="bi")
+    trial = assert_every_frame_is_accounted_for(record)
+    assert len(trial.per_flow) == 10
+    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+
+
 @pytest.mark.parametrize("size", [64, 65, 1518, 9000, "imix"])
 def test_frame_sizes(measure: Measure, size: int | str) -> None:
     record = measure(switch="direct", engine="dpdk", port="vhost-user", frame_size=size)

@@ -162,6 +162,13 @@ def _resource_reasons(test: Test) -> Iterable[str]:
             if axis not in one.resources:
                 kind = "switch" if one is switch else "engine"
                 yield f"{kind} {one.name} does not follow --{axis.replace('_', '-')}"
+    if test.queues > 1 and test.flows < test.queues:
+        yield (
+            f"a flow stays on one queue: {test.flows} flows do not use {test.queues} queues"
+            f"\n\nhint: --flows {8 * test.queues}"
+        )
+    if test.queues > 1 and test.dimension == "latency":
+        yield "dimension latency has one flow a client, on one queue: --queues 1"
     if test.descriptors and test.descriptors & (test.descriptors - 1):
         yield f"the length of a queue is a power of two, not {test.descriptors}"
     if test.memory != "auto" and not engine.own_memory:

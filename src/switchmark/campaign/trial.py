@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
@@ -80,6 +82,22 @@ class Crew:
     parts: tuple[Part, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One task of a process: a role of a part, on one of the queues of its port, with `flows`
+    of its flows, from number `first` on."""
+
+    part: Part
+    role: Role
+    queue: int
+    first: int
+    flows: int
+
+
+_Sent = dict[str, tuple[tuple[_Job, dict[str, Any]], ...]]
+"""By flow, the tasks that sent it with their reports."""
+
+
 class Trials:
     """Measures trials on a path that is up. `counters` reads those of the whole path,
     `busy_ns` the CPU time that the switch's own processes have used (None: it has none),
@@ -132,22 +150,30 @@ class Trials:
 
     def _opening(self, crew: Crew) -> dict[str, Any]:
         """What a process opens: its ports, and the threads with their tasks."""
-        played = [(part, port) for part in crew.parts for port in part.ports]
-        endpoints = [self._layout.endpoints[port.id] for _, port in played]
+        played = [part.ports[0] for part in crew.parts]
+        endpoints = [self._layout.endpoints[port.id] for port in played]
+        opened = self._opened(crew)
         ports = [
             {
-                **self._port(crew, part, port),
+                **self._port(crew, part, part.ports[0]),
+                "queue": queue,
                 "options": self._layout.engine_of(part).port_options(
                     self._layout.wiring,
                     self._layout.place_of(part),
                     endpoints,
-                    index,
+                    crew.parts.index(part),
                     self._layout.test.driver,
                 ),
             }
-            for index, (part, port) in enumerate(played)
+            for part, queue in opened
         ]
-        tasks = [self._tasks(crew, part) for part in crew.parts]
+        tasks = [
+            [
+                {"role": job.role.value, "ports": [opened.index((part, job.queue))]}
+                for job in self._jobs(part)
+            ]
+            for part in crew.parts
+        ]
         if self._layout.test.placement == SHARED_PROCESS:
             tasks = [[task for some in tasks for task in some]]
         threads = [
@@ -155,6 +181,28 @@ class Trials:
             for part, some in zip(crew.parts, tasks, strict=False)
         ]
         return {"ports": ports, "threads": threads}
+
+    def _jobs(self, part: Part) -> list[_Job]:
+        """The tasks of a part. Each queue is sent to by a task of its own, so that a flow stays
+        on its queue; what is received is counted by one, which reads all queues."""
+        flows, queues = self._layout.test.flows, self._layout.wiring.queues
+        jobs = []
+        for role in self._layout.roles(part):
+            if role is not Role.SENDER:
+                jobs.append(_Job(part, role, 0, 0, flows))
+                continue
+            bounds = [flows * queue // queues for queue in range(queues + 1)]
+            jobs += [
+                _Job(part, role, queue, first, end - first)
+                for queue, (first, end) in enumerate(pairwise(bounds))
+            ]
+        return jobs
+
+    def _opened(self, crew: Crew) -> list[tuple[Part, int]]:
+        """The ports that a process opens: a part's, once for each queue that it uses."""
+        return list(
+            dict.fromkeys((part, job.queue) for part in crew.parts for job in self._jobs(part))
+        )
 
     def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
         test, endpoint = self._layout.test, self._layout.endpoints[port.id]
@@ -188,11 +236,6 @@ class Trials:
                 }
         return {}
 
-    def _tasks(self, crew: Crew, part: Part) -> list[dict[str, Any]]:
-        ports = [port.id for one in crew.parts for port in one.ports]
-        index = ports.index(part.ports[0].id)
-        return [{"role": role.value, "ports": [index]} for role in self._layout.roles(part)]
-
     def _seat(self, part: Part) -> dict[str, Any]:
         seat = self._placement.seats[part.id]
         pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
@@ -211,11 +254,7 @@ class Trials:
                 longest_ns=_longest_ns(spec),
                 interval_ns=_interval_ns(spec),
                 clock=self._clock,
-                tasks=[
-                    self._load(part, role, spec)
-                    for part in crew.parts
-                    for role in self._layout.roles(part)
-                ],
+                tasks=[self._load(job, spec) for part in crew.parts for job in self._jobs(part)],
             )
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
@@ -231,20 +270,20 @@ class Trials:
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
 
-    def _load(self, part: Part, role: Role, spec: TrialSpec) -> dict[str, Any]:
-        test = self._layout.test
+    def _load(self, job: _Job, spec: TrialSpec) -> dict[str, Any]:
+        test, part, role = self._layout.test, job.part, job.role
         sends = role in (Role.SENDER, Role.CLIENT)
         flow = (self._layout.sent_by(part) if sends else self._layout.received_by(part))[0]
         load: dict[str, Any] = {
-            "first_flow": self._layout.first_flow(flow),
-            "flows": test.flows,
+            "first_flow": self._layout.first_flow(flow) + job.first,
+            "flows": job.flows,
             "burst": test.burst if sends else _RX_BURST,
         }
         if sends:
             load |= {
-                "rate_pps": spec.rate_pps or 0.0,
+                "rate_pps": (spec.rate_pps or 0.0) * job.flows / test.flows,
                 "frame_bytes": list(frame_sizes(test)),
-                "address": self._address(flow),
+                "address": self._address(flow, job.first),
             }
             if test.flows > 1:
                 load["vary"] = [f"src_{test.flows_by}"]
@@ -254,15 +293,16 @@ class Trials:
             load["announce"] = self._announcement(part.ports[0])
         return load
 
-    def _address(self, flow: Flow) -> dict[str, Any]:
+    def _address(self, flow: Flow, share: int) -> dict[str, Any]:
+        """The addresses of a sender's first flow; `share` is its number among the part's."""
         test, a = self._layout.test, self._layout.addressing[flow.id]
-        first = self._layout.first_flow(flow)
+        first = self._layout.first_flow(flow) + share
         address: dict[str, Any] = {
             "src_mac": a.sent_src_mac,
             "dst_mac": a.sent_dst_mac,
             "src_ip": a.source_ip,
             "dst_ip": a.sink_ip,
-            "src_port": UDP_PORT,
+            "src_port": UDP_PORT + (share if test.flows_by == "port" else 0),
             "dst_port": UDP_PORT,
         }
         # Addresses that vary begin where no port has its own.
@@ -316,7 +356,7 @@ class Trials:
         stolen: float,
     ) -> TrialResult:
         sums: dict[str, int] = {}
-        sent: dict[str, dict[str, Any]] = {}
+        sent: _Sent = {}
         received: dict[str, dict[str, Any]] = {}
         parts: list[PartReport] = []
         for crew, report in zip(self._crews, reports, strict=True):
@@ -324,10 +364,11 @@ class Trials:
                 raise TrialFailed(f"{crew.process.part}: {report['failure']}")
             tasks = iter(report["tasks"])
             for part in crew.parts:
-                for _ in self._layout.roles(part):
+                for job in self._jobs(part):
                     task = next(tasks)
                     if "sent" in task:
-                        sent[self._layout.sent_by(part)[0].id] = task["sent"]
+                        flow = self._layout.sent_by(part)[0].id
+                        sent[flow] = (*sent.get(flow, ()), (job, task["sent"]))
                     if "received" in task:
                         # A client receives the answers to its own flow.
                         flows = self._layout.received_by(part) or self._layout.sent_by(part)
@@ -336,7 +377,8 @@ class Trials:
         for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
-        tx = sum(report["frames"] for report in sent.values())
+        tasks_sent = [report for each in sent.values() for _, report in each]
+        tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
         if switch_ns is not None:
@@ -347,7 +389,7 @@ class Trials:
             spec=spec,
             elapsed_ns=elapsed_ns,
             tx_frames=tx,
-            tx_unsent=sum(report["unsent"] for report in sent.values()),
+            tx_unsent=sum(report["unsent"] for report in tasks_sent),
             rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
             lost=tx - distinct,
@@ -374,7 +416,7 @@ class Trials:
         tasks = iter(report["tasks"])
         for index, part in enumerate(crew.parts):
             thread = report["threads"][0 if together else index]
-            mine = [next(tasks) for _ in self._layout.roles(part)]
+            mine = [next(tasks) for _ in self._jobs(part)]
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
@@ -388,7 +430,7 @@ class Trials:
                     empty_polls=sum(c["empty_polls"] for c in counted),
                     yields=thread["yields"],
                     lag_max_ns=max(c.get("lag_max_ns", 0) for c in counted),
-                    engine_mode=report["ports"][index]["mode"],
+                    engine_mode=report["ports"][self._opened(crew).index((part, 0))]["mode"],
                 )
             )
         return found
@@ -401,12 +443,11 @@ class Trials:
         stray: int,
     ) -> dict[str, int]:
         """Each lost frame's place, as far as somebody counted it."""
-        places: dict[str, int] = {}
+        places: dict[str, int] = defaultdict(int)
         for crew, report in zip(self._crews, reports, strict=True):
-            names = [part.id for part in crew.parts for _ in part.ports]
-            for name, port in zip(names, report["ports"], strict=True):
-                places[f"ring {name}"] = port["rx_ring_drops"]
-                places[f"engine {name}"] = port["tx_drops"] + port["rx_invalid"]
+            for (part, _), port in zip(self._opened(crew), report["ports"], strict=True):
+                places[f"ring {part.id}"] += port["rx_ring_drops"]
+                places[f"engine {part.id}"] += port["tx_drops"] + port["rx_invalid"]
         for place, counters in links.items():
             places[f"{place} out"] = counters.tx_dropped or 0
             if place.endswith(AT_SWITCH):
@@ -428,18 +469,21 @@ class Trials:
         return from_counts("one-way", histograms)
 
     def _per_flow(
-        self, sent: Mapping[str, dict[str, Any]], received: Mapping[str, dict[str, Any]]
+        self, sent: _Sent, received: Mapping[str, dict[str, Any]]
     ) -> tuple[FlowCounts, ...]:
         test = self._layout.test
         if test.touch == "none":
             return ()
         found = []
-        for flow, report in sent.items():
-            each, more = divmod(report["frames"], test.flows)
-            for number, (rx, duplicated, reordered, corrupted) in enumerate(
-                received[flow]["flows"]
+        for flow, tasks in sent.items():
+            counts = [
+                report["frames"] // job.flows + (number < report["frames"] % job.flows)
+                for job, report in tasks
+                for number in range(job.flows)
+            ]
+            for number, (tx, (rx, duplicated, reordered, corrupted)) in enumerate(
+                zip(counts, received[flow]["flows"], strict=True)
             ):
-                tx = each + (number < more)
                 found.append(
                     FlowCounts(
                         flow=flow if test.flows == 1 else f"{flow}#{number}",

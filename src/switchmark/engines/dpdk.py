@@ -76,8 +76,9 @@ def _vhost_user(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
     if endpoint.backend:
         client = 0 if endpoint.server else 1
         return f"net_vhost{index},iface={endpoint.path},queues={w.queues},client={client}"
+    several = f",queues={w.queues},cq=1" if w.queues > 1 else ""
     return (
-        f"net_virtio_user{index},mac={endpoint.mac},path={endpoint.path},queues={w.queues}"
+        f"net_virtio_user{index},mac={endpoint.mac},path={endpoint.path}{several}"
         f",queue_size={w.descriptors or _DESCRIPTORS},server={int(endpoint.server)}"
     )
 
@@ -96,6 +97,6 @@ ENGINE = Dpdk(
     port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF}) | KERNEL_PORTS,
     privilege="root",
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP),
-    resources=frozenset({"descriptors"}),
+    resources=frozenset({"queues", "descriptors"}),
     own_memory=True,
 )
