@@ -54,7 +54,7 @@ class Telemetry:
         self._ports = ports
         self._socket.settimeout(_READY_S)
         self._until(lambda: self._connected(path))
-        self._socket.recv(_ANSWER_BYTES)  # who it is
+        self._answer()  # who it is
         self._until(lambda: all(self._is_up(port) for port in ports))
 
     def __enter__(self) -> Telemetry:
@@ -75,8 +75,17 @@ class Telemetry:
         return (last - first) / (now - then)
 
     def _ask(self, question: str) -> bytes:
-        self._socket.send(question.encode())
-        return self._socket.recv(_ANSWER_BYTES)
+        try:
+            self._socket.send(question.encode())
+        except OSError as error:
+            raise self._failed("does not read questions") from error
+        return self._answer()
+
+    def _answer(self) -> bytes:
+        try:
+            return self._socket.recv(_ANSWER_BYTES)
+        except OSError as error:
+            raise self._failed("does not answer") from error
 
     def _connected(self, path: str) -> bool:
         try:
@@ -92,10 +101,12 @@ class Telemetry:
         deadline = time.monotonic() + _READY_S
         while not holds():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                self._socket.close()
-                words = self._process.last_words()
-                raise TrialFailed(f"dpdk-testpmd does not get ready\n{words}")
+                raise self._failed("does not get ready")
             time.sleep(0.02)
+
+    def _failed(self, what: str) -> TrialFailed:
+        self._socket.close()
+        return TrialFailed(f"a DPDK program {what}\n{self._process.last_words()}".rstrip())
 
 
 def devices(track: Track, parts: Sequence[str]) -> list[str]:

@@ -18,51 +18,24 @@ from typing import Any
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "switchmark"]
+from host_state import (
+    COMMAND,
+    left_as_it_was,
+    marked,
+    records,
+    start,
+    state_of_the_host,
+    traffic_processes,
+    wait_for,
+)
+
 QUICK = ["--duration", "0.3", "--warmup", "0.1", "--rate", "5k"]
-
-
-def state_of_the_host() -> dict[str, str]:
-    """All that a run could leave behind, as text to compare."""
-
-    def out(*argv: str) -> str:
-        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-
-    return {
-        "namespaces": out("ip", "netns", "list"),
-        "links": re.sub(r"^\d+: ", "", out("ip", "-o", "link"), flags=re.M),
-        "processes": "\n".join(
-            sorted(
-                name.read_text()
-                for name in Path("/proc").glob("[0-9]*/comm")
-                if _is_ours(name.parent)
-            )
-        ),
-        "sysctls": out(
-            *("sysctl", "-e", "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"),
-            *("net.ipv4.conf.all.rp_filter", "net.ipv4.conf.all.send_redirects"),
-        ),
-        "runs": "\n".join(sorted(map(str, Path("/run/switchmark").glob("sm*")))),
-        "tmp": "\n".join(sorted(map(str, Path("/tmp").glob("*switchmark*")))),
-    }
-
-
-def _is_ours(process: Path) -> bool:
-    try:
-        return b"SWITCHMARK_RUN=" in (process / "environ").read_bytes()
-    except OSError:
-        return False
 
 
 @pytest.fixture(autouse=True)
 def host_is_left_as_it_was() -> Iterator[None]:
-    subprocess.run([*COMMAND, "clean"], check=True, capture_output=True)
-    before = state_of_the_host()
-    yield
-    deadline = time.monotonic() + 5  # a namespace goes a moment after its last process
-    while (after := state_of_the_host()) != before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert after == before
+    with left_as_it_was():
+        yield
 
 
 @pytest.fixture
@@ -87,51 +60,6 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
         )
 
     return run
-
-
-def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=cwd,
-    )
-
-
-def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 20) -> Any:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what}: not in {limit_s} s")
-
-
-def marked(name: str) -> list[int]:
-    """Processes of a run whose name is this."""
-    return [
-        int(comm.parent.name)
-        for comm in Path("/proc").glob("[0-9]*/comm")
-        if _is_ours(comm.parent) and _name(comm) == name
-    ]
-
-
-def _name(comm: Path) -> str:
-    try:
-        return comm.read_text().strip()
-    except OSError:
-        return ""
-
-
-def traffic_processes() -> list[int]:
-    return marked("switchmark-traf")
 
 
 # --- what the issue's user types ------------------------------------------------------------

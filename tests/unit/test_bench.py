@@ -15,6 +15,7 @@ from bench.pairs import Interval, Limit, Verdict, interleaved, median_interval, 
 from bench.peers import NFV_TESTPERF, TRAFGEN, MissingPeer, Peer, find
 from bench.report import absolute, compared, table, write_json
 from bench.rtt import parse_median_us
+from bench.testpmd import devices, received
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -171,6 +172,30 @@ def test_the_frame_for_trafgen_is_64_bytes_with_right_checksums() -> None:
     del parsed[IP].chksum
     del parsed[UDP].chksum
     assert bytes(parsed) == data
+
+
+def test_telemetry_tells_what_a_port_received() -> None:
+    assert received(b'{"/ethdev/stats": {"ipackets": 12, "opackets": 3}}') == 12
+    for answer in (b'{"/ethdev/stats": null}', b'{"/ethdev/stats": {}}', b"[]", b"", b"{"):
+        with pytest.raises(ValueError):
+            received(answer)
+
+
+def test_testpmd_gets_the_devices_of_our_engine() -> None:
+    axes = {"switch": "direct", "engine": "dpdk", "port": "vhost-user", "memory": "no-huge"}
+    layout = lay_out(Test.model_validate(axes), prefix="sm0000", run_dir="/run/sm0000")
+    track = Track(layout, Placement("pinned", {}, None, ()))
+    assert track.opened_by_programs
+    (server,), (client,) = devices(track, ("f0",)), devices(track, ("f1",))
+    assert server == "net_vhost0,iface=/run/sm0000/p0.sock,queues=1,client=0"
+    assert client.startswith("net_virtio_user0,")
+    assert {"path=/run/sm0000/p0.sock", "queue_size=1024", "server=0"} <= {*client.split(",")}
+
+
+def test_a_path_of_interfaces_is_up_without_programs() -> None:
+    test = Test.model_validate({"switch": "linux-bridge", "engine": "mmap"})
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/sm0000")
+    assert not Track(layout, Placement("pinned", {}, None, ())).opened_by_programs
 
 
 def test_the_worst_interval_counts_either_way() -> None:

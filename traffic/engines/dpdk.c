@@ -352,7 +352,7 @@ static int dpdk_open(struct port *port)
 		return port_fail(port, ENFILE, "more than %d devices", DEVICES_MAX);
 	if (!*slot)
 		error = device_open(port, slot, arguments, name);
-	if (error)
+	if (error || !*slot)
 		return error;
 	p = calloc(1, sizeof(*p));
 	if (!p || port->config.queue >= (*slot)->queues || port->config.frame_max > (*slot)->room) {

@@ -1,0 +1,428 @@
+"""Runs past the kernel that cannot begin, or end as nobody planned: without hugepages, without
+DPDK, with a part that dies or hangs, beside another run. After each the host is as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_state import (
+    COMMAND,
+    left_as_it_was,
+    marked,
+    records,
+    start,
+    traffic_processes,
+    wait_for,
+)
+from switchmark.campaign.measure import Lab
+from switchmark.machine.host import LocalHost
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+from traffic_program import ADDRESS, Program
+
+QUICK = ["--engine", "dpdk", "--duration", "0.3", "--warmup", "0.1", "--rate", "5k", "--json"]
+LONG = ["--engine", "dpdk", "--duration", "3", "--warmup", "0", "--rate", "5k", "--json"]
+DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp"}
+HUGEPAGES = Path("/proc/sys/vm/nr_hugepages")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def host_is_left_as_it_was() -> Iterator[None]:
+    with left_as_it_was():
+        yield
+
+
+@pytest.fixture
+def environment(traffic_program: str) -> dict[str, str]:
+    return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+
+
+@pytest.fixture
+def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
+    def run(*words: str, before: tuple[str, ...] = (), **env: str) -> Any:
+        return subprocess.run(
+            [*before, *COMMAND, *words],
+            capture_output=True,
+            text=True,
+            env={**environment, **env},
+            cwd=tmp_path,
+            timeout=60,
+        )
+
+    return run
+
+
+def run_in(lab: Lab, **axes: Any) -> Record:
+    test = Test(**{"engine": "dpdk", "duration": 0.2, "warmup": 0.0, "rate": "5k", **axes})
+    return lab.run(1, "key", test, (), lambda trial: None)
+
+
+def wait_for_a_trial(folder: Path) -> None:
+    """Until frames flow, in a run without warm-up: its last step is behind it, which asks for
+    the link of the last port, or it has none but the traffic programs'."""
+
+    def up() -> bool:
+        steps = "".join(log.read_text() for log in folder.glob("runs/*/logs/steps.sh"))
+        linked = "link of port 1" in steps or "net_" not in steps
+        return linked and len(traffic_processes()) == 2
+
+    wait_for(up, "two traffic processes and their links")
+    time.sleep(1)  # links come up, ports become ready
+
+
+def path_without(folder: Path, *missing: str) -> str:
+    """A search path with every program of this one's but those."""
+    folder.mkdir()
+    for place in reversed(os.environ["PATH"].split(":")):
+        for program in Path(place).glob("*"):
+            link = folder / program.name
+            link.unlink(missing_ok=True)
+            if program.name not in missing:
+                link.symlink_to(program)
+    return str(folder)
+
+
+# --- what is not there -----------------------------------------------------------------------
+
+
+def test_a_switch_that_needs_hugepages_refuses_to_do_without(switchmark: Run) -> None:
+    done = switchmark("run", "--switch", "ovs-dpdk", "--memory", "no-huge", *QUICK)
+    assert done.returncode == 2
+    assert "ovs-dpdk needs hugepages: its pool of frames takes 800 MB" in done.stderr
+    assert "hint: --memory hugepages" in done.stderr
+
+
+def test_hugepages_that_cannot_be_had_are_counted_and_given_back(
+    tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that finds 180 MB and no more, as one with little memory or all in pieces: enough
+    for the switch, which runs by then, and not for both functions."""
+    before = int(HUGEPAGES.read_text())
+    write = LocalHost.write
+
+    def scarce(host: LocalHost, path: str, content: bytes) -> None:
+        if path.endswith("/nr_hugepages"):
+            content = b"%d" % min(int(content), before + 90)
+        write(host, path, content)
+
+    monkeypatch.setattr(LocalHost, "write", scarce)
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    with Lab(tmp_path) as lab:
+        record = run_in(lab, switch="testpmd")
+        assert record.status == "failed"
+        assert record.error is not None
+        assert "of 128 MB of hugepages can be had on NUMA node" in record.error
+        assert "hint: switchmark clean; sysctl -w vm.compact_memory=1;" in record.error
+        assert int(HUGEPAGES.read_text()) == before
+        assert not marked("dpdk-testpmd")
+
+
+@pytest.mark.parametrize(
+    ("switch", "program", "hint"),
+    [
+        ("testpmd", "dpdk-testpmd", "apt-get install dpdk"),
+        ("testpmd", "dpdk-telemetry.py", "apt-get install dpdk"),
+        ("ovs-dpdk", "ovs-vsctl", "switchmark doctor"),
+    ],
+)
+def test_a_program_that_is_missing_is_named(
+    switchmark: Run, tmp_path: Path, switch: str, program: str, hint: str
+) -> None:
+    path = path_without(tmp_path / "bin", program)
+    done = switchmark("run", "--switch", switch, *QUICK, PATH=path)
+    assert done.returncode == 3, done.stderr
+    (record,) = records(done)
+    assert record["status"] == "refused"
+    assert program in record["error"]
+    assert "is not installed" in record["error"]
+    assert f"hint: {hint}" in record["error"]
+
+
+def test_a_daemon_that_is_missing_is_named(switchmark: Run) -> None:
+    folder = "/usr/lib/openvswitch-switch-dpdk"
+    hidden = f'mount -t tmpfs none {folder} && exec "$@"'
+    before = ("unshare", "--mount", "sh", "-c", hidden, "sh")
+    done = switchmark("run", "--switch", "ovs-dpdk", *QUICK, before=before)
+    assert done.returncode == 3, done.stderr
+    (record,) = records(done)
+    assert record["status"] == "refused"
+    assert f"{folder}/ovs-vswitchd-dpdk is not installed" in record["error"]
+    assert "hint: apt-get install openvswitch-switch-dpdk" in record["error"]
+
+
+def test_a_traffic_program_built_without_dpdk_has_all_but_that(
+    switchmark: Run, repository: Path, tmp_path: Path
+) -> None:
+    beside = Path(sys.executable).with_name("meson")
+    meson = str(beside) if beside.exists() else shutil.which("meson")
+    if meson is None:
+        pytest.skip("meson is not installed")
+    build = tmp_path / "build"
+    setup = [meson, "setup", "-Ddpdk=disabled", "-Dxdp=disabled", "-Dbuildtype=debug", str(build)]
+    for argv in (
+        [*setup, str(repository)],
+        ["ninja", "-C", str(build), "traffic/switchmark-traffic"],
+    ):
+        done = subprocess.run(argv, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+    assert "HAVE_DPDK" not in (build / "compile_commands.json").read_text()
+    built = str(build / "traffic/switchmark-traffic")
+    listed = json.loads(subprocess.run([built, "engines"], capture_output=True).stdout)
+    names = {engine["name"] for engine in listed["engines"]}
+    assert "raw-mmsg" in names
+    assert "dpdk" not in names
+    both = [*QUICK, "--engine", "raw-mmsg,dpdk"]
+    done = switchmark("run", "--switch", "direct", *both, SWITCHMARK_TRAFFIC=built)
+    by_engine = {record["test"]["engine"]: record for record in records(done)}
+    assert by_engine["raw-mmsg"]["status"] == "ok"
+    assert by_engine["dpdk"]["status"] == "refused"
+    done = switchmark("run", "--switch", "testpmd", *QUICK, SWITCHMARK_TRAFFIC=built)
+    assert done.returncode == 3, done.stderr
+    (record,) = records(done)
+    assert record["status"] == "refused"
+    assert "this build of switchmark-traffic has no engine dpdk" in record["error"]
+    assert "hint: make setup" in record["error"]
+
+
+# --- what is in the way ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("switch", "port"),
+    [
+        ("direct", "vhost-user"),
+        ("direct", "memif"),
+        ("testpmd", "vhost-user"),
+        ("testpmd", "memif"),
+        ("ovs-dpdk", "vhost-user"),
+    ],
+)
+def test_sockets_of_before_are_in_nobodys_way(
+    tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch, switch: str, port: str
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    monkeypatch.chdir("/")
+    with Lab(tmp_path) as lab, socket.socket(socket.AF_UNIX) as left:
+        folder = lab._workspace.folder
+        left.bind(str(folder / "p0.sock"))
+        (folder / "p1.sock").write_text("not a socket at all")
+        record = run_in(lab, switch=switch, port=port)
+        assert record.status == "ok", record.error
+        assert record.trials[0].rx_frames == record.trials[0].tx_frames > 0
+
+
+# --- parts that die --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", DAEMONS)
+def test_a_switch_that_is_killed_fails_its_test(
+    environment: dict[str, str], tmp_path: Path, switch: str
+) -> None:
+    run = start(environment, tmp_path, "run", "--switch", switch, *LONG)
+    wait_for_a_trial(tmp_path)
+    (daemon,) = marked(DAEMONS[switch])
+    os.kill(daemon, signal.SIGKILL)
+    output, errors = run.communicate(timeout=30)
+    assert run.returncode == 1, errors
+    record = json.loads(output)
+    assert record["status"] == "failed"
+    assert f"switch {switch} died during the trial" in record["error"]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("f0", "--switch testpmd"),
+        ("f1", "--switch ovs-dpdk"),
+        # The first is the server of the cable, the second its client.
+        ("f0", "--switch direct --port memif"),
+        ("f1", "--switch direct --port memif"),
+        ("f1", "--switch direct --port vhost-user"),
+    ],
+)
+def test_a_traffic_process_that_is_killed_fails_its_test(
+    environment: dict[str, str], tmp_path: Path, part: str, words: str
+) -> None:
+    run = start(environment, tmp_path, "run", *words.split(), *LONG)
+    wait_for_a_trial(tmp_path)
+    os.kill(sorted(traffic_processes())[int(part[1])], signal.SIGKILL)
+    output, errors = run.communicate(timeout=30)
+    assert run.returncode == 1, errors
+    record = json.loads(output)
+    assert record["status"] == "failed"
+    assert record["error"] == f"the traffic program of {part} was ended by signal 9"
+
+
+def test_a_killed_run_is_cleaned_up(
+    environment: dict[str, str], tmp_path: Path, switchmark: Run
+) -> None:
+    before = HUGEPAGES.read_text()
+    killed = start(environment, tmp_path, "run", "--switch", "ovs-dpdk", *LONG)
+    wait_for_a_trial(tmp_path)
+    killed.kill()
+    killed.communicate(timeout=10)
+    assert HUGEPAGES.read_text() != before
+    done = switchmark("clean")
+    assert done.returncode == 0, done.stderr
+    assert HUGEPAGES.read_text() == before
+    assert not traffic_processes()
+    assert not marked(DAEMONS["ovs-dpdk"])
+    assert switchmark("clean").returncode == 0
+
+
+def test_a_command_that_hangs_ends_the_test(switchmark: Run, tmp_path: Path) -> None:
+    hanging = tmp_path / "bin" / "ovs-vsctl"
+    hanging.parent.mkdir()
+    hanging.write_text("#!/bin/sh\nsleep 60\n")
+    hanging.chmod(0o755)
+    before = time.monotonic()
+    path = f"{hanging.parent}:{os.environ['PATH']}"
+    done = switchmark("run", "--switch", "ovs-dpdk", *QUICK, PATH=path)
+    assert time.monotonic() - before < 20
+    assert done.returncode == 1, done.stderr
+    (record,) = records(done)
+    assert record["status"] == "failed"
+    assert "a command did not end within 10 s and was killed" in record["error"]
+    assert "on local: ovs-vsctl --timeout=10" in record["error"]
+
+
+# --- peers that come back --------------------------------------------------------------------
+
+
+class Ends:
+    """The two ends of a cable in a folder, as programs that the tests speak to."""
+
+    def __init__(self, program: str, folder: Path, kind: str) -> None:
+        self._program, self._folder, self._kind = program, folder, kind
+        self._number = count()
+        self._started: list[Program] = []
+
+    def open(self, role: str, *, server: bool) -> Program:
+        program = Program(self._program)
+        self._started.append(program)
+        answer = program.ask(
+            "open",
+            ports=[{"engine": "dpdk", "options": self._options(server)}],
+            threads=[{"yield": True, "tasks": [{"role": role, "ports": [0]}]}],
+        )
+        assert answer["ok"], answer
+        return program
+
+    def _options(self, server: bool) -> dict[str, Any]:
+        path = self._folder / "p0.sock"
+        if self._kind == "memif":
+            role = "server" if server else "client"
+            device = f"net_memif0,role={role},id=0,socket={path},socket-abstract=no"
+        elif server:
+            device = f"net_vhost0,iface={path},queues=1,client=0"
+        else:
+            device = f"net_virtio_user0,path={path},queues=1,queue_size=1024,server=0"
+        return {
+            "device": device,
+            "descriptors": 1024,
+            "memory": "no-huge",
+            "prefix": f"smtest{next(self._number)}",
+            "directory": str(self._folder),
+        }
+
+    def close(self) -> None:
+        for program in self._started:
+            program.process.kill()
+            program.process.wait()
+
+
+@pytest.fixture
+def ends(request: pytest.FixtureRequest, traffic_program: str, tmp_path: Path) -> Iterator[Ends]:
+    ends = Ends(traffic_program, tmp_path, request.param)
+    yield ends
+    ends.close()
+
+
+def begin(sender: Program, receiver: Program, *, rate_pps: int, duration_s: float) -> None:
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": rate_pps}
+    for program, task in ((receiver, {"latency": True}), (sender, load)):
+        assert program.ask("ready", timeout_ms=5000)["ok"]
+        assert program.ask("arm", run=7, longest_ns=10**9, tasks=[task])["ok"]
+    for program in (receiver, sender):
+        assert program.ask("start", duration_ns=round(duration_s * 1e9))["ok"]
+
+
+def finish(program: Program) -> dict[str, Any]:
+    """What the only task of a program did."""
+    assert program.ask("wait")["ok"]
+    assert program.ask("drain", quiet_ms=20, timeout_ms=2000)["ok"]
+    report = program.ask("report")
+    assert report["ok"], report
+    assert report["failure"] is None
+    task: dict[str, Any] = report["tasks"][0]
+    return task
+
+
+def assert_frames_flow(sender: Program, receiver: Program) -> None:
+    begin(sender, receiver, rate_pps=10_000, duration_s=0.1)
+    assert finish(sender)["sent"]["frames"] == 1000
+    received = finish(receiver)["received"]
+    assert received["frames"] == 1000
+    assert received["corrupted"] == received["foreign"] == received["duplicated"] == 0
+
+
+@pytest.mark.parametrize("ends", ["vhost-user", "memif"], indirect=True)
+def test_a_client_that_comes_back_is_served_again(ends: Ends) -> None:
+    receiver = ends.open("receiver", server=True)
+    for how in ("ends well", "is killed", "ends well"):
+        sender = ends.open("sender", server=False)
+        assert_frames_flow(sender, receiver)
+        if how == "ends well":
+            sender.end()
+        else:
+            sender.process.kill()
+            sender.process.wait()
+        assert receiver.process.poll() is None
+    receiver.end()
+
+
+@pytest.mark.parametrize("ends", ["vhost-user", "memif"], indirect=True)
+def test_a_client_that_is_killed_under_load_does_not_take_its_server_along(ends: Ends) -> None:
+    sender = ends.open("sender", server=True)
+    receiver = ends.open("receiver", server=False)
+    begin(sender, receiver, rate_pps=0, duration_s=0.5)
+    time.sleep(0.2)
+    receiver.process.kill()
+    receiver.process.wait()
+    assert finish(sender)["sent"]["frames"] > 0
+    assert_frames_flow(sender, ends.open("receiver", server=False))
+    sender.end()
+
+
+# --- two at once -----------------------------------------------------------------------------
+
+
+def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_path: Path) -> None:
+    both = [
+        start(environment, tmp_path, "run", "--switch", switches, *QUICK, "--out", f"runs{i}")
+        for i, switches in enumerate(("ovs-dpdk", "testpmd,ovs-dpdk"))
+    ]
+    for run in both:
+        output, errors = run.communicate(timeout=60)
+        assert run.returncode == 0, errors
+        for line in output.splitlines():
+            record = json.loads(line)
+            assert record["status"] == "ok", record["error"]
+            assert record["memory"] == "hugepages"
+            assert record["rx"]["frames"] > 0
+            assert record["foreign"] == record["corrupted"] == 0
