@@ -395,18 +395,24 @@ static uint32_t dpdk_alloc(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
-	if (unlikely(rte_pktmbuf_alloc_bulk(p->pool, p->mbufs, n))) {
+	if (unlikely(rte_mempool_get_bulk(p->pool, (void **)p->mbufs, n))) {
 		uint32_t got = 0;
 
 		/* What was sent may lie in the ring still. */
 		rte_eth_tx_done_cleanup(p->id, p->queue, 0);
-		while (got < n && (p->mbufs[got] = rte_pktmbuf_alloc(p->pool)))
+		while (got < n && !rte_mempool_get(p->pool, (void **)&p->mbufs[got]))
 			got++;
 		n = got;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		f[i].data = rte_pktmbuf_mtod(p->mbufs[i], void *);
-		f[i].handle = (uintptr_t)p->mbufs[i];
+		struct rte_mbuf *m = p->mbufs[i];
+
+		/* In a pool an mbuf has one segment, one owner and no next one: what a full reset
+		 * writes into its second cache line stands there already. */
+		m->data_off = RTE_PKTMBUF_HEADROOM;
+		m->ol_flags = 0;
+		f[i].data = rte_pktmbuf_mtod(m, void *);
+		f[i].handle = (uintptr_t)m;
 	}
 	return n;
 }
@@ -449,6 +455,8 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 			p->invalid++;
 			continue;
 		}
+		/* Every miss of the burst is under way before the first frame is looked at. */
+		__builtin_prefetch(rte_pktmbuf_mtod(m, void *));
 		f[whole++] = (struct frame){ .data = rte_pktmbuf_mtod(m, void *),
 					     .len = m->pkt_len,
 					     .handle = (uintptr_t)m };
