@@ -1,4 +1,5 @@
-"""What a run could leave on the host, and runs as a user starts them."""
+"""What a run could leave on the host, and runs as a user starts them. Other runs may live
+beside a test's: what is theirs is not compared."""
 
 from __future__ import annotations
 
@@ -12,8 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from switchmark.machine.clean import clean
+from switchmark.machine.journal import is_locked
+from switchmark.machine.leases import Leases
+
 __all__ = [
     "COMMAND",
+    "hugepages",
     "left_as_it_was",
     "marked",
     "records",
@@ -23,6 +29,7 @@ __all__ = [
     "wait_for",
 ]
 
+_RUNS = Path("/run/switchmark")
 COMMAND = [sys.executable, "-m", "switchmark"]
 
 
@@ -35,21 +42,21 @@ def state_of_the_host() -> dict[str, str]:
     def files(folder: str, pattern: str) -> str:
         return "\n".join(sorted(map(str, Path(folder).glob(pattern))))
 
-    return {
-        "namespaces": out("ip", "netns", "list"),
+    state = {
+        "namespaces": re.sub(r" \(id: \d+\)", "", out("ip", "netns", "list")),
         "links": re.sub(r"^\d+: ", "", out("ip", "-o", "link"), flags=re.M),
         "processes": "\n".join(
             sorted(
-                name.read_text()
+                f"{run} {_name(name)}"
                 for name in Path("/proc").glob("[0-9]*/comm")
-                if _is_ours(name.parent)
+                if (run := _run_of(name.parent))
             )
         ),
         "sysctls": out(
             *("sysctl", "-e", "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"),
             *("net.ipv4.conf.all.rp_filter", "net.ipv4.conf.all.send_redirects"),
         ),
-        "hugepages": Path("/proc/sys/vm/nr_hugepages").read_text(),
+        "hugepages": str(hugepages()),
         "mapped hugepages": files("/dev/hugepages", "*"),
         "sockets": "\n".join(
             sorted(re.findall(r"\S*/switchmark/\S*", Path("/proc/net/unix").read_text()))
@@ -57,25 +64,41 @@ def state_of_the_host() -> dict[str, str]:
         "runs": files("/run/switchmark", "sm*"),
         "tmp": files("/tmp", "*switchmark*"),
     }
+    live = [run.name for run in _RUNS.glob("sm*") if is_locked(run / "journal")]
+    return {
+        what: "\n".join(line for line in text.splitlines() if not any(run in line for run in live))
+        for what, text in state.items()
+    }
 
 
-def _is_ours(process: Path) -> bool:
+def hugepages() -> int:
+    """The count of this machine's hugepages, or the one that the runs which changed it found."""
+    with Leases(_RUNS)._locked() as (_, takes):
+        found = [take.old for take in takes if take.path.endswith("/nr_hugepages")]
+    return int(found[0] if found else Path("/proc/sys/vm/nr_hugepages").read_text())
+
+
+def _run_of(process: Path) -> str:
+    """The run that a process belongs to."""
     try:
-        return b"SWITCHMARK_RUN=" in (process / "environ").read_bytes()
+        found = re.search(rb"SWITCHMARK_RUN=(\w+)", (process / "environ").read_bytes())
     except OSError:
-        return False
+        return ""
+    return found[1].decode() if found else ""
 
 
 @contextmanager
 def left_as_it_was() -> Iterator[None]:
     """A block after which the host must be as it was before, or a moment later."""
-    subprocess.run([*COMMAND, "clean"], check=True, capture_output=True)
+    clean()
     before = state_of_the_host()
     yield
     deadline = time.monotonic() + 5  # a namespace goes a moment after its last process
     while (after := state_of_the_host()) != before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert after == before
+    assert {
+        what: (before[what], after[what]) for what in before if before[what] != after[what]
+    } == {}
 
 
 def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
@@ -103,13 +126,16 @@ def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 20) -> An
     raise AssertionError(f"{what}: not in {limit_s} s")
 
 
-def marked(name: str) -> list[int]:
-    """Processes of a run whose name is this."""
-    return [
+def marked(name: str, run: subprocess.Popen[str] | None = None) -> list[int]:
+    """Processes of any run, or those that this one started, whose name is this: the oldest
+    first, unless the numbers have begun anew."""
+    return sorted(
         int(comm.parent.name)
         for comm in Path("/proc").glob("[0-9]*/comm")
-        if _is_ours(comm.parent) and _name(comm) == name
-    ]
+        if _run_of(comm.parent)
+        and _name(comm) == name
+        and (run is None or _parent(comm.parent) == run.pid)
+    )
 
 
 def _name(comm: Path) -> str:
@@ -119,5 +145,12 @@ def _name(comm: Path) -> str:
         return ""
 
 
-def traffic_processes() -> list[int]:
-    return marked("switchmark-traf")
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def traffic_processes(run: subprocess.Popen[str] | None = None) -> list[int]:
+    return marked("switchmark-traf", run)

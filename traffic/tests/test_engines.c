@@ -184,13 +184,23 @@ static void set_text(struct port *port, const char *name, const char *text)
 }
 
 /* vhost and virtio-user, both in this process, over a socket in a folder of its own. */
+static char folder[] = "/tmp/switchmark-XXXXXX";
+
+static void folder_remove(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", folder);
+	run(command);
+}
+
 static void devices_prepare(struct way *w)
 {
-	static char folder[] = "/tmp/switchmark-XXXXXX";
 	static bool made;
 	char device[128];
 
-	made = made || mkdtemp(folder);
+	if (!made && mkdtemp(folder))
+		made = !atexit(folder_remove);
 	snprintf(device, sizeof(device), "%s/s", folder);
 	unlink(device);
 	set_text(&w->a, "directory", folder);

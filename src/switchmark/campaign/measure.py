@@ -273,7 +273,13 @@ class Lab:
         counters = Counters()
         outputs = tuple(map(self._executor.run, layout.switch.counters(layout.wiring)))
         if outputs:
-            counters = layout.switch.parse_counters(layout.wiring, outputs)
+            try:
+                counters = layout.switch.parse_counters(layout.wiring, outputs)
+            except ValueError as garbled:
+                name = layout.switch.name
+                raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from (
+                    garbled
+                )
             found = {f"{port}{AT_SWITCH}": each for port, each in counters.ports.items()}
         links = {
             step.at: parse_link_counters(self._executor.run(step))

@@ -258,6 +258,7 @@ class Trials:
             )
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
+        self._alive()
         before, busy = self._counters(), self._busy_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
