@@ -12,7 +12,7 @@ from switchmark.model.plan import Node, Plan, Reserve
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 
 _MEGABYTES = 128
-"""Of a process: its frames take up to 60 MB a device at 1024 descriptors and 1518 bytes."""
+"""Of a process with two devices at most: at 1024 descriptors the frames of one take 13 MB."""
 
 _DESCRIPTORS = 1024
 _VHOST, _VIRTIO = "vhost", "virtio-user"
@@ -23,8 +23,8 @@ _AF_PACKET, _AF_XDP = "af_packet", "af_xdp"
 @dataclass(frozen=True, slots=True)
 class Dpdk(Engine):
     """The engine with the devices that it opens. `driver` auto is virtio-user or vhost as the
-    endpoint says, memif, or af_packet; a memif client may send from its own memory
-    (memif-zero-copy)."""
+    endpoint says, memif, or af_packet; with memif-zero-copy a client's own memory is shared
+    with the server, and nothing is copied at its side."""
 
     def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         if w.memory == "no-huge":

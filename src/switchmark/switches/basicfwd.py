@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.host import Host
-from switchmark.model.plan import Plan, Run
+from switchmark.model.plan import Plan
 from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
 from switchmark.switches.eal import (
     PORT_KINDS,
-    eal_counters,
+    PairedSwitch,
     eal_endpoints,
     paired_addressing,
-    parse_eal_counters,
     probe_program,
     program,
     refusal,
     start_program,
-    wait_linked,
 )
 
 _PROGRAM = "dpdk-skeleton"
@@ -27,7 +24,7 @@ _HINT = "make setup"
 _MBUFS_PER_PORT = 8191  # NUM_MBUFS in basicfwd.c
 
 
-class Basicfwd:
+class Basicfwd(PairedSwitch):
     """It forwards on its main lcore, from the moment its ports are up."""
 
     name = "basicfwd"
@@ -39,9 +36,6 @@ class Basicfwd:
     def probe(self, host: Host) -> Version:
         """The version of DPDK that it was built with."""
         return probe_program(host, program(_PROGRAM), _HINT)
-
-    def own_core(self, mode: str | None) -> bool:
-        return True
 
     def accepts(self, w: Wiring) -> str | None:
         return refusal(w, self.name)
@@ -61,18 +55,6 @@ class Basicfwd:
             lcores=("--lcores", f"0@{w.cores[0]}") if w.cores else (),
             mbufs=_MBUFS_PER_PORT * len(w.ports),
         )
-
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
-    def settled(self, w: Wiring) -> Plan:
-        return wait_linked(w)
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return eal_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return parse_eal_counters(w, outputs)
 
 
 SWITCH = Basicfwd()

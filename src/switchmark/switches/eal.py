@@ -34,6 +34,7 @@ from switchmark.switches.base import Counters, PortCounters
 __all__ = [
     "MBUF_BYTES",
     "PORT_KINDS",
+    "PairedSwitch",
     "eal_counters",
     "eal_endpoints",
     "paired_addressing",
@@ -313,3 +314,23 @@ def _stats(line: str) -> dict[str, int]:
     if not all(type(value) is int and value >= 0 for value in found.values()):
         raise ValueError("telemetry gave a counter that is no number of frames")
     return found
+
+
+class PairedSwitch:
+    """What a driver of such a program need not say again: it polls, has all its ports from the
+    start, and telemetry tells their links and counters."""
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return wait_linked(w)
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return eal_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return parse_eal_counters(w, outputs)

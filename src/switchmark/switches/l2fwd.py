@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.host import Host
-from switchmark.model.plan import Plan, Run
+from switchmark.model.plan import Plan
 from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
 from switchmark.switches.eal import (
     PORT_KINDS,
-    eal_counters,
+    PairedSwitch,
     eal_endpoints,
     paired_addressing,
-    parse_eal_counters,
     probe_program,
     program,
     refusal,
     start_program,
-    wait_linked,
 )
 
 _PROGRAM = "dpdk-l2fwd"
@@ -31,7 +28,7 @@ _MBUFS_PER_PORT = 1024 + 1024 + 32  # its rings and a burst
 _MBUFS_PER_PORT_AND_CORE = 256  # MEMPOOL_CACHE_SIZE
 
 
-class L2fwd:
+class L2fwd(PairedSwitch):
     """Each core serves its share of the ports, one queue a port.
 
     Frames are buffered until there are 32 of them, or for 100 us. It looks for links every
@@ -48,9 +45,6 @@ class L2fwd:
     def probe(self, host: Host) -> Version:
         """The version of DPDK that it was built with."""
         return probe_program(host, program(_PROGRAM), _HINT)
-
-    def own_core(self, mode: str | None) -> bool:
-        return True
 
     def accepts(self, w: Wiring) -> str | None:
         if len(w.ports) > _PORTS:
@@ -94,18 +88,6 @@ class L2fwd:
         if not w.cores:
             return ()
         return ("--lcores", ",".join(f"{i}@{cpu}" for i, cpu in enumerate(w.cores)))
-
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
-    def settled(self, w: Wiring) -> Plan:
-        return wait_linked(w)
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return eal_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return parse_eal_counters(w, outputs)
 
 
 SWITCH = L2fwd()

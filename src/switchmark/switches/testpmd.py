@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.host import Host
-from switchmark.model.plan import Plan, Run
+from switchmark.model.plan import Plan
 from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
 from switchmark.switches.eal import (
     MBUF_BYTES,
     PORT_KINDS,
-    eal_counters,
+    PairedSwitch,
     eal_endpoints,
     paired_addressing,
-    parse_eal_counters,
     probe_program,
     refusal,
     start_program,
-    wait_linked,
 )
 
 _PROGRAM = "dpdk-testpmd"
@@ -32,7 +29,7 @@ _RINGS = 128  # it prints 280 bytes of each to a pipe that nobody empties, which
 _CACHE = 512  # mbufs that a core may hold back: twice its cache, as the pool lets it
 
 
-class Testpmd:
+class Testpmd(PairedSwitch):
     """`dpdk-testpmd`, not interactive: it forwards from the start to its end.
 
     The rings of vhost-user and memif ports have the length that the function gives them.
@@ -47,9 +44,6 @@ class Testpmd:
     def probe(self, host: Host) -> Version:
         """The version of DPDK."""
         return probe_program(host, _PROGRAM, _HINT)
-
-    def own_core(self, mode: str | None) -> bool:
-        return True
 
     def accepts(self, w: Wiring) -> str | None:
         if len(w.ports) * w.queues > _RINGS:
@@ -107,18 +101,6 @@ class Testpmd:
         if w.semantics is not Semantics.STATIC:
             return ()
         return tuple(f"--eth-peer={port.index},{mac_address(port.index)}" for port in w.ports)
-
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
-    def settled(self, w: Wiring) -> Plan:
-        return wait_linked(w)
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return eal_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return parse_eal_counters(w, outputs)
 
 
 SWITCH = Testpmd()
