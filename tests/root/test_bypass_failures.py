@@ -136,7 +136,7 @@ def test_hugepages_that_cannot_be_had_are_counted_and_given_back(
 @pytest.mark.parametrize(
     ("switch", "program", "hint"),
     [
-        ("testpmd", "dpdk-testpmd", "apt-get install dpdk"),
+        ("testpmd", "dpdk-testpmd", "apt-get install dpdk-dev"),
         ("ovs-dpdk", "ovs-vsctl", "switchmark doctor"),
     ],
 )

@@ -315,7 +315,7 @@ def test_the_version_is_that_of_dpdk(switch: Switch) -> None:
 @pytest.mark.parametrize(
     ("switch", "hint"),
     [
-        (testpmd.SWITCH, "apt-get install dpdk"),
+        (testpmd.SWITCH, "apt-get install dpdk-dev"),
         (basicfwd.SWITCH, "make setup"),
         (l2fwd.SWITCH, "make setup"),
     ],

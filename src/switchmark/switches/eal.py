@@ -56,7 +56,7 @@ _RING_BYTES = 16  # a pool's ring holds a pointer to each mbuf; its length is a 
 _PAGE_BYTES = {"hugepages": 2 << 20, "no-huge": 4096}
 _BASE_MB = 32  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports in DPDK 22.11
 _PORTS = 32  # RTE_MAX_ETHPORTS
-_TOOLS_HINT = "apt-get install dpdk"
+_TOOLS_HINT = "apt-get install dpdk-dev"
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
 
 

@@ -20,7 +20,7 @@ from switchmark.switches.eal import (
 )
 
 _PROGRAM = "dpdk-testpmd"
-_HINT = "apt-get install dpdk"
+_HINT = "apt-get install dpdk-dev"
 _MODES = {Semantics.PATCH: "io", Semantics.STATIC: "mac"}
 _HEADROOM = 128
 _LAYER_2 = 18 + 4  # Ethernet header and FCS, and a VLAN tag
