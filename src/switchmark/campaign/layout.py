@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from switchmark.engines import TABLE as ENGINES
-from switchmark.engines.base import Engine
+from switchmark.engines.base import Engine, traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments.base import Attachment, Neighbour
+from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.machine.placement import Tenant
@@ -36,6 +38,8 @@ __all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out"]
 
 SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
+_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
+_TUN = "/dev/net/tun"
 _FRAME_OVERHEAD = 18  # Ethernet header and FCS: not part of the MTU
 
 
@@ -153,9 +157,12 @@ class Layout:
 
     def construct(self) -> Plan:
         """From nothing to programs that wait for commands."""
-        steps: Plan = ()
-        for node in (self.wiring.at, *self.nodes.values()):
-            steps += ENVIRONMENTS[node.environment].create(node)
+        steps: Plan = ENVIRONMENTS[self.wiring.at.environment].create(
+            self.wiring.at, self._switch_needs()
+        )
+        for part in self.parts:
+            node = self.nodes[part.id]
+            steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
         steps += self.switch.start(self.wiring)
         for part in self.parts:
             node = self.nodes[part.id]
@@ -165,6 +172,25 @@ class Layout:
             steps += self.engine.prepare(self.wiring, node, ports)
             steps += FUNCTIONS[parts[0].function].start(node, ports)
         return steps
+
+    def _switch_needs(self) -> Needs:
+        """Of the switch's node; which programs it starts is its own business."""
+        return Needs(
+            run_dir=self.wiring.run_dir,
+            programs=(str(Path(sys.executable).parent),),
+            capabilities=_SWITCH_CAPABILITIES,
+            devices=(_TUN,),
+            hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+        )
+
+    def _needs(self, part: Part) -> Needs:
+        return Needs(
+            run_dir=self.wiring.run_dir,
+            programs=(str(Path(traffic_program()).parent),),
+            capabilities=self.engine.capabilities,
+            hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+            attachments=tuple(self.attachments(part)),
+        )
 
     def join(self) -> Plan:
         """Waits for the sockets of functions that the switch connects to, and joins them."""

@@ -46,6 +46,7 @@ class Engine:
     that its flows may differ in, up to `flows_max` of them. `drivers` are the values that the
     axis `driver` may have, `resources` which of `queues` and `descriptors` it follows.
     `own_memory`: its processes hold frames in memory that the axis `memory` chooses.
+    `capabilities` are those of Linux, without `CAP_`, that its ports take in a container.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Engine:
     drivers: tuple[str, ...] = ()
     resources: frozenset[str] = frozenset()
     own_memory: bool = False
+    capabilities: frozenset[str] = frozenset({"NET_RAW"})
     options: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:

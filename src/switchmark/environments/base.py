@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from switchmark.machine.host import Host
@@ -11,7 +11,7 @@ from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
-__all__ = ["Attachment", "Environment", "Neighbour"]
+__all__ = ["Attachment", "Environment", "Needs", "Neighbour"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,30 @@ class Attachment:
     gro: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the programs in a node need of it.
+
+    `run_dir` is the run's folder, writable at the same path in every node; `programs` are the
+    folders of programs, readable at the same paths. `capabilities` are Linux capabilities
+    without `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there.
+    `cpu_limit` is in percent of one core (None: none), `cpus` the CPUs that the node may use
+    (empty: all). `image` names the user's own container image or disk, `megabytes` is the
+    memory of a virtual machine.
+    """
+
+    run_dir: str
+    programs: tuple[str, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+    devices: tuple[str, ...] = ()
+    hugepages: bool = False
+    cpu_limit: int | None = None
+    cpus: tuple[int, ...] = ()
+    image: str | None = None
+    megabytes: int = 256
+    attachments: tuple[Attachment, ...] = field(default=())
+
+
 @runtime_checkable
 class Environment(Protocol):
     """An environment. `isolated` says that a node has a network stack of its own."""
@@ -47,8 +71,8 @@ class Environment(Protocol):
         """The version, or Unavailable with what is missing."""
         ...
 
-    def create(self, node: Node) -> Plan:
-        """Make the node."""
+    def create(self, node: Node, needs: Needs) -> Plan:
+        """Make the node, and let programs run in it."""
         ...
 
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from switchmark.environments.base import Attachment
+from switchmark.environments.base import Attachment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.machine.host import Host as MachineHost
 from switchmark.model.plan import Node, Plan, Run, Step
@@ -22,7 +22,7 @@ class Host:
     def probe(self, host: MachineHost) -> Version:
         return Version("-")
 
-    def create(self, node: Node) -> Plan:
+    def create(self, node: Node, needs: Needs) -> Plan:
         return ()
 
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:

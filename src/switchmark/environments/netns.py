@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from switchmark.environments.base import Attachment
+from switchmark.environments.base import Attachment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
@@ -27,7 +27,7 @@ class Netns:
             raise Unavailable("ip -V failed", hint="apt-get install iproute2")
         return Version(done.stdout.decode().strip().removeprefix("ip utility, "))
 
-    def create(self, node: Node) -> Plan:
+    def create(self, node: Node, needs: Needs) -> Plan:
         return (
             Run(
                 f"the node {node.name}",
