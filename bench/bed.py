@@ -158,10 +158,7 @@ class RxCounter:
 def _plan(track: Track) -> Plan:
     """`Layout.build` without the functions, and without what awaits them."""
     layout = track.layout
-    steps: Plan = ()
-    for node in (layout.wiring.at, *layout.nodes.values()):
-        steps += ENVIRONMENTS[node.environment].create(node)
-    steps += layout.switch.start(layout.wiring)
+    steps = layout.create_nodes() + layout.switch.start(layout.wiring)
     for part in layout.parts:
         node = layout.nodes[part.id]
         steps += ENVIRONMENTS[node.environment].attach(node, layout.attachments(part))

@@ -151,8 +151,27 @@ uint64_t pattern_write(uint8_t *at, uint32_t len, uint32_t seq);
 bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq);
 
 /*
- * Writes one frame into `data` from its template. With TOUCH_NONE the template as it is. With
- * TOUCH_HEADER what lies behind the payload is zeroed unless `prepared` says that it is.
+ * Does memory that held a frame of ours hold one of this template? Its payload tells by run,
+ * flow and phase; a switch that writes into what it forwards changes the MACs.
+ */
+always_inline bool frame_is_of(const uint8_t *data, const struct frame_template *t, bool headless)
+{
+	uint32_t at = headless ? 0 : t->payload_at;
+	const uint8_t *head = t->head;
+	uint64_t differs = (load64(data + at) ^ load64(head + at)) & net64(~(uint64_t)0xffff);
+
+	if (!headless) {
+		differs |= load64(data) ^ load64(head);
+		differs |= load64(data + 8) ^ load64(head + 8);
+		differs |= load16(data + at - 26) ^ load16(head + at - 26); /* length */
+	}
+	return !differs;
+}
+
+/*
+ * Writes one frame into `data` from its template; where it is `prepared`, that is, holds a frame
+ * of the template already, only what changes. With TOUCH_NONE that is nothing, with TOUCH_HEADER
+ * the payload and the checksum, with TOUCH_FULL all bytes behind the headers.
  */
 always_inline void frame_build(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,
@@ -163,22 +182,23 @@ always_inline void frame_build(uint8_t *data, const struct frame_template *t, ui
 	uint64_t sum = t->sum + time_sum;
 	uint32_t seq_net = net32(seq);
 
-	/* Sizes known to the compiler: a variable one becomes `rep movs`, 6 ns a frame. */
-	if (headless) {
-		memcpy(data, t->head, PAYLOAD_BYTES);
-	} else {
-		memcpy(data, t->head, FRAME_MIN);
-		if (t->len >= HEAD_BYTES)
-			memcpy(data + FRAME_MIN, t->head + FRAME_MIN, HEAD_BYTES - FRAME_MIN);
-	}
-	if (touch == TOUCH_FULL) {
-		if (t->len > head)
-			sum += pattern_write(data + head, t->len - head, seq);
-	} else if (!prepared && t->len > head) {
-		memset(data + head, 0, t->len - head);
+	if (!prepared) {
+		/* Sizes known to the compiler: a variable one becomes `rep movs`, 6 ns a frame. */
+		if (headless) {
+			memcpy(data, t->head, PAYLOAD_BYTES);
+		} else {
+			memcpy(data, t->head, FRAME_MIN);
+			if (t->len >= HEAD_BYTES)
+				memcpy(data + FRAME_MIN, t->head + FRAME_MIN,
+				       HEAD_BYTES - FRAME_MIN);
+		}
+		if (touch != TOUCH_FULL && t->len > head)
+			memset(data + head, 0, t->len - head);
 	}
 	if (touch == TOUCH_NONE)
 		return;
+	if (touch == TOUCH_FULL && t->len > head)
+		sum += pattern_write(data + head, t->len - head, seq);
 	store32(data + at + 6, seq_net);
 	store64(data + at + 10, time_net);
 	if (!headless) {

@@ -37,17 +37,14 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 	struct frame *frames = s->frames;
 	const struct frame_template *t = &s->templates[(size_t)s->flow * sizes + s->size];
 	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
-	const uint32_t run = load32(t->head + t->payload_at);
 	uint32_t flow = s->flow, seq = s->seq, size = s->size;
-	/* Where the memory of sent frames comes back as it was, what follows the payload is
-	 * zero already. A frame that came in may lie in the memory of a port that receives. */
+	/* Where the memory of sent frames comes back as it was, only what changes is written. A
+	 * frame that came in may lie in the memory of a port that receives. */
 	const bool reuse = !s->port->config.receives && !(headless && sizes > 1);
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint8_t *d = frames[i].data;
-		const uint32_t at = headless ? 0 : t->payload_at;
-		bool prepared = reuse && load32(d + at) == run &&
-				(headless || load16(d + at - 26) == load16(t->head + at - 26));
+		bool prepared = reuse && frame_is_of(d, t, headless);
 
 		frames[i].len = t->len;
 		frame_build(d, t, seq, time_net, sum, touch, headless, prepared);

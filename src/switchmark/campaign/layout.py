@@ -157,13 +157,7 @@ class Layout:
 
     def construct(self) -> Plan:
         """From nothing to programs that wait for commands."""
-        steps: Plan = ENVIRONMENTS[self.wiring.at.environment].create(
-            self.wiring.at, self._switch_needs()
-        )
-        for part in self.parts:
-            node = self.nodes[part.id]
-            steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
-        steps += self.switch.start(self.wiring)
+        steps = self.create_nodes() + self.switch.start(self.wiring)
         for part in self.parts:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
@@ -171,6 +165,15 @@ class Layout:
             ports = [self.endpoints[port.id] for part in parts for port in part.ports]
             steps += self.engine.prepare(self.wiring, node, ports)
             steps += FUNCTIONS[parts[0].function].start(node, ports)
+        return steps
+
+    def create_nodes(self) -> Plan:
+        """The node of the switch and those of the parts."""
+        at = self.wiring.at
+        steps = ENVIRONMENTS[at.environment].create(at, self._switch_needs())
+        for part in self.parts:
+            node = self.nodes[part.id]
+            steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
         return steps
 
     def _switch_needs(self) -> Needs:
