@@ -527,7 +527,6 @@ class Trials:
             found.append("foreign-frames")
         return tuple(dict.fromkeys(found))
 
-
     def _switch_is_alone(self) -> bool:
         """Does it poll, on CPUs that the placement gives to nobody else?"""
         seats = self._placement.seats
