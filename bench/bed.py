@@ -17,6 +17,7 @@ from typing import Any
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
+from switchmark.environments.base import Needs
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
@@ -160,7 +161,7 @@ def _plan(track: Track) -> Plan:
     layout = track.layout
     steps: Plan = ()
     for node in (layout.wiring.at, *layout.nodes.values()):
-        steps += ENVIRONMENTS[node.environment].create(node)
+        steps += ENVIRONMENTS[node.environment].create(node, Needs(layout.wiring.run_dir))
     steps += layout.switch.start(layout.wiring)
     for part in layout.parts:
         node = layout.nodes[part.id]

@@ -48,7 +48,7 @@ def test_asks_for_little_more_than_it_was_measured_to_need(
 ) -> None:
     """Measured with DPDK 22.11: the least that a vhost-user cable came up with, without loss."""
     asked = asked_mb(memory, frame_size=size, queues=queues, flows=queues)
-    assert needed_mb + 8 <= asked <= 1.25 * needed_mb + 20
+    assert needed_mb + 8 <= asked <= 1.25 * needed_mb + 36
 
 
 def test_longer_queues_and_bursts_have_more_frames() -> None:

@@ -894,17 +894,20 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 	way_close(&w);
 }
 
-/* Devices in pairs that are joined to each other; `%s` is a folder for sockets (one process has
- * one role at a socket of memif, by its path). Where there is
- * no second device its peer is a raw socket at the interface `peer`. */
+/* net_af_xdp of DPDK 22.11 forgets a block of libxdp's when it closes. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:xsk_umem__create\n";
+}
+
+/* Devices in pairs that are joined to each other; `%s` is a folder for sockets. Where there is
+ * no second device its peer is a raw socket at the interface `peer`. Both ends of a memif in
+ * one process find no link: tests/root/test_bypass.py has those. */
 static const struct {
 	const char *from, *to, *peer;
 } device_pairs[] = {
 	{ "net_vhost0,iface=%s/s,client=1", "net_virtio_user0,path=%s/s,server=1", NULL },
-	{ "net_memif0,role=server,socket-abstract=no,socket=%s/s",
-	  "net_memif1,role=client,socket-abstract=no,socket=%s/./s", NULL },
-	{ "net_memif0,role=server,socket-abstract=no,socket=%s/s",
-	  "net_memif1,role=client,socket-abstract=no,socket=%s/./s,zero-copy=yes", NULL },
 	{ "net_af_packet0,iface=sm0", "net_af_packet1,iface=sm1", NULL },
 	{ "net_af_packet0,iface=sm0", NULL, "sm1" },
 	{ "net_af_xdp0,iface=sm0", NULL, "sm1" },

@@ -12,8 +12,9 @@ from switchmark.machine.mbufs import HEADROOM_BYTES, pool_megabytes
 from switchmark.model.plan import Node, Plan, Reserve
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 
-_BASE_MB = 16
-"""EAL, and what drivers have beside frames: 2 MB at most, measured with DPDK 22.11."""
+_BASE_MB = 32
+"""EAL, and what drivers have beside frames: 2 MB, measured with DPDK 22.11, and room for a
+neighbour that takes more than it reserved."""
 
 _ROOM_BYTES = 2048
 _AROUND_BYTES = 14 + 64  # an Ethernet header, and what af_packet has before a frame

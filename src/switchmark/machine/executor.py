@@ -74,6 +74,17 @@ class Executor:
                 case Wait():
                     self._wait(step)
 
+    def can(self, plan: Plan) -> bool:
+        """Whether the steps can be carried out: they are, and undone."""
+        mark = self.mark()
+        try:
+            self.execute(plan)
+        except (SetupFailed, Unavailable):
+            return False
+        finally:
+            self.unwind(to=mark)
+        return True
+
     def run(self, step: Run) -> bytes:
         """Carry out one command, and return its standard output: a switch's counters."""
         return self._run(step).stdout

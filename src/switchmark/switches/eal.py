@@ -53,6 +53,7 @@ MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
 
 _BASE_MB = 32  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports in DPDK 22.11
+_QUEUE_MB = 2  # of each pair of queues but the first of a port
 _PORTS = 32  # RTE_MAX_ETHPORTS
 _TOOLS_HINT = "apt-get install dpdk-dev"
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
@@ -168,7 +169,8 @@ def start_program(
     data room of each, from which follows the memory that it needs. `queues` are the pairs of
     queues that it serves at a port.
     """
-    memory_mb = _BASE_MB + pool_megabytes(mbufs, mbuf_bytes, w.memory)
+    beside = _BASE_MB + _QUEUE_MB * len(w.ports) * (queues - 1)
+    memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, w.memory)
     left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *(_socket(w, port) for port in w.ports))
     steps: list[Step] = []
     if w.memory == "hugepages":
