@@ -6,18 +6,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from signal import SIGINT
 from typing import Any
 
+from bench.ancestor import parse_periods
 from bench.bed import Bed, Track
 from bench.comparison import Comparison, Session
 from bench.ours import FRAME_BYTES, trial
 from bench.own import set_up
 from bench.pairs import Limit, interleaved
-from bench.peers import PKTGEN, TESTPMD, find
+from bench.peers import NFV_TESTPERF, PKTGEN, TESTPMD, MissingPeer, find
 from bench.report import Row, absolute, compared
 from bench.testpmd import devices, eal, telemetry, testpmd
 from switchmark.errors import Unavailable
+from switchmark.machine.host import Process
 from switchmark.metrics.throughput import steady_pps
+from switchmark.model.plan import Check, Run, Wait
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["BYPASS"]
@@ -27,6 +31,8 @@ _RX_BURST = 64  # our receivers ask for so many
 _SETTLE_S = 0.3
 _TXONLY = (f"--txpkts={FRAME_BYTES - 4}", f"--burst={_BURST}")
 _SETUP_S = 4.0
+_ANCESTOR_RATE = 1_000_000_000  # more than it can
+_ANCESTOR_SETTLE_S = 2.5  # its start, and its first period, which is thrown away
 
 Measure = Callable[[], float]
 
@@ -153,6 +159,69 @@ def _pktgen(session: Session, track: Track, program: str, receiver: str) -> floa
         return _counted(session, track, receiver)
 
 
+def _vhost_ancestor(session: Session) -> list[Row]:
+    program = find(NFV_TESTPERF)
+    track = _track(session.bed, "direct", "vhost-user")
+    ours = partial(_ours, session, track, touch="header")
+    slots: dict[str, Measure] = {
+        "A": ours,
+        "B": partial(_ancestor, session, track, program),
+        "A again": ours,
+    }
+    return [
+        compared(
+            "vhost-ancestor",
+            "dpdk, touch header",
+            "nfv-testperf dpdk",
+            "Mpps",
+            interleaved(session.pairs, slots, session.say),
+            Limit("at least", 1.0),
+            (
+                f"64 B, vhost-user, received; bursts of {_BURST} in both; no hugepages, the same"
+                " device arguments, a core each; sequence, time and checksum in every frame of A,"
+                " and checked",
+            ),
+        )
+    ]
+
+
+def _ancestor(session: Session, track: Track, program: str) -> float:
+    """What the receiver of nfv-testperf counts by its DPDK sockets, a second and in millions."""
+    bed, periods = session.bed, max(1, round(session.seconds))
+    words = ("-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_ANCESTOR_RATE))
+    addressing = track.layout.addressing[track.layout.wiring.flows[0].id]
+    ends = {
+        "f0": (addressing.source_ip, addressing.sent_src_mac),
+        "f1": (addressing.sink_ip, addressing.sent_dst_mac),
+    }
+
+    def start(role: str, own: str, peer: str) -> Process:
+        name = f"ancestor-{role}"
+        options = eal(bed, name, track.cpu(own), devices(track, (own,)))
+        # Its loop runs on the main lcore; rings beyond what virtio-user offers are refused.
+        argv = (program, f"dpdk-{role}", *words, *ends[own], *ends[peer], "--", *options)
+        return bed.start(name, argv, track.node(own), env={"RUNTIME_DIRECTORY": str(bed.folder)})
+
+    path = track.layout.endpoints["f0"].path
+    remove = ("rm", "-f", path)
+    with bed.block():
+        bed.executor.execute((Run("no socket of another before", remove, undo=remove),))
+        start("send", "f0", "f1")
+        listens = ("ss", "--unix", "--no-header", "state", "listening", "src", path)
+        check = Check(listens, track.node("f0"), pattern=r"\S")
+        bed.executor.execute((Wait("it listens", check, unless_dead="ancestor-send"),))
+        receiver = start("recv", "f1", "f0")
+        time.sleep(_ANCESTOR_SETTLE_S + periods)
+        receiver.stop(SIGINT, 3.0)
+    lines = []
+    while (line := receiver.receive(0.0)) is not None:
+        lines.append(line)
+    counted = parse_periods("\n".join(lines))
+    if not sum(counted):
+        raise MissingPeer(f"{NFV_TESTPERF.name} received nothing by DPDK: {NFV_TESTPERF.how}")
+    return sum(counted) / len(counted) / 1e6
+
+
 def _flowgen(session: Session, track: Track, program: str) -> float:
     with session.bed.block():
         loop = testpmd(session.bed, track, program, "flowgen", ("f0", "f1"), (*_TXONLY,))
@@ -206,6 +275,11 @@ BYPASS = (
         partial(_cable, "vhost", "vhost-user", "auto", {"none": 1.0, "header": 0.8}),
     ),
     Comparison("vhost-pktgen", "engine dpdk into vhost against pktgen", _vhost_pktgen),
+    Comparison(
+        "vhost-ancestor",
+        "engine dpdk from vhost to virtio-user against nfv-testperf",
+        _vhost_ancestor,
+    ),
     Comparison(
         "memif",
         "engine dpdk over memif without copies against dpdk-testpmd",

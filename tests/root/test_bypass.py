@@ -95,9 +95,20 @@ def test_a_pair_in_one_process(measure: Measure, switch: str) -> None:
     assert_every_frame_is_accounted_for(record)
 
 
-@pytest.mark.parametrize("switch", ["direct", "testpmd", "ovs-dpdk"])
-def test_several_queues(measure: Measure, switch: str) -> None:
-    axes = {"switch": switch, "engine": "dpdk", "port": "vhost-user"}
+@pytest.mark.parametrize(
+    ("switch", "port", "driver"),
+    [
+        ("direct", "vhost-user", "auto"),
+        ("testpmd", "vhost-user", "auto"),
+        ("ovs-dpdk", "vhost-user", "auto"),
+        ("direct", "memif", "auto"),
+        ("direct", "memif", "memif-zero-copy"),
+        ("testpmd", "memif", "auto"),
+        ("testpmd", "memif", "memif-zero-copy"),
+    ],
+)
+def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -> None:
+    axes = {"switch": switch, "engine": "dpdk", "port": port, "driver": driver}
     record = measure(**axes, queues=2, flows=5, direction="bi")
     trial = assert_every_frame_is_accounted_for(record)
     assert len(trial.per_flow) == 10
@@ -110,6 +121,17 @@ def test_frame_sizes(measure: Measure, size: int | str) -> None:
     trial = assert_every_frame_is_accounted_for(record)
     if isinstance(size, int):
         assert trial.rx_bytes == size * trial.rx_frames
+
+
+@pytest.mark.parametrize(
+    ("port", "driver"), [("memif", "auto"), ("memif", "memif-zero-copy"), ("veth", "auto")]
+)
+@pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
+def test_long_frames(measure: Measure, memory: str, port: str, driver: str) -> None:
+    axes = {"engine": "dpdk", "port": port, "driver": driver, "memory": memory}
+    trial = only(measure(switch="direct", frame_size=9000, **axes))
+    assert trial.rx_bytes == 9000 * trial.rx_frames
+    assert trial.lost == trial.duplicated == trial.reordered == 0
 
 
 @pytest.mark.parametrize("port", CABLES)

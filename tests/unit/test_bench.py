@@ -256,6 +256,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "rtt",
         "vhost",
         "vhost-pktgen",
+        "vhost-ancestor",
         "memif",
         "bypass-testpmd",
         "setup-bypass",

@@ -179,8 +179,8 @@ def test_an_mbuf_fills_a_page_where_there_are_no_hugepages() -> None:
         words = options.split()
         return int(words[words.index("-m" if "-m" in words else "--socket-mem") + 1])
 
-    assert 2 * 8191 * 4096 < (megabytes(memory="no-huge") << 20) < 2 * 8191 * 4096 + (36 << 20)
-    assert megabytes() < 80
+    assert 2 * 8191 * 4096 < (megabytes(memory="no-huge") << 20) < 2 * 8191 * 4096 + (68 << 20)
+    assert megabytes() < 112
     assert megabytes(ports=32) < 16 * megabytes()
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from switchmark.campaign.measure import _prepare
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.machine.clean import clean
 from switchmark.machine.executor import Executor
@@ -21,6 +22,7 @@ from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run
+from switchmark.model.spec import Test
 
 FOLDER = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"
 MACHINE = "/sys/kernel/mm/hugepages/hugepages-2048kB"
@@ -387,6 +389,42 @@ def test_no_order_of_runs_and_deaths_costs_a_live_run_its_pages(
     clean(base, hosts={"local": host})
     assert host.total == first
     assert [path.read_bytes() for path in base.iterdir()] in ([], [b""])
+
+
+@pytest.mark.parametrize(("wanted", "fits"), [((8,), True), ((5, 3), True), ((5, 5), False)])
+def test_a_rehearsal_tells_whether_all_fit_and_leaves_nothing(
+    start: Starter, wanted: tuple[int, ...], fits: bool
+) -> None:
+    host = Kernel(1, room=9)
+    run = start(host).reserve(1)
+    steps = tuple(Reserve("memory", 2 * count) for count in wanted)
+    assert run.executor.can(steps) is fits
+    assert host.total == 1
+    assert run.workspace.leases.held_by(run.workspace.run) == [("local", host.path)]
+    run.end()
+    assert host.total == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "axes", "memory"),
+    [
+        (10_000, {}, "hugepages"),
+        (100, {}, "no-huge"),
+        (100, {"memory": "hugepages"}, "hugepages"),
+        (10_000, {"memory": "no-huge"}, "no-huge"),
+    ],
+)
+def test_memory_that_is_up_to_us_is_hugepages_if_all_can_be_had(
+    start: Starter, room: int, axes: dict[str, str], memory: str
+) -> None:
+    """With too little room the first of several reservations still succeeds."""
+    host = Kernel(room=room)
+    run = start(host)
+    test = Test.model_validate({"switch": "testpmd", "engine": "dpdk", "frame_size": 9000, **axes})
+    layout, _ = _prepare(test, run.workspace.run, "/run", None, run.executor.can)
+    assert layout.wiring.memory == memory
+    assert host.total == 0
+    run.end()
 
 
 # --- what can be told before -----------------------------------------------------------------

@@ -228,6 +228,9 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 				 d->queues, RTE_MIN(info->max_rx_queues, info->max_tx_queues));
 	if (info->max_mtu >= RTE_ETHER_MIN_MTU && mtu > info->max_mtu)
 		mtu = info->max_mtu;
+	/* These name a longest frame, and carry longer ones. */
+	if (!strcmp(info->driver_name, "net_memif") || !strcmp(info->driver_name, "net_af_packet"))
+		mtu = RTE_MIN(mtu, RTE_ETHER_MTU);
 	conf.rxmode.mtu = mtu;
 	if (d->queues > 1 && info->flow_type_rss_offloads) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -313,8 +316,13 @@ static void mode_write(struct port *port, const struct device *d)
 	rte_eth_dev_info_get(d->id, &info);
 	if (rte_eth_rx_burst_mode_get(d->id, 0, &burst))
 		burst.info[0] = 0;
-	snprintf(port->mode, sizeof(port->mode), "%.20s, %.10s%s%.20s", info.driver_name,
-		 eal.memory, burst.info[0] ? ", " : "", burst.info);
+	/* The checksum is how corruption is found: the core writes and checks it, whoever else
+	 * could. Both times of a frame are read from the TSC, so that they can be compared. */
+	snprintf(port->mode, sizeof(port->mode),
+		 "%.20s, %.10s%s%.20s, checksum and times by software%s%s", info.driver_name,
+		 eal.memory, burst.info[0] ? ", " : "", burst.info,
+		 info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM ? ", checksum offered" : "",
+		 info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ? ", times offered" : "");
 }
 
 /* ---- the engine ------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ struct port {
 	const struct engine *engine;
 	struct port_config config;
 	void *priv;
-	char mode[64]; /* how the engine works here, for the record: "native, copy" */
+	char mode[160]; /* how the engine works here, for the record: "native, copy" */
 	char why[256]; /* the reason of a failed open, or of the first fatal error */
 	bool failed; /* set with `why` when the port can work no more */
 	uint64_t tx_errors;

@@ -269,6 +269,7 @@ def lay_out(
         node=node,
         queues=test.queues,
         descriptors=test.descriptors,
+        burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
     )
     return Layout(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +28,7 @@ from switchmark.machine.placement import Placement, place
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
 from switchmark.metrics.verdict import verdict
-from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
+from switchmark.model.plan import Check, Node, Plan, Reserve, Spawn, Wait
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
@@ -52,7 +53,8 @@ def plan(test: Test) -> list[str]:
         mode = SWITCHES[test.switch].probe(LocalHost()).mode
     except Unavailable:
         mode = None
-    layout, placement = _prepare(test, _PLAN_PREFIX, f"{default_base()}/{_PLAN_PREFIX}", mode)
+    run_dir = f"{default_base()}/{_PLAN_PREFIX}"
+    layout, placement = _prepare(test, _PLAN_PREFIX, run_dir, mode, _reservable)
     seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
     return [
@@ -154,7 +156,11 @@ class Lab:
             )
         version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
         layout, placement = _prepare(
-            test, self._workspace.run, str(self._workspace.folder), version.mode
+            test,
+            self._workspace.run,
+            str(self._workspace.folder),
+            version.mode,
+            self._executor.can,
         )
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
@@ -250,7 +256,7 @@ class Lab:
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            busy_ns=lambda: sum(_cpu_ns(daemon.pid) for daemon in daemons) if daemons else None,
+            switch_ns=lambda: _cpu_ns([daemon.pid for daemon in daemons]) if daemons else None,
             stolen=_Steal(),
             alive=alive,
         )
@@ -339,23 +345,34 @@ class Lab:
         ] + [f"switchmark clean {self._workspace.run}"]
 
 
-def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[Layout, Placement]:
-    """The layout with its switch on the cores that the placement gives it."""
+def _prepare(
+    test: Test, prefix: str, run_dir: str, mode: str | None, can: Callable[[Plan], bool]
+) -> tuple[Layout, Placement]:
+    """The layout with its switch on the cores that the placement gives it. `can` says whether
+    steps can be carried out: memory that is up to us is hugepages if all of them can be had."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus()
     placement = place(layout.tenants(), cpus, test.placement)
     used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
-    node = min((cpu.node for cpu in cpus if cpu.id in used), default=0)
-    layout = lay_out(
+    draw = partial(
+        lay_out,
         test,
         prefix=prefix,
         run_dir=run_dir,
         mode=mode,
         cores=placement.seats["switch"].cpus,
-        node=node,
-        memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
+        node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
     )
+    layout = draw(memory="hugepages")
+    pages = tuple(step for step in layout.construct() if isinstance(step, Reserve))
+    if test.memory == "auto" and pages and not can(pages):
+        layout = draw(memory="no-huge")
     return layout, placement
+
+
+def _reservable(steps: Plan) -> bool:
+    """Whether pages can be reserved on their nodes at all, as far as can be told by looking."""
+    return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
 
 
 def _seat_in_words(placement: Placement, part: str) -> str:
@@ -366,15 +383,18 @@ def _seat_in_words(placement: Placement, part: str) -> str:
     return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"
 
 
-def _cpu_ns(pid: int) -> int:
-    """The CPU time that all threads of a process have used; 0 once it is gone."""
-    total = 0
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+def _cpu_ns(pids: Sequence[int]) -> tuple[int, int]:
+    """The CPU time that all threads of some processes have used, and the time that they were
+    ready to run and did not; 0 once they are gone."""
+    ran = waited = 0
+    for thread in (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")):
         try:
-            total += int(thread.read_text().split()[0])
+            words = thread.read_text().split()
         except OSError:  # the thread has ended
             continue
-    return total
+        ran += int(words[0])
+        waited += int(words[1])
+    return ran, waited
 
 
 class _Steal:

@@ -207,8 +207,8 @@ class Wiring:
     says that the functions send by XDP redirect, which a veth takes only if its peer polls
     (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `cores` are
     the CPUs of a switch that polls, `node` their NUMA node; `queues` the pairs of queues that a
-    port has, `descriptors` the length of each (None: the default of who makes them). `memory`
-    is what DPDK's processes live in.
+    port has, `descriptors` the length of each (None: the default of who makes them). `burst` is
+    the most frames that a function sends at once, `memory` what DPDK's processes live in.
     """
 
     prefix: str
@@ -227,6 +227,7 @@ class Wiring:
     node: int = 0
     queues: int = 1
     descriptors: int | None = None
+    burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
 
     def port(self, port_id: str) -> Port:

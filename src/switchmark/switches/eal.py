@@ -18,6 +18,7 @@ from typing import Any
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.mbufs import pool_megabytes
 from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import (
     Addressing,
@@ -51,10 +52,8 @@ PORT_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
 MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
 
-_MBUF_OVERHEAD = 256  # struct rte_mbuf (128), the pool's header (64), and padding
-_RING_BYTES = 16  # a pool's ring holds a pointer to each mbuf; its length is a power of 2
-_PAGE_BYTES = {"hugepages": 2 << 20, "no-huge": 4096}
-_BASE_MB = 32  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports in DPDK 22.11
+_BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
+_QUEUE_MB = 2  # of each pair of queues but the first of a port
 _PORTS = 32  # RTE_MAX_ETHPORTS
 _TOOLS_HINT = "apt-get install dpdk-dev"
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
@@ -170,7 +169,8 @@ def start_program(
     data room of each, from which follows the memory that it needs. `queues` are the pairs of
     queues that it serves at a port.
     """
-    memory_mb = _memory_mb(w, mbufs, mbuf_bytes)
+    beside = _BASE_MB + _QUEUE_MB * len(w.ports) * (queues - 1)
+    memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, w.memory)
     left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *(_socket(w, port) for port in w.ports))
     steps: list[Step] = []
     if w.memory == "hugepages":
@@ -194,18 +194,6 @@ def start_program(
         ),
         *_wait_listening(w),
     )
-
-
-def _memory_mb(w: Wiring, mbufs: int, mbuf_bytes: int) -> int:
-    """What a number of mbufs takes, and any program besides. No mbuf lies across two pages: one
-    of 2 KiB has a page of 4 KiB to itself, where there are no hugepages."""
-    each, page = mbuf_bytes + _MBUF_OVERHEAD, _PAGE_BYTES[w.memory]
-    if each > page:
-        pages = mbufs * -(-each // page)
-    else:
-        pages = -(-mbufs // (page // each))
-    hugepages = -(-(pages * page + mbufs * _RING_BYTES) // (2 << 20))
-    return _BASE_MB + 2 * hugepages
 
 
 def _memory(w: Wiring, memory_mb: int) -> tuple[str, ...]:
