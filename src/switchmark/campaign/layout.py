@@ -29,7 +29,7 @@ from switchmark.model.topology import (
     Topology,
     Wiring,
 )
-from switchmark.model.units import FRAME_MAX, IMIX_SIZES
+from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
@@ -40,7 +40,6 @@ SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
 _TUN = "/dev/net/tun"
-_FRAME_OVERHEAD = 18  # Ethernet header and FCS: not part of the MTU
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,11 @@ class Layout:
         ]
         busy = self.switch.own_core(self.wiring.mode)
         return [Tenant("switch", "switch", polls=busy, cores=self.test.switch_cores), *parts]
+
+    @property
+    def streams(self) -> int:
+        """How many ports frames are sent from: a rate is that of each."""
+        return len({flow.source for flow in self.wiring.flows})
 
     def first_flow(self, flow: Flow) -> int:
         """The number of a flow's first sub-flow."""
@@ -248,7 +252,6 @@ def lay_out(
         part.id: _node(prefix, part.id, "netns" if part.physical else test.environment)
         for part in topology.parts
     }
-    longest = max(frame_sizes(test)) - _FRAME_OVERHEAD
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
@@ -259,7 +262,7 @@ def lay_out(
         kind=_kind(test),
         semantics=_semantics(test),
         mode=mode,
-        mtu=min(max(1500, longest), FRAME_MAX),
+        mtu=mtu_for(test.frame_size),
         napi=engine.napi,
         ip_stack=engine.needs_ip,
         cores=cores,

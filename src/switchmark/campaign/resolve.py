@@ -78,11 +78,6 @@ def _named_parts(test: Test) -> dict[str, str]:
 
 def _load_reasons(test: Test) -> Iterable[str]:
     rate = test.parsed_rate
-    if rate.share is not None:
-        yield (
-            f"a rate of {test.rate} needs a search for R+ first, which is not in this version"
-            "\n\nhint: --search max finds R+; then give the rate in frames per second"
-        )
     if test.search == "max" and not rate.is_max:
         yield f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it"
     if test.dimension == "latency":

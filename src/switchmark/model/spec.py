@@ -56,9 +56,12 @@ class Test(BaseModel):
     pairs: int = Field(1, ge=1, le=64)
     flows: int = Field(1, ge=1, le=16384)
     flows_by: Literal["mac", "ip", "port"] = "port"
+    copies: int = Field(1, ge=1, le=64)
     vlan: int | None = Field(None, ge=1, le=4094)
     touch: Literal["none", "header", "full"] = "header"
     placement: str = "pinned"
+    cpu_limit: str | None = None
+    noise: str | None = None
     search: str = "fixed"
     duration: float = Field(10.0, gt=0, le=86400)
     warmup: float = Field(0.5, ge=0, le=3600)

@@ -15,12 +15,14 @@ __all__ = [
     "FRAME_MAX",
     "FRAME_MIN",
     "IMIX_SIZES",
+    "LAYER_2_BYTES",
     "PREAMBLE_AND_GAP_BYTES",
     "Rate",
     "format_pps",
     "gbps_l1",
     "gbps_l2",
     "mean_frame_bytes",
+    "mtu_for",
     "parse_duration",
     "parse_frame_size",
     "parse_rate",
@@ -28,6 +30,9 @@ __all__ = [
 
 FCS_BYTES = 4
 PREAMBLE_AND_GAP_BYTES = 20
+LAYER_2_BYTES = 18
+"""Ethernet's header and FCS, which the MTU does not count."""
+MTU_USUAL = 1500
 FRAME_MIN = 64
 FRAME_MAX = 9000
 IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
@@ -113,6 +118,12 @@ def parse_duration(text: str | int | float) -> float:
 def mean_frame_bytes(size: int | str) -> float:
     """The mean frame size in bytes with the FCS, of a size or of `imix`."""
     return sum(IMIX_SIZES) / len(IMIX_SIZES) if isinstance(size, str) else float(size)
+
+
+def mtu_for(size: int | str) -> int:
+    """The MTU of ports that carry frames of this size, or of `imix`: Ethernet's 1500 at least."""
+    longest = max(IMIX_SIZES) if isinstance(size, str) else size
+    return min(max(MTU_USUAL, longest - LAYER_2_BYTES), FRAME_MAX)
 
 
 def gbps_l2(pps: float, frame_bytes: float) -> float:
