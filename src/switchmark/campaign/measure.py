@@ -23,6 +23,7 @@ from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
+from switchmark.machine.cgroups import check_cpu_limit, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
@@ -280,6 +281,8 @@ class Lab:
                 f"engine {engine.name} needs root itself, not that of a user namespace",
                 hint="run it with sudo",
             )
+        if test.limits:
+            check_cpu_limit(self._host)
         version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
         layout, placement = _prepare(
             test, self._workspace.run, str(self._workspace.folder), version.mode
@@ -447,6 +450,7 @@ def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[L
         cores=placement.seats["switch"].cpus,
         node=node,
         memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
+        cgroups=cpu_root(LocalHost()),
     )
     return layout, placement
 

@@ -6,6 +6,7 @@ derived from this one list.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from switchmark.model.units import (
     Rate,
     mean_frame_bytes,
+    parse_cpu_limit,
     parse_duration,
     parse_frame_size,
     parse_rate,
@@ -84,6 +86,19 @@ class Test(BaseModel):
     @classmethod
     def _seconds(cls, value: str | int | float) -> float:
         return parse_duration(value)
+
+    @field_validator("cpu_limit", mode="before")
+    @classmethod
+    def _cpu_limit(cls, value: str | int | float | None) -> str | None:
+        return None if value is None else str(parse_cpu_limit(value))
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The CPU limit in percent of one core, of `switch` or of `function`."""
+        if self.cpu_limit is None:
+            return {}
+        limit = parse_cpu_limit(self.cpu_limit)
+        return {limit.who: limit.percent}
 
     @property
     def parsed_rate(self) -> Rate:

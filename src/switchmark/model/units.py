@@ -17,12 +17,14 @@ __all__ = [
     "IMIX_SIZES",
     "LAYER_2_BYTES",
     "PREAMBLE_AND_GAP_BYTES",
+    "CpuLimit",
     "Rate",
     "format_pps",
     "gbps_l1",
     "gbps_l2",
     "mean_frame_bytes",
     "mtu_for",
+    "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
     "parse_rate",
@@ -113,6 +115,30 @@ def parse_duration(text: str | int | float) -> float:
     if match is None:
         raise UsageError(f"'{text}' is not a duration", hint="write 2, 0.5, 200ms, 30s or 2min")
     return float(match[1]) * {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLimit:
+    """`who` (`switch`, or each `function`) gets `percent` of one core."""
+
+    who: str
+    percent: float
+
+    def __str__(self) -> str:
+        return f"{self.who}:{self.percent:g}"
+
+
+def parse_cpu_limit(text: str | int | float) -> CpuLimit:
+    """`50`, `12.5%` (of the switch), `switch:50`, `function:50`. UsageError otherwise."""
+    match = re.fullmatch(r"(?:(switch|function):)?([0-9]+(?:\.[0-9]+)?)%?", str(text).strip())
+    if match is None:
+        raise UsageError(
+            f"'{text}' is not a CPU limit", hint="write 50, switch:50 or function:12.5"
+        )
+    percent = float(match[2])
+    if not 1 <= percent <= 100_000:
+        raise UsageError(f"a CPU limit of '{text}' is not between 1 and 100000 percent of a core")
+    return CpuLimit(match[1] or "switch", percent)
 
 
 def mean_frame_bytes(size: int | str) -> float:
