@@ -291,7 +291,7 @@ def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> N
 
 
 def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switchmark.campaign.measure, "plan", lambda test: ["ip link add x"])
+    monkeypatch.setattr(switchmark.campaign.measure, "plan", lambda *tests: ["ip link add x"])
     assert cli("plan", "--burst", "1,2").out == (
         "# --- test 1 of 2: linux-bridge burst 1\n"
         "# --- test 2 of 2: linux-bridge burst 2\n"

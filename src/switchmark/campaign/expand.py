@@ -33,10 +33,11 @@ RX_BURST = 64
 _OF_A_TRIAL = frozenset(
     {
         *("frame_size", "rate", "burst", "touch"),
-        *("search", "duration", "warmup", "repeat", "seed"),
+        *("search", "duration", "warmup", "repeat", "seed", "noise"),
     }
 )
-"""Axes that nothing but the traffic program is told, and that for each trial anew."""
+"""Axes that only a test's trials depend on: what the traffic program is told for each of them,
+and who makes noise beside them."""
 
 
 def path_key(test: Test) -> Hashable:

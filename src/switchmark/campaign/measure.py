@@ -24,7 +24,7 @@ from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit, cpu_root
-from switchmark.machine.cpus import read_cpus
+from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.hugepages import can_reserve
@@ -38,6 +38,9 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
 from switchmark.model.version import Version
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises import parse_noise
+from switchmark.noises.base import Site
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate, LoadBounds
 from switchmark.switches import TABLE as SWITCHES
@@ -47,10 +50,12 @@ from switchmark.switches.links import parse_link_counters
 __all__ = ["Lab", "plan"]
 
 _PLAN_PREFIX = "smPLAN"
+_NOISE_S = 60.0
 
 
-def plan(test: Test) -> list[str]:
-    """The steps of a test as shell lines; touches nothing, needs no privileges.
+def plan(test: Test, *others: Test) -> list[str]:
+    """The steps of a test, and of others that share its path, as shell lines; touches nothing,
+    needs no privileges.
 
     The placement is that of this machine, the switch's mode what its probe finds, if it does.
     """
@@ -66,6 +71,11 @@ def plan(test: Test) -> list[str]:
         *seats,
         *doubts,
         *describe(layout.build(), inside),
+        *(
+            line
+            for each in {each.noise: each for each in (test, *others)}.values()
+            for line in describe(_noise(replace(layout, test=each), placement), inside)
+        ),
     ]
 
 
@@ -122,6 +132,9 @@ class Lab:
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
         for name in (test.environment, test.switch_environment):
             probes["environment", name] = ENVIRONMENTS[name].probe
+        if test.noise is not None:
+            kind, _ = parse_noise(test.noise)
+            probes["noise", kind] = NOISES[kind].probe
         found = {"switchmark": __version__}
         for (what, name), probe in probes.items():
             version = self._probe(what, name, probe)
@@ -176,6 +189,7 @@ class Lab:
         then: Test | None,
     ) -> Record:
         test = record.test
+        self.versions(test)
         before = time.monotonic()
         reused = self._goes_on_with(test)
         if not reused:
@@ -245,9 +259,11 @@ class Lab:
                 return stored.pop(0)
             stored.clear()  # of another R+: what follows them is not of this search
             result = path.trials.measure(spec)
+            self._check_noise(noise)
             on_trial(result)
             return result
 
+        noise = _noise(path.layout, path.placement)
         rate_pps = test.rate_pps
         if test.parsed_rate.share is not None and record.r_plus_pps is not None:
             rate_pps = test.parsed_rate.share * record.r_plus_pps / path.layout.streams
@@ -255,10 +271,20 @@ class Lab:
         mark = self._executor.mark()
         try:
             self._executor.execute(self._captures(path.layout, record.number))
+            self._executor.execute(noise)
             return SEARCHES[test.search].find(measure, bounds)
         finally:
             if not self._keep:
                 self._not_undone += self._executor.unwind(to=mark)
+
+    def _check_noise(self, noise: Plan) -> None:
+        """TrialFailed if a process of it has ended."""
+        for step in noise:
+            if isinstance(step, Spawn):
+                process = self._executor.process(step.name)
+                if process.poll() is not None:
+                    words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                    raise TrialFailed(f"{step.why}: it ended during the trial{words}")
 
     def _goes_on_with(self, test: Test) -> bool:
         """Turn the path that is up to another test; False if it does not serve or is dead."""
@@ -274,7 +300,6 @@ class Lab:
 
     def _bring_up(self, test: Test) -> None:
         """Build the path of a test. What fails leaves nothing up."""
-        self.versions(test)
         engine = ENGINES[test.engine]
         if engine.privilege == "root" and privileges() != "root":
             raise Unavailable(
@@ -453,6 +478,39 @@ def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[L
         cgroups=cpu_root(LocalHost()),
     )
     return layout, placement
+
+
+def _noise(layout: Layout, placement: Placement) -> Plan:
+    """The noise beside a test's trials, on its CPUs."""
+    test, wiring = layout.test, layout.wiring
+    if test.noise is None:
+        return ()
+    kind, where = parse_noise(test.noise)
+    if isinstance(where, str):
+        seats = placement.seats
+        of_switch = where == "switch"
+        cpus = {cpu for who in seats if (who == "switch") == of_switch for cpu in seats[who].cpus}
+        if not cpus:
+            raise UsageError(
+                f"noise {test.noise}: the {where} have no CPUs of its own here",
+                hint=f"--noise {kind}:0",
+            )
+        where = tuple(sorted(cpus))
+    allowed = [cpu.id for cpu in read_cpus()]
+    if outside := sorted(set(where) - set(allowed)):
+        raise UsageError(
+            f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
+            hint=f"--noise {kind}:{allowed[0]}",
+        )
+    asked_s = (test.warmup + test.duration) * test.repeat
+    site = Site(
+        prefix=wiring.prefix,
+        run_dir=wiring.run_dir,
+        cpus=where,
+        workers=len(where or allowed),
+        seconds=_NOISE_S + 2 * asked_s,
+    )
+    return NOISES[kind].start(site)
 
 
 def _seat_in_words(placement: Placement, part: str) -> str:

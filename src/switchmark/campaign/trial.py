@@ -415,7 +415,8 @@ class Trials:
             tx_unsent=sum(report["unsent"] for report in tasks_sent),
             rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
-            lost=tx - distinct,
+            copies=self._layout.test.copies,
+            lost=tx * self._layout.test.copies - distinct,
             lost_at=self._lost_at(reports, path.links, sums, stray),
             late=sums["late"],
             duplicated=sums["duplicated"],
@@ -498,18 +499,20 @@ class Trials:
         if test.touch == "none":
             return ()
         found = []
-        for flow, tasks in sent.items():
+        for flow in self._layout.wiring.flows:
+            original = self._layout.wiring.copies(flow)[0]
+            tasks = sent[original.id]
             counts = [
                 report["frames"] // job.flows + (number < report["frames"] % job.flows)
                 for job, report in tasks
                 for number in range(job.flows)
             ]
             for number, (tx, (rx, duplicated, reordered, corrupted)) in enumerate(
-                zip(counts, received[flow]["flows"], strict=True)
+                zip(counts, received[flow.id]["flows"], strict=True)
             ):
                 found.append(
                     FlowCounts(
-                        flow=flow if test.flows == 1 else f"{flow}#{number}",
+                        flow=flow.id if test.flows == 1 else f"{flow.id}#{number}",
                         tx=tx,
                         rx=rx,
                         lost=tx - rx,

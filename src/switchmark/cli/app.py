@@ -113,7 +113,7 @@ def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
             print(f"# --- test {number} of {len(tests)}: {label(test, shown)}")
         if len(path) > 1:
             print(f"# path of tests {path[0][0]}-{path[-1][0]}: set up once, if none of them fails")
-        print(*plan(path[0][1]), sep="\n", end="\n\n")
+        print(*plan(*(test for _, test in path)), sep="\n", end="\n\n")
     return 0
 
 
@@ -169,7 +169,7 @@ def list_(
         str,
         typer.Argument(
             metavar="THING",
-            help="switches, engines, environments, functions, scenarios, searches or papers",
+            help="switches, engines, environments, functions, scenarios, searches, noises, ...",
         ),
     ],
     port: Annotated[

@@ -12,10 +12,11 @@ from typing import Any
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
 
-__all__ = ["POLICIES", "Placement", "Seat", "Tenant", "place"]
+__all__ = ["POLICIES", "Placement", "Seat", "Tenant", "place", "wanted_cpus"]
 
 POLICIES = ("pinned", "unpinned", "shared-process")
-"""Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone."""
+"""Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone. As commas divide
+the values of an axis, it may be written `0+2-5`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,7 @@ def _are_pair(unit: _Unit, part: Tenant) -> bool:
 def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
     if policy in POLICIES:
         return tuple(cpus)
-    if not policy[:1].isdecimal():
-        raise UsageError(
-            f"there is no placement '{policy}'; there are: {', '.join(POLICIES)},"
-            " and lists of CPUs such as 0,2-5"
-        )
-    wanted = parse_cpus(policy)
+    wanted = wanted_cpus(policy)
     allowed = [cpu.id for cpu in cpus]
     if outside := sorted(set(wanted) - set(allowed)):
         raise UsageError(
@@ -151,6 +147,18 @@ def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
             hint=f"--placement {format_cpus(allowed)}",
         )
     return tuple(cpu for cpu in cpus if cpu.id in wanted)
+
+
+def wanted_cpus(policy: str) -> tuple[int, ...]:
+    """The CPUs that a policy names: none for those with a name. UsageError for any other."""
+    if policy in POLICIES:
+        return ()
+    if not policy[:1].isdecimal():
+        raise UsageError(
+            f"there is no placement '{policy}'; there are: {', '.join(POLICIES)},"
+            " and lists of CPUs such as 0+2-5"
+        )
+    return parse_cpus(policy.replace("+", ","))
 
 
 def _unpinned(units: Sequence[_Unit], count: int) -> Placement:

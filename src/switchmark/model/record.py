@@ -64,14 +64,15 @@ class PartReport(_Frozen):
 
 class TrialResult(_Frozen):
     """One finished trial. Sums over all flows; `rx_frames` counts duplicates too, so that
-    `tx_frames == rx_frames - duplicated + lost`. `intervals` are distinct frames received in
-    each interval of `interval_ns` since the start of the measured phase, on the receivers'
-    clock."""
+    `copies * tx_frames == rx_frames - duplicated + lost`, where a switch makes `copies` of each
+    frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
+    start of the measured phase, on the receivers' clock."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)
     tx_frames: int
     tx_unsent: int
+    copies: int = 1
     rx_frames: int
     rx_bytes: int
     lost: int

@@ -20,7 +20,7 @@ class Max:
         spec = TrialSpec(rate_pps=None, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
         trials = tuple(measure(spec) for _ in range(bounds.repeat))
         rates = sorted(steady_pps(trial) for trial in trials)
-        sent = sum(trial.tx_frames for trial in trials)
+        sent = sum(trial.copies * trial.tx_frames for trial in trials)
         goal = {
             "goal": "r+",
             "loss_ratio": sum(trial.lost for trial in trials) / sent if sent else None,
