@@ -18,7 +18,7 @@ from host_state import COMMAND, left_as_it_was, marked, records, start, wait_for
 from switchmark.noises import TABLE as NOISES
 
 QUICK = "--duration 0.3 --warmup 0.1"
-LONG_ENOUGH_TO_KILL = ["--duration", "1", "--warmup", "0.1"]
+LONG_ENOUGH_TO_KILL = ["--duration", "0.7", "--warmup", "0.1"]
 
 Run = Callable[..., list[dict[str, Any]]]
 
@@ -77,14 +77,13 @@ def assert_it_adds_up(record: dict[str, Any]) -> None:
         ("--switch ovs-dpdk --engine dpdk", "ovsdb-tool create"),
     ],
 )
-def test_loads_sizes_and_bursts_share_one_path(
+def test_loads_and_sizes_share_one_path(
     switchmark: Run, tmp_path: Path, path: str, made: str
 ) -> None:
     found = switchmark(
-        f"{path} --rate 1k,2k,5k --frame-size 64,1518 --burst 1,32 --duration 0.1 --warmup 0"
+        f"{path} --rate 1k,2k,3k,4k,5k --frame-size 64,1518 --duration 0.1 --warmup 0"
     )
-    assert len(found) == 12
-    assert [record["reused"] for record in found] == [False] + [True] * 11
+    assert [record["reused"] for record in found] == [False] + [True] * 9
     assert found[0]["setup_s"] > 0.01
     assert found[-1]["teardown_s"] > 0.01
     assert {record["setup_s"] for record in found[1:]} == {0}
@@ -236,8 +235,16 @@ def test_a_killed_run_leaves_no_cgroup_and_no_noise(
 # --- many flows, and copies of one --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", ["mac", "ip", "port"])
-@pytest.mark.parametrize("path", ["linux-bridge", "ovs", "ovs-dpdk --engine dpdk"])
+@pytest.mark.parametrize(
+    ("path", "by"),
+    [
+        ("linux-bridge", "mac"),
+        ("linux-bridge", "ip"),
+        ("ovs", "mac"),
+        ("ovs", "port"),
+        ("ovs-dpdk --engine dpdk", "mac"),
+    ],
+)
 def test_each_of_thousands_of_flows_is_counted(switchmark: Run, path: str, by: str) -> None:
     (record,) = switchmark(
         f"--switch {path} --flows 4096 --flows-by {by} --rate 40k --duration 0.2 --warmup 0.2"
@@ -257,7 +264,6 @@ def test_each_of_thousands_of_flows_is_counted(switchmark: Run, path: str, by: s
     [
         "linux-bridge",
         "ovs --scenario p2v",
-        "ovs-dpdk --engine dpdk",
         "ovs-dpdk --engine dpdk --semantics static",
     ],
 )

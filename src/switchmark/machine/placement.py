@@ -76,7 +76,7 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
     """
     units = _units(parts, together=policy == "shared-process")
     if policy == "unpinned":
-        return _unpinned(units, len(cpus))
+        return _unpinned(parts, units, len(cpus))
     table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
         table.seat(unit)
@@ -161,7 +161,7 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
     return parse_cpus(policy.replace("+", ","))
 
 
-def _unpinned(units: Sequence[_Unit], count: int) -> Placement:
+def _unpinned(parts: Sequence[Tenant], units: Sequence[_Unit], count: int) -> Placement:
     busy = sum(unit.cores for unit in units if unit.polls)
     doubts = []
     if busy > count:
@@ -169,7 +169,8 @@ def _unpinned(units: Sequence[_Unit], count: int) -> Placement:
         if busy > 2 * count or any(unit.is_polling_switch for unit in units):
             doubts.append("cores-overcommitted")
     seats = {part: Seat((), unit.polls and busy > count) for unit in units for part in unit.ids}
-    return Placement("unpinned", seats, None, tuple(doubts))
+    every = {part.id: seats.get(part.id, Seat()) for part in parts}
+    return Placement("unpinned", every, None, tuple(doubts))
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:

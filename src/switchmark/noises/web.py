@@ -22,9 +22,9 @@ _REQUESTS_A_SECOND = 50_000  # more than are answered
 _REQUESTS_MAX = 50_000_000  # ab has 32 bytes for each
 _CONFIG = """\
 daemon off;
+master_process off;
 pid {folder}/pid;
 error_log stderr error;
-worker_processes {workers};
 events {{ worker_connections 512; }}
 http {{
   access_log off;
@@ -43,7 +43,10 @@ _PAGE = "0123456789abcdef" * 64
 
 
 class Web:
-    """nginx, a process for each worker, and ab, which asks it for one page again and again."""
+    """nginx and ab, which asks it for one page again and again: a process each.
+
+    An nginx with workers writes its title over its environment, and with it over the run's mark.
+    """
 
     name = "web"
     summary = "a web server under load"
@@ -70,7 +73,7 @@ class Web:
         folder = f"{site.run_dir}/web"
         config = f"{folder}/nginx.conf"
         server = f"{site.prefix}-nginx"
-        text = _CONFIG.format(folder=folder, workers=site.workers, page=_PAGE)
+        text = _CONFIG.format(folder=folder, page=_PAGE)
         requests = min(_REQUESTS_MAX, round(site.seconds * _REQUESTS_A_SECOND))
         return (
             *ENVIRONMENTS["netns"].create(node, Needs(run_dir=site.run_dir)),
