@@ -26,7 +26,7 @@ from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit, cpu_root
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
@@ -81,13 +81,14 @@ def plan(test: Test, *others: Test) -> list[str]:
 
 @dataclass(slots=True)
 class _Path:
-    """A path that is up: what was built, and since which mark of the executor."""
+    """A path that is up: what was built, since which mark of the executor, and the processes
+    without which it is dead."""
 
     layout: Layout
     placement: Placement
     mark: int
     trials: Trials
-    alive: Callable[[], None]
+    processes: Sequence[Process]
 
 
 class Lab:
@@ -291,8 +292,9 @@ class Lab:
         path = self._up
         if path is None or not shares_path(path.layout.test, test):
             return False
+        if any(process.poll() is not None for process in path.processes):
+            return False
         with suppress(TrialFailed):
-            path.alive()
             path.layout = replace(path.layout, test=test)
             path.trials.turn_to(path.layout)
             return True
@@ -372,7 +374,8 @@ class Lab:
             join=lambda: self._executor.execute(layout.join()),
             settle=lambda: self._executor.execute(layout.settled()),
         )
-        return _Path(layout, placement, mark, trials, alive)
+        programs = [self._executor.process(process_name(node)) for node, _ in layout.processes()]
+        return _Path(layout, placement, mark, trials, [*daemons, *programs])
 
     def _lend(self, layout: Layout, port: Port) -> Plan:
         if port.nic is None or port.nic_peer is None:

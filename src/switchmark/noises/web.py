@@ -23,16 +23,16 @@ _REQUESTS_MAX = 50_000_000  # ab has 32 bytes for each
 _CONFIG = """\
 daemon off;
 master_process off;
-pid {folder}/pid;
+pid "{folder}/pid";
 error_log stderr error;
 events {{ worker_connections 512; }}
 http {{
   access_log off;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
+  client_body_temp_path "{folder}/body";
+  proxy_temp_path "{folder}/proxy";
+  fastcgi_temp_path "{folder}/fastcgi";
+  uwsgi_temp_path "{folder}/uwsgi";
+  scgi_temp_path "{folder}/scgi";
   server {{
     listen 127.0.0.1:8080;
     location / {{ default_type text/plain; return 200 "{page}"; }}
