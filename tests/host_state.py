@@ -61,6 +61,7 @@ def state_of_the_host() -> dict[str, str]:
         "sockets": "\n".join(
             sorted(re.findall(r"\S*/switchmark/\S*", Path("/proc/net/unix").read_text()))
         ),
+        "cgroups": files("/sys/fs/cgroup", "cpu/sm*") + files("/sys/fs/cgroup", "sm*"),
         "runs": files("/run/switchmark", "sm*"),
         "tmp": files("/tmp", "*switchmark*"),
     }

@@ -20,6 +20,8 @@ from switchmark.functions.base import Function
 from switchmark.model.plan import Run, Spawn, Wait, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import Semantics
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises.base import Noise
 from switchmark.plugins import check_contract, load_plugins
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.scenarios.base import Scenario
@@ -35,6 +37,7 @@ TABLES: list[tuple[Any, Any]] = [
     (FUNCTIONS, Function),
     (SCENARIOS, Scenario),
     (SEARCHES, Search),
+    (NOISES, Noise),
 ]
 
 

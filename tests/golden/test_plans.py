@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from switchmark.campaign import layout as layout_module
 from switchmark.campaign.layout import lay_out
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
@@ -13,6 +14,8 @@ from switchmark.environments import inside
 from switchmark.functions import traffic
 from switchmark.machine.script import describe
 from switchmark.model.spec import Test
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises.base import Site
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches import basicfwd, l2fwd
@@ -51,6 +54,13 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
+    yield "variants/linux-bridge-copies", Test(copies=3)
+    yield "variants/linux-bridge-cpu-limit-function", Test(cpu_limit="function:12.5")
+    yield (
+        "variants/ovs-dpdk-static-copies",
+        Test(switch="ovs-dpdk", engine="dpdk", semantics="static", scenario="p2v", copies=2),
+    )
+    yield "variants/ovs-cpu-limit-switch", Test(switch="ovs", cpu_limit="50")
     yield "variants/linux-bridge-jumbo", Test(frame_size=9000)
     yield "variants/linux-bridge-shared-process", Test(placement="shared-process")
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
@@ -62,7 +72,8 @@ def plans() -> Iterator[tuple[str, Test]]:
 def test_the_plan_is_the_one_on_file(
     name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    for module in (traffic, layout_module):
+        monkeypatch.setattr(module, "traffic_program", lambda: "switchmark-traffic")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)
     assert check(test) == []
@@ -73,6 +84,12 @@ def test_the_plan_is_the_one_on_file(
         *layout.part_counters(),
     )
     golden(f"{name}.txt", "\n".join(describe(plan, inside)) + "\n")
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_a_noise_has_a_plan(kind: str, golden: Golden) -> None:
+    site = Site(prefix="smtest", run_dir=RUN_DIR, cpus=(0, 2), workers=2, seconds=80)
+    golden(f"noises/{kind}.txt", "\n".join(describe(NOISES[kind].start(site), inside)) + "\n")
 
 
 def test_the_kernels_datapath_has_a_plan_too(

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmark.campaign.expand import grouped, label, product, run_order, telling, varying
+from switchmark.campaign.expand import (
+    grouped,
+    label,
+    product,
+    run_order,
+    shares_path,
+    telling,
+    varying,
+)
 from switchmark.model.spec import Test
 
 TESTS = grouped(
@@ -60,3 +70,40 @@ def test_only_what_tells_tests_apart_is_named() -> None:
 def test_what_alone_tells_tests_apart_is_kept() -> None:
     assert telling([Test(duration=1), Test(duration=2)]) == ("duration",)
     assert telling([Test()]) == ()
+
+
+def test_tests_that_differ_in_what_a_trial_needs_share_a_path() -> None:
+    trial = {
+        "frame_size": 1518,
+        "rate": "1k",
+        "burst": 1,
+        "touch": "full",
+        "search": "max",
+        "duration": 1,
+        "warmup": 0,
+        "repeat": 9,
+        "seed": 7,
+        "noise": "cpu",
+    }
+    assert shares_path(Test(), Test(**trial))
+    assert shares_path(Test(), Test(frame_size="imix"))
+    assert not shares_path(Test(), None)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        *({"switch": "ovs"}, {"pairs": 2}, {"engine": "mmap"}, {"dimension": "latency"}),
+        *({"flows": 2}, {"placement": "unpinned"}, {"cpu_limit": "50"}, {"copies": 2}),
+        *({"frame_size": 1519}, {"burst": 65}, {"scenario": "p2v"}),
+    ],
+    ids=str,
+)
+def test_what_is_set_up_otherwise_is_another_path(axes: dict[str, Any]) -> None:
+    assert not shares_path(Test(), Test(**axes))
+
+
+def test_those_that_share_a_path_stand_side_by_side() -> None:
+    scattered = [Test(rate=rate, flows=flows) for rate in ("1k", "2k") for flows in (1, 2)]
+    found = [(test.flows, test.rate) for test in grouped(scattered)]
+    assert found == [(1, "1k"), (1, "2k"), (2, "1k"), (2, "2k")]

@@ -32,6 +32,8 @@ class FakeLab:
         self.version = "1"
         self.ran: list[int] = []
         self.given: list[int] = []
+        self.then: list[Test | None] = []
+        self.asked: list[tuple[str, float | None]] = []
         self.closed = False
 
     def __enter__(self) -> Self:
@@ -52,15 +54,28 @@ class FakeLab:
         test: Test,
         stored: Sequence[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
     ) -> Record:
+        self.then.append(then)
+        self.asked.append((test.rate, r_plus_pps))
         self.ran.append(number)
         self.given.append(len(stored))
         on_trial(TRIAL)
         if test.burst == self.stop_at:
             os.kill(os.getpid(), signal.SIGINT)
         status = "failed" if test.burst in self.fails else "ok"
+        search = {"goals": [{"rate_pps": 1000.0}]} if test.search == "max" else None
         return RECORD.model_copy(
-            update={"number": number, "key": key, "test": test, "status": status}
+            update={
+                "number": number,
+                "key": key,
+                "test": test,
+                "status": status,
+                "search": search,
+                "r_plus_pps": r_plus_pps,
+            }
         )
 
 
@@ -175,3 +190,55 @@ def test_the_time_left_is_judged_by_searches_of_the_same_kind() -> None:
     assert time_left(spent, [search]) == 20
     assert time_left(spent, [short.model_copy(update={"search": "other"})]) == 11
     assert time_left(spent, []) == 0
+
+
+def test_a_lab_is_told_which_test_is_next(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1,2,3") as folder:
+        lab = FakeLab()
+        go(folder, lab)
+    assert [then and then.burst for then in lab.then] == [2, 3, None]
+
+
+def test_shares_of_r_plus_are_run_after_it_was_found_once(tmp_path: Path) -> None:
+    with new(tmp_path, rate="10%,50%,5k") as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.asked == [("max", None), ("10%", 1000.0), ("50%", 1000.0), ("5k", None)]
+        assert [record.r_plus_pps for record in folder.latest] == [1000.0, 1000.0, None]
+
+
+def test_a_resumed_share_gets_the_trials_that_found_r_plus(tmp_path: Path) -> None:
+    with new(tmp_path, rate="10%,50%") as folder, pytest.raises(Interrupted):
+        go(folder, FakeLab(stop_at=32))
+    with RunFolder(folder.path) as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.asked[0] == ("max", None)
+        assert lab.given[0] == 1
+
+
+def test_r_plus_that_the_campaign_measures_itself_is_taken_from_there(tmp_path: Path) -> None:
+    with new(tmp_path, rate="max", search="max") as folder:
+        go(folder, FakeLab())
+        record = folder.latest[0]
+    share = from_options({"rate": "50%"}, lambda test: [])
+    with RunFolder.create(tmp_path, share, {}) as folder:
+        folder.append_record(record, {})
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.asked == [("50%", 1000.0)]
+
+
+def test_a_share_of_an_r_plus_that_was_not_found_fails_with_the_reason(tmp_path: Path) -> None:
+    with new(tmp_path, rate="10%,50%") as folder:
+        lab = FakeLab(fails=[32])
+        assert go(folder, lab) == ["1/2", "trial", "failed", "2/2", "trial", "failed"]
+        assert lab.asked == [("max", None), ("max", None)]
+        assert "R+, of which 10% was asked, was not found" in (folder.latest[0].error or "")
+
+
+def test_latency_at_a_share_is_of_the_throughputs_r_plus(tmp_path: Path) -> None:
+    with new(tmp_path, dimension="latency", rate="50%") as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.asked == [("max", None), ("50%", 1000.0)]

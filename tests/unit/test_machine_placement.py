@@ -231,3 +231,12 @@ def test_what_holds_on_every_machine(
         assert not any(cpu in own for part in parts[1:] for cpu in placement.seats[part.id].cpus)
     assert (placement.orchestrator is None) == (set(used) == known)
     assert placement.orchestrator not in used
+
+
+def test_a_list_of_cpus_is_written_without_commas_too() -> None:
+    four = plain(4)
+    assert place(pairs(1), four, "1+3").seats == place(pairs(1), four, "1,3").seats
+
+
+def test_everybody_has_a_seat_without_pins() -> None:
+    assert set(place([KERNEL, *pairs(1)], TWO, "unpinned").seats) == {KERNEL.id, "s0", "r0"}

@@ -193,9 +193,11 @@ def test_what_it_cannot_make_is_refused() -> None:
     nic = replace(w, ports=(replace(w.ports[0], nic="eth1"), *w.ports[1:]))
     assert "does not take the NIC eth1" in (SWITCH.accepts(nic) or "")
     fan = wiring(2, Semantics.STATIC)
-    fan = replace(fan, flows=(*fan.flows, replace(fan.flows[0], sink="f2")))
+    fan = replace(fan, flows=(*fan.flows, replace(fan.flows[0], index=2, sink="f2")))
     assert "port f0 must have one peer, not 2" in (SWITCH.accepts(fan) or "")
     assert SWITCH.accepts(replace(fan, semantics=Semantics.LEARNING)) is None
+    copied = replace(fan, flows=(fan.flows[0], replace(fan.flows[0], sink="f2")))
+    assert "port f0 must" not in (SWITCH.accepts(copied) or "")
 
 
 def test_every_frame_that_it_read_is_sent_or_dropped() -> None:

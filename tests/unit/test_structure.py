@@ -14,7 +14,9 @@ REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 
 BASE = {"", "errors", "model"}
-DRIVERS = {"engines", "environments", "functions", "scenarios", "searches", "switches"}
+DRIVERS = {
+    *("engines", "environments", "functions", "noises", "scenarios", "searches", "switches"),
+}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "": set(),

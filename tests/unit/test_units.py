@@ -16,6 +16,8 @@ from switchmark.model.units import (
     gbps_l1,
     gbps_l2,
     mean_frame_bytes,
+    mtu_for,
+    parse_cpu_limit,
     parse_duration,
     parse_frame_size,
     parse_rate,
@@ -104,3 +106,25 @@ def test_line_rate_is_ten_gigabits_of_l1() -> None:
 )
 def test_a_rate_is_shown_with_three_digits(pps: float | None, text: str) -> None:
     assert format_pps(pps) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "who", "percent"),
+    [("50", "switch", 50), (12.5, "switch", 12.5), ("function:25%", "function", 25)],
+)
+def test_a_cpu_limit_is_understood(text: str | float, who: str, percent: float) -> None:
+    limit = parse_cpu_limit(text)
+    assert (limit.who, limit.percent) == (who, percent)
+    assert parse_cpu_limit(str(limit)) == limit
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "host:50", "switch:", "50:switch", "1e3"])
+def test_what_is_no_cpu_limit_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="CPU limit"):
+        parse_cpu_limit(text)
+
+
+def test_interfaces_carry_the_longest_frame() -> None:
+    assert [mtu_for(size) for size in (64, 1518, "imix", 1519, 9000)] == [
+        *(1500, 1500, 1500, 1501, 8982)
+    ]

@@ -1,16 +1,21 @@
-"""The lab: brings a test's path up, measures what its search asks for, takes it down again."""
+"""The lab: brings a test's path up, measures what its search asks for, takes it down again.
+
+A path stays up for the next test if that shares it (`expand.path_key`) and nothing has failed.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from switchmark import __version__
+from switchmark.campaign.expand import shares_path
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
 from switchmark.engines import TABLE as ENGINES
@@ -19,9 +24,10 @@ from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
-from switchmark.machine.cpus import read_cpus
+from switchmark.machine.cgroups import check_cpu_limit, cpu_root
+from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
@@ -33,8 +39,11 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
 from switchmark.model.version import Version
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises import parse_noise
+from switchmark.noises.base import Site
 from switchmark.searches import TABLE as SEARCHES
-from switchmark.searches.base import LoadBounds
+from switchmark.searches.base import Estimate, LoadBounds
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters
 from switchmark.switches.links import parse_link_counters
@@ -42,10 +51,12 @@ from switchmark.switches.links import parse_link_counters
 __all__ = ["Lab", "plan"]
 
 _PLAN_PREFIX = "smPLAN"
+_NOISE_S = 60.0
 
 
-def plan(test: Test) -> list[str]:
-    """The steps of a test as shell lines; touches nothing, needs no privileges.
+def plan(test: Test, *others: Test) -> list[str]:
+    """The steps of a test, and of others that share its path, as shell lines; touches nothing,
+    needs no privileges.
 
     The placement is that of this machine, the switch's mode what its probe finds, if it does.
     """
@@ -62,7 +73,24 @@ def plan(test: Test) -> list[str]:
         *seats,
         *doubts,
         *describe(layout.build(), inside),
+        *(
+            line
+            for each in {each.noise: each for each in (test, *others)}.values()
+            for line in describe(_noise(replace(layout, test=each), placement), inside)
+        ),
     ]
+
+
+@dataclass(slots=True)
+class _Path:
+    """A path that is up: what was built, since which mark of the executor, and the processes
+    without which it is dead."""
+
+    layout: Layout
+    placement: Placement
+    mark: int
+    trials: Trials
+    processes: Sequence[Process]
 
 
 class Lab:
@@ -77,6 +105,7 @@ class Lab:
         self._probed: dict[tuple[str, str], Version] = {}
         self._workspace: Workspace
         self._executor: Executor
+        self._up: _Path | None = None
         self._not_undone: tuple[str, ...] = ()
         self.kept: list[str] = []
 
@@ -106,6 +135,9 @@ class Lab:
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
         for name in (test.environment, test.switch_environment):
             probes["environment", name] = ENVIRONMENTS[name].probe
+        if test.noise is not None:
+            kind, _ = parse_noise(test.noise)
+            probes["noise", kind] = NOISES[kind].probe
         found = {"switchmark": __version__}
         for (what, name), probe in probes.items():
             version = self._probe(what, name, probe)
@@ -124,19 +156,28 @@ class Lab:
         test: Test,
         stored: Sequence[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
     ) -> Record:
         """Run one test. `stored` are trials of an earlier run of it: a search gets them
-        again, in order, before it measures anew. Expected failures are in the record."""
+        again, in order, before it measures anew. Expected failures are in the record.
+
+        The path is left up if `then`, the next test, shares it. `r_plus_pps` is what a rate in
+        percent is a share of: all that arrives under saturation.
+        """
         record = Record(
             key=key,
             number=number,
             status="ok",
             error=None,
             test=test,
+            r_plus_pps=r_plus_pps,
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         )
+        self._not_undone = ()
         try:
-            return self._run(record, list(stored), on_trial)
+            return self._run(record, list(stored), on_trial, then)
         except (Unavailable, UsageError) as error:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
@@ -144,50 +185,36 @@ class Lab:
             return record.model_copy(update={"status": "failed", "error": reasons})
 
     def _run(
-        self, record: Record, stored: list[TrialResult], on_trial: Callable[[TrialResult], None]
+        self,
+        record: Record,
+        stored: list[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+        then: Test | None,
     ) -> Record:
         test = record.test
         self.versions(test)
-        engine = ENGINES[test.engine]
-        if engine.privilege == "root" and privileges() != "root":
-            raise Unavailable(
-                f"engine {engine.name} needs root itself, not that of a user namespace",
-                hint="run it with sudo",
-            )
-        version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
-        layout, placement = _prepare(
-            test,
-            self._workspace.run,
-            str(self._workspace.folder),
-            version.mode,
-            self._executor.can,
-        )
-        refusal = layout.switch.accepts(layout.wiring)
-        if refusal:  # for a reason that only this host gives, such as its memory
-            raise Unavailable(refusal)
         before = time.monotonic()
-        mark = self._executor.mark()
-        self._not_undone = ()
+        reused = self._goes_on_with(test)
+        if not reused:
+            self._take_down()
+            before = time.monotonic()
+            self._bring_up(test)
+        path = self._up
+        assert path is not None
+        setup_s = 0.0 if reused else time.monotonic() - before
+        down = not self._keep
         try:
-            with self._path(layout, placement, record.number) as trials:
-                setup_s = time.monotonic() - before
-
-                def measure(spec: TrialSpec) -> TrialResult:
-                    if stored:
-                        return stored.pop(0)
-                    result = trials.measure(spec)
-                    on_trial(result)
-                    return result
-
-                bounds = LoadBounds(test.rate_pps, test.duration, test.warmup, test.repeat)
-                estimate = SEARCHES[test.search].find(measure, bounds)
+            estimate = self._estimate(path, record, stored, on_trial)
+            down = down and not shares_path(test, then)
         finally:
             before = time.monotonic()
-            if self._keep:
-                self.kept = self._entrances(layout)
-            else:
-                self._not_undone = self._executor.unwind(to=mark)
-        teardown_s = time.monotonic() - before
+            if down:
+                self._take_down()
+            elif self._keep:
+                self.kept = self._entrances(path.layout)
+        teardown_s = time.monotonic() - before if down else 0.0
+        layout = path.layout
+        version = self._probe("switch", test.switch, layout.switch.probe)
         modes = dict.fromkeys(
             part.engine_mode
             for trial in estimate.trials
@@ -211,22 +238,111 @@ class Lab:
                         + ["captured"] * bool(self._capture)
                     )
                 ),
-                "placement": placement.as_dict(),
+                "placement": path.placement.as_dict(),
                 "trials": estimate.trials,
                 "search": estimate.summary,
+                "reused": reused,
                 "setup_s": round(setup_s, 3),
                 "teardown_s": round(teardown_s, 3),
             }
         )
 
-    @contextmanager
-    def _path(self, layout: Layout, placement: Placement, number: int) -> Iterator[Trials]:
+    def _estimate(
+        self,
+        path: _Path,
+        record: Record,
+        stored: list[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+    ) -> Estimate:
+        """What the test's search finds on a path; what accompanies its trials ends with them."""
+        test = record.test
+
+        def measure(spec: TrialSpec) -> TrialResult:
+            if stored and stored[0].spec == spec:
+                return stored.pop(0)
+            stored.clear()  # of another R+: what follows them is not of this search
+            result = path.trials.measure(spec)
+            self._check_noise(noise)
+            on_trial(result)
+            return result
+
+        noise = _noise(path.layout, path.placement)
+        rate_pps = test.rate_pps
+        if test.parsed_rate.share is not None and record.r_plus_pps is not None:
+            rate_pps = test.parsed_rate.share * record.r_plus_pps / path.layout.streams
+        bounds = LoadBounds(rate_pps, test.duration, test.warmup, test.repeat)
+        mark = self._executor.mark()
+        try:
+            self._executor.execute(self._captures(path.layout, record.number))
+            self._executor.execute(noise)
+            return SEARCHES[test.search].find(measure, bounds)
+        finally:
+            if not self._keep:
+                self._not_undone += self._executor.unwind(to=mark)
+
+    def _check_noise(self, noise: Plan) -> None:
+        """TrialFailed if a process of it has ended."""
+        for step in noise:
+            if isinstance(step, Spawn):
+                process = self._executor.process(step.name)
+                if process.poll() is not None:
+                    words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                    raise TrialFailed(f"{step.why}: it ended during the trial{words}")
+
+    def _goes_on_with(self, test: Test) -> bool:
+        """Turn the path that is up to another test; False if it does not serve or is dead."""
+        path = self._up
+        if path is None or not shares_path(path.layout.test, test):
+            return False
+        if any(process.poll() is not None for process in path.processes):
+            return False
+        with suppress(TrialFailed):
+            path.layout = replace(path.layout, test=test)
+            path.trials.turn_to(path.layout)
+            return True
+        return False
+
+    def _bring_up(self, test: Test) -> None:
+        """Build the path of a test. What fails leaves nothing up."""
+        engine = ENGINES[test.engine]
+        if engine.privilege == "root" and privileges() != "root":
+            raise Unavailable(
+                f"engine {engine.name} needs root itself, not that of a user namespace",
+                hint="run it with sudo",
+            )
+        if test.limits:
+            check_cpu_limit(self._host)
+        version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
+        layout, placement = _prepare(
+            test,
+            self._workspace.run,
+            str(self._workspace.folder),
+            version.mode,
+            self._executor.can,
+        )
+        refusal = layout.switch.accepts(layout.wiring)
+        if refusal:  # for a reason that only this host gives, such as its memory
+            raise Unavailable(refusal)
+        if self._capture:
+            self._check_capture(layout)
+        mark = self._executor.mark()
+        try:
+            self._up = self._path(layout, placement, mark)
+        except BaseException:
+            self._not_undone += self._executor.unwind(to=mark)
+            raise
+
+    def _take_down(self) -> None:
+        """Undo the path that is up, if there is one."""
+        if self._up is not None:
+            path, self._up = self._up, None
+            self._not_undone += self._executor.unwind(to=path.mark)
+
+    def _path(self, layout: Layout, placement: Placement, mark: int) -> _Path:
         """The path of a layout, up and with its ports open."""
         for port in layout.wiring.ports:
             self._executor.execute(self._lend(layout, port))
         self._executor.execute(layout.construct())
-        if self._capture:
-            self._executor.execute(self._captures(layout, number))
         crews = [
             Crew(
                 TrafficProcess(
@@ -264,7 +380,8 @@ class Lab:
             join=lambda: self._executor.execute(layout.join()),
             settle=lambda: self._executor.execute(layout.settled()),
         )
-        yield trials
+        programs = [self._executor.process(process_name(node)) for node, _ in layout.processes()]
+        return _Path(layout, placement, mark, trials, [*daemons, *programs])
 
     def _lend(self, layout: Layout, port: Port) -> Plan:
         if port.nic is None or port.nic_peer is None:
@@ -298,8 +415,17 @@ class Lab:
                     found[port.id] = links[layout.nodes[part.id]][ifname]
         return PathCounters(found, counters.busy_cycles, counters.idle_cycles)
 
+    def _check_capture(self, layout: Layout) -> None:
+        """UsageError if a port of this path cannot be captured."""
+        for port in layout.wiring.ports:
+            end = layout.endpoints[port.id]
+            if not (end.ifname or end.switch_ifname):
+                raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
+
     def _captures(self, layout: Layout, number: int) -> Plan:
         """tcpdump at the switch's end of every port, or at the function's where it has none."""
+        if not self._capture:
+            return ()
         folder = self._folder / "captures"
         folder.mkdir(exist_ok=True)
         steps: Plan = ()
@@ -309,14 +435,12 @@ class Lab:
                 at, ifname = layout.nodes[part.id], endpoint.ifname
                 if endpoint.switch_ifname:
                     at, ifname = layout.wiring.at, endpoint.switch_ifname
-                steps += self._capture_of(number, port, at, ifname)
+                steps += self._capture_of(f"{number:04d}-{port.id}", at, ifname)
         return steps
 
-    def _capture_of(self, number: int, port: Port, at: Node, ifname: str) -> Plan:
-        if not ifname:
-            raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
-        name = f"capture-{port.id}"
-        file = (self._folder / "captures" / f"{number:04d}-{port.id}.pcap").resolve()
+    def _capture_of(self, label: str, at: Node, ifname: str) -> Plan:
+        name = f"capture-{label}"
+        file = (self._folder / "captures" / f"{label}.pcap").resolve()
         log = (self._folder / "logs" / f"{name}.stderr").resolve()
         return (
             Spawn(
@@ -362,6 +486,7 @@ def _prepare(
         mode=mode,
         cores=placement.seats["switch"].cpus,
         node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
+        cgroups=cpu_root(LocalHost()),
     )
     layout = draw(memory="hugepages")
     pages = tuple(step for step in layout.construct() if isinstance(step, Reserve))
@@ -373,6 +498,39 @@ def _prepare(
 def _reservable(steps: Plan) -> bool:
     """Whether pages can be reserved on their nodes at all, as far as can be told by looking."""
     return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
+
+
+def _noise(layout: Layout, placement: Placement) -> Plan:
+    """The noise beside a test's trials, on its CPUs."""
+    test, wiring = layout.test, layout.wiring
+    if test.noise is None:
+        return ()
+    kind, where = parse_noise(test.noise)
+    if isinstance(where, str):
+        seats = placement.seats
+        of_switch = where == "switch"
+        cpus = {cpu for who in seats if (who == "switch") == of_switch for cpu in seats[who].cpus}
+        if not cpus:
+            raise UsageError(
+                f"noise {test.noise}: the {where} have no CPUs of its own here",
+                hint=f"--noise {kind}:0",
+            )
+        where = tuple(sorted(cpus))
+    allowed = [cpu.id for cpu in read_cpus()]
+    if outside := sorted(set(where) - set(allowed)):
+        raise UsageError(
+            f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
+            hint=f"--noise {kind}:{allowed[0]}",
+        )
+    asked_s = (test.warmup + test.duration) * test.repeat
+    site = Site(
+        prefix=wiring.prefix,
+        run_dir=wiring.run_dir,
+        cpus=where,
+        workers=len(where or allowed),
+        seconds=_NOISE_S + 2 * asked_s,
+    )
+    return NOISES[kind].start(site)
 
 
 def _seat_in_words(placement: Placement, part: str) -> str:

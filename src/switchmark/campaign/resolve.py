@@ -10,9 +10,12 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.machine.placement import wanted_cpus
+from switchmark.model.plan import Spawn
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.units import FRAME_MIN
+from switchmark.noises import parse_noise
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
@@ -55,6 +58,9 @@ def check(test: Test) -> list[str]:
         *_place_reasons(test),
         *_resource_reasons(test),
         *_driver_reasons(test, layout),
+        *_limit_reasons(test, layout),
+        *_noise_reasons(test),
+        *_copy_reasons(test, layout),
     ]
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
@@ -78,11 +84,6 @@ def _named_parts(test: Test) -> dict[str, str]:
 
 def _load_reasons(test: Test) -> Iterable[str]:
     rate = test.parsed_rate
-    if rate.share is not None:
-        yield (
-            f"a rate of {test.rate} needs a search for R+ first, which is not in this version"
-            "\n\nhint: --search max finds R+; then give the rate in frames per second"
-        )
     if test.search == "max" and not rate.is_max:
         yield f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it"
     if test.dimension == "latency":
@@ -145,6 +146,10 @@ def _place_reasons(test: Test) -> Iterable[str]:
             f"{test.environment} both ends are one host, and frames never reach the switch"
             "\n\nhint: --environment netns, or --engine raw-mmsg"
         )
+    try:
+        wanted_cpus(test.placement)
+    except UsageError as error:
+        yield str(error)
     if test.placement == SHARED_PROCESS and test.direction == "bi":
         yield "placement shared-process joins a sender and a receiver: use --direction uni"
 
@@ -155,6 +160,7 @@ def _resource_reasons(test: Test) -> Iterable[str]:
         ("switch_cores", (switch,)),
         ("queues", (switch, engine)),
         ("descriptors", (engine,)),
+        ("copies", (switch,)),
     ):
         if getattr(test, axis) == Test.model_fields[axis].default:
             continue
@@ -191,6 +197,50 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
             engine.port_options(layout.wiring, node, (end,), 0, test.driver)
     except UsageError as error:
         yield str(error)
+
+
+def _limit_reasons(test: Test, layout: Layout) -> Iterable[str]:
+    if "switch" in test.limits and not any(
+        isinstance(step, Spawn) for step in layout.switch.start(layout.wiring)
+    ):
+        yield (
+            f"switch {test.switch} has no processes of its own whose CPU could be limited"
+            "\n\nhint: --cpu-limit function:50"
+        )
+    if "function" in test.limits:
+        if all(part.physical for part in layout.parts):
+            yield f"scenario {test.scenario} has no function whose CPU could be limited"
+        if test.placement == SHARED_PROCESS:
+            yield "a function that shares its process has no CPU limit: use --placement pinned"
+
+
+def _noise_reasons(test: Test) -> Iterable[str]:
+    if test.noise is not None:
+        try:
+            parse_noise(test.noise)
+        except UsageError as error:
+            yield str(error)
+
+
+def _copy_reasons(test: Test, layout: Layout) -> Iterable[str]:
+    if test.copies == 1:
+        return
+    if all(len(layout.wiring.copies(flow)) == 1 for flow in layout.wiring.flows):
+        yield (
+            f"scenario {test.scenario} has no copies: they are for functions"
+            "\n\nhint: --scenario v2v or p2v"
+        )
+    if test.pairs > 1:
+        yield "copies reach the functions of every pair: use --pairs 1"
+    if test.direction == "bi" or test.dimension == "latency":
+        yield "copies go one way: use --direction uni and --dimension throughput"
+    if test.placement == SHARED_PROCESS:
+        yield "placement shared-process joins a sender with one receiver, not with copies"
+    if ENGINES[test.engine].needs_ip:
+        yield (
+            f"copies are for a group of MACs, which engine {test.engine} cannot send to"
+            "\n\nhint: --engine raw-mmsg"
+        )
 
 
 def _port_reasons(test: Test, kinds: Collection[PortKind]) -> Iterable[str]:

@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
+from switchmark.engines.base import Engine
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.machine.placement import Placement
@@ -22,13 +24,12 @@ from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Flow, Part, Port, Role
-from switchmark.model.units import FCS_BYTES
+from switchmark.model.units import FCS_BYTES, LAYER_2_BYTES
 from switchmark.switches.base import PortCounters
 
 __all__ = ["AT_SWITCH", "Crew", "LinkCounters", "PathCounters", "Trials"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
-_RX_BURST = 64
 _INTERVALS = 10  # at least so many in a trial
 _INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
@@ -123,6 +124,7 @@ class Trials:
         self._switch_ns = switch_ns
         self._stolen = stolen
         self._alive = alive
+        self._openings: dict[Crew, dict[str, Any]] = {}
         self._clock: dict[str, int] = {}
 
     # -- before the first trial --------------------------------------------------------
@@ -131,10 +133,11 @@ class Trials:
         """Open all ports and wait for their links. `join` is called when all are open but those
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
+        self._openings = {crew: self._opening(crew) for crew in self._crews}
         waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
         # A client finds its server there.
         for crew in sorted(self._crews, key=lambda crew: not self._serves(crew)):
-            crew.process.send("open", **self._opening(crew))
+            crew.process.send("open", **self._openings[crew])
             if crew not in waiting:
                 crew.process.answer("open", timeout_s=_OPEN_S)
         join()
@@ -211,8 +214,8 @@ class Trials:
         opened: dict[str, Any] = {
             "engine": engine.name,
             "ifname": endpoint.ifname,
-            "burst": max(test.burst, _RX_BURST),
-            "frame_bytes": max(frame_sizes(test)),
+            "burst": max(test.burst, RX_BURST),
+            "frame_bytes": self._frame_bytes(engine),
             "flows": test.flows if self._layout.sent_by(part) else 1,
         }
         if engine.needs_ip:
@@ -221,6 +224,13 @@ class Trials:
         if len(crew.parts) > 1:
             opened["netns"] = self._layout.netns(part) or ""
         return opened
+
+    def _frame_bytes(self, engine: Engine) -> int:
+        """The longest frame that a port is opened for: the longest of the path where it cannot
+        be opened anew for each test, as a switch would lose its link."""
+        if engine.own_memory:
+            return self._layout.wiring.mtu + LAYER_2_BYTES
+        return max(frame_sizes(self._layout.test))
 
     def _addresses(self, port: Port) -> dict[str, Any]:
         for flow in self._layout.wiring.flows:
@@ -241,6 +251,18 @@ class Trials:
         seat = self._placement.seats[part.id]
         pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
         return {**pinned, "yield": seat.yield_}
+
+    def turn_to(self, layout: Layout) -> None:
+        """Measure another test of the same path from now on. Ports that are opened otherwise for
+        it are closed and opened anew."""
+        self._layout = layout
+        for crew in self._crews:
+            opening = self._opening(crew)
+            if opening != self._openings[crew]:
+                crew.process.ask("close")
+                crew.process.ask("open", timeout_s=_OPEN_S, **opening)
+                crew.process.ask("ready", timeout_ms=5000)
+                self._openings[crew] = opening
 
     # -- a trial -----------------------------------------------------------------------
 
@@ -281,7 +303,7 @@ class Trials:
         load: dict[str, Any] = {
             "first_flow": self._layout.first_flow(flow) + job.first,
             "flows": job.flows,
-            "burst": test.burst if sends else _RX_BURST,
+            "burst": test.burst if sends else RX_BURST,
         }
         if sends:
             load |= {
@@ -396,7 +418,8 @@ class Trials:
             tx_unsent=sum(report["unsent"] for report in tasks_sent),
             rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
-            lost=tx - distinct,
+            copies=self._layout.test.copies,
+            lost=tx * self._layout.test.copies - distinct,
             lost_at=self._lost_at(reports, path.links, sums, stray),
             late=sums["late"],
             duplicated=sums["duplicated"],
@@ -479,18 +502,20 @@ class Trials:
         if test.touch == "none":
             return ()
         found = []
-        for flow, tasks in sent.items():
+        for flow in self._layout.wiring.flows:
+            original = self._layout.wiring.copies(flow)[0]
+            tasks = sent[original.id]
             counts = [
                 report["frames"] // job.flows + (number < report["frames"] % job.flows)
                 for job, report in tasks
                 for number in range(job.flows)
             ]
             for number, (tx, (rx, duplicated, reordered, corrupted)) in enumerate(
-                zip(counts, received[flow]["flows"], strict=True)
+                zip(counts, received[flow.id]["flows"], strict=True)
             ):
                 found.append(
                     FlowCounts(
-                        flow=flow if test.flows == 1 else f"{flow}#{number}",
+                        flow=flow.id if test.flows == 1 else f"{flow.id}#{number}",
                         tx=tx,
                         rx=rx,
                         lost=tx - rx,

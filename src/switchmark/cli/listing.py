@@ -25,6 +25,7 @@ class Thing(StrEnum):
     FUNCTIONS = "functions"
     SCENARIOS = "scenarios"
     SEARCHES = "searches"
+    NOISES = "noises"
     PAPERS = "papers"
 
 

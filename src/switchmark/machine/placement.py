@@ -12,10 +12,11 @@ from typing import Any
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
 
-__all__ = ["POLICIES", "Placement", "Seat", "Tenant", "place"]
+__all__ = ["POLICIES", "Placement", "Seat", "Tenant", "place", "wanted_cpus"]
 
 POLICIES = ("pinned", "unpinned", "shared-process")
-"""Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone."""
+"""Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone. As commas divide
+the values of an axis, it may be written `0+2-5`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
     """
     units = _units(parts, together=policy == "shared-process")
     if policy == "unpinned":
-        return _unpinned(units, len(cpus))
+        return _unpinned(parts, units, len(cpus))
     table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
         table.seat(unit)
@@ -137,12 +138,7 @@ def _are_pair(unit: _Unit, part: Tenant) -> bool:
 def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
     if policy in POLICIES:
         return tuple(cpus)
-    if not policy[:1].isdecimal():
-        raise UsageError(
-            f"there is no placement '{policy}'; there are: {', '.join(POLICIES)},"
-            " and lists of CPUs such as 0,2-5"
-        )
-    wanted = parse_cpus(policy)
+    wanted = wanted_cpus(policy)
     allowed = [cpu.id for cpu in cpus]
     if outside := sorted(set(wanted) - set(allowed)):
         raise UsageError(
@@ -153,7 +149,19 @@ def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
     return tuple(cpu for cpu in cpus if cpu.id in wanted)
 
 
-def _unpinned(units: Sequence[_Unit], count: int) -> Placement:
+def wanted_cpus(policy: str) -> tuple[int, ...]:
+    """The CPUs that a policy names: none for those with a name. UsageError for any other."""
+    if policy in POLICIES:
+        return ()
+    if not policy[:1].isdecimal():
+        raise UsageError(
+            f"there is no placement '{policy}'; there are: {', '.join(POLICIES)},"
+            " and lists of CPUs such as 0+2-5"
+        )
+    return parse_cpus(policy.replace("+", ","))
+
+
+def _unpinned(parts: Sequence[Tenant], units: Sequence[_Unit], count: int) -> Placement:
     busy = sum(unit.cores for unit in units if unit.polls)
     doubts = []
     if busy > count:
@@ -161,7 +169,8 @@ def _unpinned(units: Sequence[_Unit], count: int) -> Placement:
         if busy > 2 * count or any(unit.is_polling_switch for unit in units):
             doubts.append("cores-overcommitted")
     seats = {part: Seat((), unit.polls and busy > count) for unit in units for part in unit.ids}
-    return Placement("unpinned", seats, None, tuple(doubts))
+    every = {part.id: seats.get(part.id, Seat()) for part in parts}
+    return Placement("unpinned", every, None, tuple(doubts))
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:

@@ -18,6 +18,9 @@ def verdict(trials: Sequence[TrialResult]) -> Literal["offered-load", "unknown"]
     the sender's limit from the switch's takes a calibration on `direct`."""
     for trial in trials:
         wanted = trial.tx_frames + trial.tx_unsent
-        if trial.spec.rate_pps is None or trial.tx_unsent + trial.lost > _KEPT_UP * wanted:
+        if (
+            trial.spec.rate_pps is None
+            or trial.tx_unsent + trial.lost > _KEPT_UP * wanted * trial.copies
+        ):
             return "unknown"
     return "offered-load" if trials else "unknown"

@@ -64,14 +64,15 @@ class PartReport(_Frozen):
 
 class TrialResult(_Frozen):
     """One finished trial. Sums over all flows; `rx_frames` counts duplicates too, so that
-    `tx_frames == rx_frames - duplicated + lost`. `intervals` are distinct frames received in
-    each interval of `interval_ns` since the start of the measured phase, on the receivers'
-    clock."""
+    `copies * tx_frames == rx_frames - duplicated + lost`, where a switch makes `copies` of each
+    frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
+    start of the measured phase, on the receivers' clock."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)
     tx_frames: int
     tx_unsent: int
+    copies: int = 1
     rx_frames: int
     rx_bytes: int
     lost: int
@@ -101,7 +102,12 @@ class TrialResult(_Frozen):
 
 
 class Record(BaseModel):
-    """One test's outcome; `to_json()` is what `--json` prints, with the names of DESIGN 9."""
+    """One test's outcome; `to_json()` is what `--json` prints, with the names of DESIGN 9.
+
+    `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
+    that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
+    percent is a share of, all receivers together.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -123,6 +129,8 @@ class Record(BaseModel):
     placement: dict[str, Any] = Field(default_factory=dict)
     trials: tuple[TrialResult, ...] = ()
     search: dict[str, Any] | None = None
+    reused: bool = False
+    r_plus_pps: float | None = None
     setup_s: float | None = None
     teardown_s: float | None = None
     started: str | None = None

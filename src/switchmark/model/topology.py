@@ -25,6 +25,7 @@ __all__ = [
     "Semantics",
     "Topology",
     "Wiring",
+    "group_mac_address",
     "ip_address",
     "mac_address",
 ]
@@ -92,7 +93,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Frames from one port to another; `index` is the flow number carried by its frames."""
+    """Frames from one port to another; `index` is the flow number carried by its frames. Flows
+    of one index are copies of the same frames, which the switch makes."""
 
     id: str
     index: int
@@ -116,9 +118,10 @@ class Topology:
         """A network function with `ports` ports."""
         return self._part(name, function, ports, False, None, None).ports
 
-    def flow(self, source: Port, sink: Port) -> Flow:
-        """Frames from `source` to `sink`."""
-        new = Flow(f"{source.part}-{sink.part}", len(self.flows), source.id, sink.id)
+    def flow(self, source: Port, sink: Port, *, copy_of: Flow | None = None) -> Flow:
+        """Frames from `source` to `sink`, or copies of those of another flow."""
+        index = len({flow.index for flow in self.flows}) if copy_of is None else copy_of.index
+        new = Flow(f"{source.part}-{sink.part}", index, source.id, sink.id)
         self.flows.append(new)
         return new
 
@@ -230,6 +233,10 @@ class Wiring:
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
 
+    def copies(self, flow: Flow) -> tuple[Flow, ...]:
+        """The flows that carry the frames of this one, itself among them."""
+        return tuple(each for each in self.flows if each.index == flow.index)
+
     def port(self, port_id: str) -> Port:
         return next(port for port in self.ports if port.id == port_id)
 
@@ -239,6 +246,11 @@ class Wiring:
         if len(name) > 15:
             raise UsageError(f"the interface name '{name}' is longer than 15 bytes")
         return name
+
+
+def group_mac_address(index: int) -> str:
+    """The MAC of a group that nobody joins: a learning switch floods what is sent to it."""
+    return f"03:53:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def mac_address(index: int, *, router: bool = False, unheard: bool = False) -> str:

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from switchmark.errors import UsageError
 from switchmark.model.spec import Test
-from switchmark.model.topology import Port, Topology
+from switchmark.model.topology import Flow, Port, Topology
 
-__all__ = ["Nic", "Scenario", "join", "nics", "physical"]
+__all__ = ["Nic", "Scenario", "copied", "join", "nics", "physical"]
 
 
 @runtime_checkable
@@ -59,6 +59,20 @@ def join(t: Topology, test: Test, source: Port, sink: Port) -> None:
     t.flow(source, sink)
     if test.direction == "bi":
         t.flow(sink, source)
+
+
+def copied(t: Topology, test: Test, source: Port, first: int) -> None:
+    """The flow of a pair to its function, `f` and this number, and copies of it to those that
+    follow."""
+    flow: Flow | None = None
+    for number in range(first, first + test.copies):
+        sink = t.function(f"f{number}")[0]
+        if flow is None:
+            flow = t.flow(source, sink)
+            if test.direction == "bi":
+                t.flow(sink, source)
+        else:
+            t.flow(source, sink, copy_of=flow)
 
 
 def physical(t: Topology, test: Test, name: str) -> Port:

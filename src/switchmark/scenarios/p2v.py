@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
-from switchmark.scenarios.base import join, physical
+from switchmark.scenarios.base import copied, physical
 
 
 class P2v:
-    """Pairs of one source and one sink, all through the same switch."""
+    """Pairs of one source and one sink, or copies of it, all through the same switch."""
 
     name = "p2v"
     summary = "from a physical port to a function"
@@ -16,8 +16,7 @@ class P2v:
     def draw(self, t: Topology, test: Test) -> None:
         for pair in range(test.pairs):
             source = physical(t, test, f"a{pair}")
-            sink = t.function(f"f{pair}")[0]
-            join(t, test, source, sink)
+            copied(t, test, source, pair * test.copies)
 
 
 SCENARIO = P2v()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
-from switchmark.scenarios.base import join
+from switchmark.scenarios.base import copied
 
 
 class V2v:
-    """Pairs of one source and one sink, all through the same switch."""
+    """Pairs of one source and one sink, or copies of it, all through the same switch."""
 
     name = "v2v"
     summary = "from one function to another"
 
     def draw(self, t: Topology, test: Test) -> None:
         for pair in range(test.pairs):
-            source = t.function(f"f{2 * pair}")[0]
-            sink = t.function(f"f{2 * pair + 1}")[0]
-            join(t, test, source, sink)
+            first = pair * (1 + test.copies)
+            copied(t, test, t.function(f"f{first}")[0], first + 1)
 
 
 SCENARIO = V2v()

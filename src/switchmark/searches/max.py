@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from switchmark.metrics.throughput import steady_pps
+from switchmark.model.record import Record
 from switchmark.model.spec import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure
 
@@ -19,7 +20,7 @@ class Max:
         spec = TrialSpec(rate_pps=None, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
         trials = tuple(measure(spec) for _ in range(bounds.repeat))
         rates = sorted(steady_pps(trial) for trial in trials)
-        sent = sum(trial.tx_frames for trial in trials)
+        sent = sum(trial.copies * trial.tx_frames for trial in trials)
         goal = {
             "goal": "r+",
             "loss_ratio": sum(trial.lost for trial in trials) / sent if sent else None,
@@ -30,6 +31,12 @@ class Max:
             "verdict": None,
         }
         return Estimate(trials, {"name": self.name, "trials": len(trials), "goals": [goal]})
+
+
+def r_plus(record: Record) -> float:
+    """The R+ that a record of this search tells: frames per second of all receivers together."""
+    assert record.search is not None
+    return float(record.search["goals"][0]["rate_pps"])
 
 
 SEARCH = Max()

@@ -38,7 +38,9 @@ class Switch(Protocol):
     """A switch. Every method but `probe` is pure.
 
     Of `semantics` and `port_kinds` the first is what it does unless asked otherwise.
-    `resources` are the axes, of `switch_cores`, `queues` and `descriptors`, that it follows.
+    `resources` are the axes, of `switch_cores`, `queues`, `descriptors` and `copies`, that it
+    follows: it copies a flow to several ports if it sends to all what is for a group, or has a
+    rule that names them.
     """
 
     name: str

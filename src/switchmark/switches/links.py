@@ -12,9 +12,11 @@ from switchmark.model.plan import Check, Plan, Run, Step, Wait, Write
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
+    Flow,
     Port,
     PortKind,
     Wiring,
+    group_mac_address,
     ip_address,
     mac_address,
 )
@@ -72,19 +74,25 @@ def kernel_endpoints(w: Wiring) -> Mapping[str, Endpoint]:
 
 
 def bridged_addressing(w: Wiring) -> Mapping[str, Addressing]:
-    """One flat network: what is sent is what arrives."""
+    """One flat network: what is sent is what arrives; what is to be copied is for a group."""
     return {
         flow.id: Addressing(
             sent_src_mac=mac_address(source.index),
-            sent_dst_mac=mac_address(sink.index),
+            sent_dst_mac=destination,
             seen_src_mac=mac_address(source.index),
-            seen_dst_mac=mac_address(sink.index),
+            seen_dst_mac=destination,
             source_ip=ip_address(source.index),
             sink_ip=ip_address(sink.index),
         )
         for flow in w.flows
         for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
+        for destination in (_destination(w, flow, sink),)
     }
+
+
+def _destination(w: Wiring, flow: Flow, sink: Port) -> str:
+    copied = len(w.copies(flow)) > 1
+    return group_mac_address(flow.index) if copied else mac_address(sink.index)
 
 
 def interface_mac(w: Wiring, port: Port) -> str:

@@ -36,7 +36,7 @@ class LinuxBridge:
     semantics = (Semantics.LEARNING,)
     port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
     environments = frozenset({"netns", "host"})
-    resources: frozenset[str] = frozenset()
+    resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; the bridge is part of it."""

@@ -41,7 +41,7 @@ class Ovs:
     port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
     # The userspace datapath makes taps of fixed names: one network namespace an instance.
     environments = frozenset({"netns"})
-    resources: frozenset[str] = frozenset()
+    resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:
         """The daemon's version; mode `kernel` if the module is loaded, else `userspace`."""

@@ -56,7 +56,7 @@ class OvsDpdk:
     # The datapath makes taps of fixed names: one network namespace an instance.
     environments = frozenset({"netns"})
     # The rings of a port, their number and length, are its front end's: OVS follows them.
-    resources = frozenset({"switch_cores", "queues", "descriptors"})
+    resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
 
     def probe(self, host: Host) -> Version:
         """The versions of OVS and of the DPDK in it."""
@@ -89,8 +89,9 @@ class OvsDpdk:
                 "\n\nhint: --memory hugepages"
             )
         if w.semantics is Semantics.STATIC:
+            copied = {flow.source for flow in w.flows if len(w.copies(flow)) > 1}
             for port_id, peers in _peers(w).items():
-                if len(peers) != 1:
+                if len(peers) != 1 and port_id not in copied:
                     return (
                         f"{self.name} has one static rule for a port: port {port_id} must have "
                         f"one peer, not {len(peers)}\n\nhint: --semantics learning"
@@ -247,9 +248,9 @@ def _rules(w: Wiring) -> Plan:
     if w.semantics is not Semantics.STATIC:
         return ()
     rules = [
-        f"in_port={_number(w.port(port_id))},actions=output:{_number(w.port(peer))}\n"
+        f"in_port={_number(w.port(port_id))},actions={','.join(outputs)}\n"
         for port_id, peers in _peers(w).items()
-        for peer in sorted(peers)
+        for outputs in ([f"output:{_number(w.port(peer))}" for peer in sorted(peers)],)
     ]
     bridge = f"unix:{instance_dir(w)}/br0.mgmt"
     return (

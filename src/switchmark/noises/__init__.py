@@ -1,0 +1,35 @@
+"""The table of noises: to add one, add its file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.errors import UsageError
+from switchmark.machine.cpus import parse_cpus
+from switchmark.noises import stress, web
+from switchmark.noises.base import Noise
+from switchmark.plugins import load_plugins
+
+__all__ = ["SEATS", "TABLE", "parse_noise"]
+
+TABLE: Mapping[str, Noise] = load_plugins(
+    "switchmark.noises",
+    Noise,  # type: ignore[type-abstract]
+    (stress.CPU, stress.MEMORY, stress.CACHE, stress.IO, web.WEB),
+)
+
+SEATS = ("switch", "functions")
+"""Words for the CPUs that a placement gives to these."""
+
+
+def parse_noise(text: str) -> tuple[str, str | tuple[int, ...]]:
+    """The kind of `KIND[:CPUS]`, and its CPUs: a word of SEATS, or numbers, none for wherever
+    the kernel likes. UsageError otherwise."""
+    kind, colon, cpus = text.partition(":")
+    if kind not in TABLE:
+        raise UsageError(
+            f"there is no noise '{kind}'; there are: {', '.join(TABLE)}", hint="--noise cpu:0+1"
+        )
+    if not colon:
+        return kind, ()
+    return kind, cpus if cpus in SEATS else parse_cpus(cpus.replace("+", ","))

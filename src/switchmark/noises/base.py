@@ -1,0 +1,46 @@
+"""The contract of a noise: who else works on this machine while a test is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan
+from switchmark.model.version import Version
+
+__all__ = ["Noise", "Site", "on_cpus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a noise is made. `prefix` begins the names of all that it makes, `run_dir` is the
+    run's folder. `cpus` are those that it keeps to (empty: wherever the kernel likes), `workers`
+    how many of them it is to keep busy; it lasts `seconds` at least."""
+
+    prefix: str
+    run_dir: str
+    cpus: tuple[int, ...]
+    workers: int
+    seconds: float
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """A noise. Its processes are Spawns, which must live until they are stopped."""
+
+    name: str
+    summary: str
+
+    def probe(self, host: Host) -> Version:
+        """The version, or Unavailable with what is missing."""
+        ...
+
+    def start(self, site: Site) -> Plan:
+        """From nothing to noise."""
+        ...
+
+
+def on_cpus(site: Site, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The argv that keeps a command, and what it starts, on the site's CPUs."""
+    return ("taskset", "-c", ",".join(map(str, site.cpus)), *argv) if site.cpus else argv

@@ -1,0 +1,57 @@
+"""stress-ng: a worker on each CPU that does one thing without end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from signal import SIGTERM
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Spawn
+from switchmark.model.version import Version
+from switchmark.noises.base import Site, on_cpus
+
+
+@dataclass(slots=True)
+class Stress:
+    """A class of stress-ng's workers: `stressor` is the option that takes their number."""
+
+    name: str
+    summary: str
+    stressor: str
+    options: tuple[str, ...] = ()
+
+    def probe(self, host: Host) -> Version:
+        """The version of stress-ng."""
+        hint = "apt-get install stress-ng"
+        try:
+            done = host.run(("stress-ng", "--version"))
+        except Unavailable as missing:
+            raise Unavailable("stress-ng is not installed", hint=hint) from missing
+        found = re.search(rb"version (\S+?),? ", done.stdout)
+        if done.status or not found:
+            raise Unavailable("stress-ng --version does not tell its version", hint=hint)
+        return Version(found[1].decode())
+
+    def start(self, site: Site) -> Plan:
+        return (
+            Spawn(
+                f"noise: {self.summary}",
+                f"{site.prefix}-noise",
+                on_cpus(
+                    site,
+                    (
+                        *("stress-ng", f"--{self.stressor}", str(site.workers), *self.options),
+                        *("--timeout", "0", "--temp-path", site.run_dir, "--quiet"),
+                    ),
+                ),
+                stop=(SIGTERM, 5.0),
+            ),
+        )
+
+
+CPU = Stress("cpu", "computing", "cpu")
+MEMORY = Stress("memory", "writing memory, 256 MiB a worker", "vm", ("--vm-bytes", "256m"))
+CACHE = Stress("cache", "thrashing the cache that all CPUs share", "cache")
+IO = Stress("io", "flushing what is to be written to disks", "io")

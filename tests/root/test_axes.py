@@ -1,0 +1,277 @@
+"""Axes of load, limits and neighbours, and paths that stay up for them, with real frames.
+
+After each test the host is as it was before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_state import COMMAND, left_as_it_was, marked, records, start, wait_for
+
+QUICK = "--duration 0.3 --warmup 0.1"
+LONG_ENOUGH_TO_KILL = ["--duration", "0.7", "--warmup", "0.1"]
+
+Run = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def host_is_left_as_it_was() -> Iterator[None]:
+    with left_as_it_was():
+        yield
+
+
+@pytest.fixture
+def environment(traffic_program: str) -> dict[str, str]:
+    return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+
+
+@pytest.fixture
+def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
+    """Runs tests with these words, in the written order; their objects."""
+
+    def run(words: str, status: int = 0) -> list[dict[str, Any]]:
+        done = subprocess.run(
+            [*COMMAND, "run", *words.split(), "--json"],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+            timeout=100,
+        )
+        assert done.returncode == status, done.stderr
+        return records(done)
+
+    return run
+
+
+def steps(folder: Path) -> str:
+    """All that the run in this folder did, as a script."""
+    (log,) = folder.glob("runs/*/logs/steps.sh")
+    return log.read_text()
+
+
+def assert_it_adds_up(record: dict[str, Any]) -> None:
+    assert record["status"] == "ok", record["error"]
+    wanted = record["tx"]["frames"] * record["test"]["copies"]
+    assert wanted > 0
+    assert wanted == record["rx"]["frames"] - record["duplicated"] + record["lost"]
+    assert record["unaccounted"] == 0, record["lost_at"]
+
+
+# --- a path stays up for the tests that share it ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [
+        ("--switch linux-bridge --engine mmap", "ip link add sm"),
+        ("--switch ovs-dpdk --engine dpdk", "ovsdb-tool create"),
+    ],
+)
+def test_loads_and_sizes_share_one_path(
+    switchmark: Run, tmp_path: Path, path: str, made: str
+) -> None:
+    found = switchmark(
+        f"{path} --rate 1k,2k,3k,4k,5k --frame-size 64,1518 --duration 0.1 --warmup 0"
+    )
+    assert [record["reused"] for record in found] == [False] + [True] * 9
+    assert found[0]["setup_s"] > 0.01
+    assert found[-1]["teardown_s"] > 0.01
+    assert {record["setup_s"] for record in found[1:]} == {0}
+    assert {record["teardown_s"] for record in found[:-1]} == {0}
+    assert steps(tmp_path).count(made) == (3 if "bridge" in path else 1)
+    for record in found:
+        assert_it_adds_up(record)
+        wanted = round(record["test"]["rate_pps"] * 0.1)
+        assert record["tx"]["frames"] + record["tx"]["unsent"] == wanted
+
+
+def test_what_needs_another_path_gets_another(switchmark: Run, tmp_path: Path) -> None:
+    found = switchmark("--rate 1k --frame-size 64,9000 --flows 1,2 --duration 0.1 --warmup 0")
+    assert [record["reused"] for record in found] == [False] * 4
+    for record in found:
+        assert_it_adds_up(record)
+    assert steps(tmp_path).count("type bridge") == 4
+
+
+def test_a_switch_that_was_killed_is_built_anew(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    run = start(
+        environment,
+        tmp_path,
+        *"run --switch ovs --rate 1k,2k,3k,4k --json".split(),
+        *LONG_ENOUGH_TO_KILL,
+    )
+    assert run.stdout is not None
+    lines = [run.stdout.readline()]
+    (daemon,) = wait_for(lambda: marked("ovs-vswitchd", run), "the switch")
+    os.kill(daemon, signal.SIGKILL)
+    rest, errors = run.communicate(timeout=60)
+    found = records(subprocess.CompletedProcess([], 0, lines[0] + rest, errors))
+    failed = [record for record in found if record["status"] == "failed"]
+    assert len(found) == 4
+    # It died during a trial, which is lost, or between two, and then nothing is.
+    assert len(failed) <= 1
+    for record in failed:
+        assert "ovs died" in record["error"]
+    assert [record["reused"] for record in found].count(False) >= 2
+    assert found[-1]["reused"]
+    assert_it_adds_up(found[-1])
+    assert steps(tmp_path).count("ovsdb-tool create") == 2
+
+
+def test_each_test_on_a_path_has_its_own_capture(switchmark: Run, tmp_path: Path) -> None:
+    switchmark("--rate 1k,2k --duration 0.1 --warmup 0 --capture 5")
+    names = sorted(file.name for file in tmp_path.glob("runs/*/captures/*"))
+    assert names == ["0001-f0.pcap", "0001-f1.pcap", "0002-f0.pcap", "0002-f1.pcap"]
+    assert steps(tmp_path).count("type bridge") == 1
+
+
+# --- rates in percent of R+ -------------------------------------------------------------------
+
+
+def test_shares_of_r_plus_are_rates_of_one_search(switchmark: Run, tmp_path: Path) -> None:
+    found = switchmark(f"--rate 10%,20% --pairs 2 {QUICK}")
+    (r_plus,) = {record["r_plus_pps"] for record in found}
+    assert r_plus > 1000
+    for record, share in zip(found, (0.1, 0.2), strict=True):
+        rate_pps = record["test"]["rate_pps"]
+        assert rate_pps == pytest.approx(share * r_plus / 2)
+        assert record["tx"]["frames"] + record["tx"]["unsent"] == pytest.approx(
+            2 * rate_pps * 0.3, abs=2
+        )
+    assert [record["reused"] for record in found] == [False, True]
+    (trials,) = tmp_path.glob("runs/*/trials.jsonl")
+    assert trials.read_text().count('"rate_pps":null') == 1
+    assert steps(tmp_path).count("type bridge") == 1
+
+
+# --- CPU limits, placements, neighbours ---------------------------------------------------------
+
+
+def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
+    """Each of them polls: without a limit it would use all of its core that it can get."""
+    words = "--switch testpmd --engine dpdk --rate 20k --duration 0.6 --warmup 0.1"
+    switch, functions = switchmark(f"{words} --cpu-limit switch:30,function:15")
+    assert switch["test"]["cpu_limit"] == "switch:30"
+    assert 0.1 < switch["cpu"]["switch"] <= 0.35
+    assert 0.05 < functions["cpu"]["sender"] <= 0.2
+    assert 0.05 < functions["cpu"]["receiver"] <= 0.2
+    assert functions["cpu"]["switch"] > 0.35
+
+
+def test_placements(switchmark: Run) -> None:
+    every = sorted(os.sched_getaffinity(0))
+    two = f"{every[0]}+{every[-1]}"
+    found = switchmark(f"--rate 5k --placement unpinned,{every[-1]},{two} {QUICK}")
+    seats = [record["placement"]["seats"] for record in found]
+    for record in found:
+        assert_it_adds_up(record)
+    assert [seats[0][part]["cpus"] for part in ("f0", "f1")] == [[], []]
+    assert [seats[1][part]["cpus"] for part in ("f0", "f1")] == [[every[-1]]] * 2
+    assert seats[1]["f0"]["yield"]
+    used = {cpu for part in ("f0", "f1") for cpu in seats[2][part]["cpus"]}
+    assert used == {every[0], every[-1]}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "memory", "web"])
+def test_noise_is_there_during_the_trials_and_gone_afterwards(
+    environment: dict[str, str], tmp_path: Path, kind: str
+) -> None:
+    words = f"run --rate 2k --noise {kind}:0 --json {' '.join(LONG_ENOUGH_TO_KILL)}"
+    run = start(environment, tmp_path, *words.split())
+    programs = ("nginx", "ab") if kind == "web" else ("stress-ng",)
+    for program in programs:
+        # The first ab only asks whether the server is up: it is nobody's noise.
+        wait_for(
+            lambda name=program: {0} in [os.sched_getaffinity(pid) for pid in marked(name, run)],
+            f"{program} on CPU 0",
+        )
+    out, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, errors
+    (record,) = records(subprocess.CompletedProcess([], 0, out, errors))
+    assert_it_adds_up(record)
+    assert record["test"]["noise"] == f"{kind}:0"
+    assert not [pid for program in programs for pid in marked(program, run)]
+
+
+def test_noise_that_ends_fails_its_test_and_not_the_next(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    words = f"run --rate 2k --noise cpu,none --json {' '.join(LONG_ENOUGH_TO_KILL)}"
+    run = start(environment, tmp_path, *words.split())
+    os.kill(wait_for(lambda: marked("stress-ng", run), "noise")[0], signal.SIGKILL)
+    out, errors = run.communicate(timeout=60)
+    noisy, quiet = records(subprocess.CompletedProcess([], 0, out, errors))
+    assert noisy["status"] == "failed"
+    assert "it ended during the trial" in noisy["error"]
+    assert quiet["status"] == "ok"
+
+
+def test_a_killed_run_leaves_no_cgroup_and_no_noise(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    words = "run --switch ovs --cpu-limit 50 --noise web --rate 1k --duration 30"
+    run = start(environment, tmp_path, *words.split())
+    wait_for(lambda: marked("ab", run), "the noise")
+    run.kill()
+    run.communicate()
+    done = subprocess.run([*COMMAND, "clean"], capture_output=True, text=True, check=True)
+    assert "rmdir /sys/fs/cgroup" in done.stdout
+
+
+# --- many flows, and copies of one --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "by"),
+    [
+        ("linux-bridge", "mac"),
+        ("linux-bridge", "ip"),
+        ("ovs", "port"),
+        ("ovs-dpdk --engine dpdk", "mac"),
+    ],
+)
+def test_each_of_thousands_of_flows_is_counted(switchmark: Run, path: str, by: str) -> None:
+    (record,) = switchmark(
+        f"--switch {path} --flows 4096 --flows-by {by} --rate 10k --duration 0.5 --warmup 0.5"
+    )
+    assert_it_adds_up(record)
+    flows = record["per_flow"]
+    assert len(flows) == 4096
+    assert sum(flow["tx"] for flow in flows) == record["tx"]["frames"]
+    assert sum(flow["rx"] for flow in flows) == record["rx"]["frames"]
+    assert {flow["tx"] for flow in flows} <= {1, 2}
+    assert sum(flow["lost"] for flow in flows) == record["lost"]
+    assert record["rx"]["frames"] > record["tx"]["frames"] / 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "linux-bridge",
+        "ovs --scenario p2v",
+        "ovs-dpdk --engine dpdk --semantics static",
+    ],
+)
+def test_every_copy_of_every_frame_arrives(switchmark: Run, path: str) -> None:
+    (record,) = switchmark(f"--switch {path} --copies 3 --rate 5k {QUICK}")
+    assert_it_adds_up(record)
+    source = "a0" if "p2v" in path else "f0"
+    first = 0 if "p2v" in path else 1
+    assert [flow["flow"] for flow in record["per_flow"]] == [
+        f"{source}-f{number}" for number in range(first, first + 3)
+    ]
+    for flow in record["per_flow"]:
+        assert flow["tx"] == record["tx"]["frames"]
+        assert flow["rx"] > 0.9 * flow["tx"]
+    assert record["stray"] == 0

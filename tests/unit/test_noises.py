@@ -1,0 +1,103 @@
+"""What the axes `noise` and `cpu-limit` make of a text and of a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.errors import Unavailable, UsageError
+from switchmark.machine.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
+from switchmark.machine.host import Completed
+from switchmark.model.plan import Spawn, Write
+from switchmark.noises import TABLE, parse_noise
+from switchmark.noises.base import Site
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "cpus"),
+    [
+        ("cpu", "cpu", ()),
+        ("web:0+2-3", "web", (0, 2, 3)),
+        ("io:switch", "io", "switch"),
+        ("cache:functions", "cache", "functions"),
+    ],
+)
+def test_a_noise_is_a_kind_and_its_cpus(text: str, kind: str, cpus: Any) -> None:
+    assert parse_noise(text) == (kind, cpus)
+
+
+@pytest.mark.parametrize("text", ["", "drums", "cpu:", "cpu:all", "cpu:0:1"])
+def test_what_is_no_noise_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_noise(text)
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_every_process_of_a_noise_is_named_after_its_run(kind: str) -> None:
+    site = Site("sm0000", "/run/x y", (), 2, 60)
+    spawned = [step for step in TABLE[kind].start(site) if isinstance(step, Spawn)]
+    assert spawned
+    assert all(step.name.startswith("sm0000-") for step in spawned)
+    assert not any("taskset" in step.argv for step in spawned)
+
+
+class Machine:
+    """A host that has these files and lets this user write all of them, or none."""
+
+    name = "local"
+
+    def __init__(self, files: dict[str, str], writable: bool = True) -> None:
+        self.files, self.writable = files, writable
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def read(self, path: str) -> bytes:
+        return self.files[path].encode()
+
+    def run(self, argv: tuple[str, ...], **_: Any) -> Completed:
+        return Completed(0 if self.writable else 1, b"", b"")
+
+
+OLD = {f"{V1}/tasks": ""}
+NEW = {f"{V2}/cgroup.subtree_control": "cpu memory"}
+
+
+@pytest.mark.parametrize(
+    ("files", "root", "file", "content"),
+    [
+        (OLD, V1, "cpu.cfs_quota_us", b"12500"),
+        (NEW, V2, "cpu.max", b"12500 100000"),
+        ({**OLD, **NEW}, V1, "cpu.cfs_quota_us", b"12500"),
+    ],
+    ids=["v1", "v2", "hybrid"],
+)
+def test_a_quota_is_written_as_the_version_takes_it(
+    files: dict[str, str], root: str, file: str, content: bytes
+) -> None:
+    host: Any = Machine(files)
+    check_cpu_limit(host)
+    assert cpu_root(host) == root
+    folder, steps = limited_group(root, "sm0000-sw", 12.5)
+    assert folder == str(Path(root, "sm0000-sw"))
+    (write,) = (step for step in steps if isinstance(step, Write))
+    assert (write.path, write.content) == (f"{folder}/{file}", content)
+
+
+@pytest.mark.parametrize(
+    ("files", "writable", "hint"),
+    [
+        ({}, True, "echo +cpu"),
+        ({f"{V2}/cgroup.subtree_control": "memory cpuset"}, True, "echo +cpu"),
+        (OLD, False, "sudo"),
+    ],
+)
+def test_a_machine_without_quotas_is_told_what_mends_it(
+    files: dict[str, str], writable: bool, hint: str
+) -> None:
+    host: Any = Machine(files, writable)
+    with pytest.raises(Unavailable) as refused:
+        check_cpu_limit(host)
+    assert hint in (refused.value.hint or "")
