@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -48,7 +48,8 @@ class Layout:
     """All that is decided before the machine is touched.
 
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
-    flow. `receivers` is the engine of parts that only receive.
+    flow. `receivers` is the engine of parts that only receive, `modes` what the probes of
+    environments found.
     """
 
     test: Test
@@ -60,6 +61,7 @@ class Layout:
     nodes: Mapping[str, Node]
     endpoints: Mapping[str, Endpoint]
     addressing: Mapping[str, Addressing]
+    modes: Mapping[str, str | None] = field(default_factory=dict)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that begin at a part."""
@@ -162,7 +164,9 @@ class Layout:
         )
         for part in self.parts:
             node = self.nodes[part.id]
-            steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            created = ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            # Nodes share a daemon or a root: each of them says it, and it is made once.
+            steps += tuple(step for step in created if step not in steps)
         steps += self.switch.start(self.wiring)
         for part in self.parts:
             node = self.nodes[part.id]
@@ -181,6 +185,7 @@ class Layout:
             capabilities=_SWITCH_CAPABILITIES,
             devices=(_TUN,),
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+            mode=self.modes.get(self.wiring.at.environment),
         )
 
     def _needs(self, part: Part) -> Needs:
@@ -190,6 +195,7 @@ class Layout:
             capabilities=self.engine.capabilities,
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             attachments=tuple(self.attachments(part)),
+            mode=self.modes.get(self.nodes[part.id].environment),
         )
 
     def join(self) -> Plan:
@@ -235,6 +241,7 @@ def lay_out(
     cores: tuple[int, ...] = (),
     node: int = 0,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
+    modes: Mapping[str, str | None] | None = None,
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -245,14 +252,14 @@ def lay_out(
     SCENARIOS[test.scenario].draw(topology, test)
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     nodes = {
-        part.id: _node(prefix, part.id, "netns" if part.physical else test.environment)
+        part.id: _node(prefix, run_dir, part.id, "netns" if part.physical else test.environment)
         for part in topology.parts
     }
     longest = max(frame_sizes(test)) - _FRAME_OVERHEAD
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
-        at=_node(prefix, "sw", test.switch_environment),
+        at=_node(prefix, run_dir, "sw", test.switch_environment),
         ports=topology.ports,
         flows=tuple(topology.flows),
         nodes=nodes,
@@ -278,6 +285,7 @@ def lay_out(
         nodes=nodes,
         endpoints=switch.endpoints(wiring),
         addressing=switch.addressing(wiring),
+        modes=modes or {},
     )
 
 
@@ -308,9 +316,9 @@ def _semantics(test: Test) -> Semantics:
     return Semantics(test.semantics)
 
 
-def _node(prefix: str, suffix: str, environment: str) -> Node:
+def _node(prefix: str, run_dir: str, suffix: str, environment: str) -> Node:
     """A node of this run; in the environment `host` a name of its own, but no place."""
-    return Node(f"{prefix}-{suffix}", environment)
+    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir)
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:

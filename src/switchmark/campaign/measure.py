@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +20,11 @@ from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
+from switchmark.machine.processes import in_network
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
 from switchmark.metrics.verdict import verdict
@@ -48,11 +49,13 @@ def plan(test: Test) -> list[str]:
 
     The placement is that of this machine, the switch's mode what its probe finds, if it does.
     """
-    try:
-        mode = SWITCHES[test.switch].probe(LocalHost()).mode
-    except Unavailable:
-        mode = None
-    layout, placement = _prepare(test, _PLAN_PREFIX, f"{default_base()}/{_PLAN_PREFIX}", mode)
+    layout, placement = _prepare(
+        test,
+        _PLAN_PREFIX,
+        f"{default_base()}/{_PLAN_PREFIX}",
+        _mode(SWITCHES[test.switch].probe),
+        {name: _mode(ENVIRONMENTS[name].probe) for name in _environments(test)},
+    )
     seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
     return [
@@ -102,7 +105,7 @@ class Lab:
         """The versions that a figure depends on. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
-        for name in (test.environment, test.switch_environment):
+        for name in _environments(test):
             probes["environment", name] = ENVIRONMENTS[name].probe
         found = {"switchmark": __version__}
         for (what, name), probe in probes.items():
@@ -154,7 +157,14 @@ class Lab:
             )
         version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
         layout, placement = _prepare(
-            test, self._workspace.run, str(self._workspace.folder), version.mode
+            test,
+            self._workspace.run,
+            str(self._workspace.folder),
+            version.mode,
+            {
+                name: self._probe("environment", name, ENVIRONMENTS[name].probe).mode
+                for name in _environments(test)
+            },
         )
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
@@ -250,7 +260,9 @@ class Lab:
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            busy_ns=lambda: sum(_cpu_ns(daemon.pid) for daemon in daemons) if daemons else None,
+            busy_ns=lambda: (
+                sum(map(_cpu_ns, _at_work(layout.wiring.at, daemons))) if daemons else None
+            ),
             stolen=_Steal(),
             alive=alive,
         )
@@ -339,7 +351,25 @@ class Lab:
         ] + [f"switchmark clean {self._workspace.run}"]
 
 
-def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[Layout, Placement]:
+def _environments(test: Test) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((test.environment, test.switch_environment)))
+
+
+def _mode(probe: Callable[[Host], Version]) -> str | None:
+    """The mode that a probe of this machine finds, if it does."""
+    try:
+        return probe(LocalHost()).mode
+    except Unavailable:
+        return None
+
+
+def _prepare(
+    test: Test,
+    prefix: str,
+    run_dir: str,
+    mode: str | None,
+    modes: Mapping[str, str | None],
+) -> tuple[Layout, Placement]:
     """The layout with its switch on the cores that the placement gives it."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus()
@@ -354,6 +384,7 @@ def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[L
         cores=placement.seats["switch"].cpus,
         node=node,
         memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
+        modes=modes,
     )
     return layout, placement
 
@@ -364,6 +395,15 @@ def _seat_in_words(placement: Placement, part: str) -> str:
         return "no CPU of its own" if part == "switch" else "any CPU"
     cpus = ", ".join(map(str, seat.cpus))
     return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"
+
+
+def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:
+    """The processes that do a switch's work. What was started may be but the client of a
+    container's runtime: then it is whatever has the network stack of the switch's node."""
+    pids = {daemon.pid for daemon in daemons}
+    path = ENVIRONMENTS[at.environment].netns(at)
+    there = in_network(path) if path else pids
+    return pids if pids <= there else there
 
 
 def _cpu_ns(pid: int) -> int:
