@@ -38,7 +38,7 @@ __all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out"]
 
 SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
-_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
+_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
 _FRAME_OVERHEAD = 18  # Ethernet header and FCS: not part of the MTU
 

@@ -14,18 +14,16 @@ from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
     ASLEEP,
     MARKED,
-    PERIOD_US,
     Container,
     cgroup_parent,
     cgroup_version,
     cgroups,
     configures_network,
-    mount_words,
     network,
     prefix_of,
-    quota_us,
     root_folder,
     root_of,
+    run_words,
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
@@ -41,6 +39,7 @@ _SOCKET = "unix:///var/run/docker.sock"
 _USERS = re.compile(r"^daemon at unix://(\S.*?), cgroup ")
 _KEPT_TO_ITSELF = ("/run/containerd", "/run/docker")
 """Where containerd and docker have sockets whatever they are told: each daemon gets its own."""
+_SYSCTLS = ("--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined")
 
 
 class Docker(Container):
@@ -96,8 +95,8 @@ class Docker(Container):
                     *(*_docker(node), "run", "--detach", "--name", node.name),
                     *("--network", "none", "--hostname", node.name),
                     *("--read-only", "--tmpfs", "/tmp", "--log-driver", "none"),
-                    *_allowed(needs),
-                    *mount_words(needs),
+                    *(_SYSCTLS if configures_network(needs) else ()),
+                    *run_words(needs),
                     *(_image_name(node), *ASLEEP),
                 ),
                 undo=None if private else (*_docker(node), "rm", "--force", node.name),
@@ -226,23 +225,6 @@ def _named_network(node: Node, private: bool) -> Plan:
         Run("a place for a network stack", ("install", "-D", "/dev/null", place), undo=undo),
         Run(why, ("mount", "--bind", path, place)),
     )
-
-
-def _allowed(needs: Needs) -> tuple[str, ...]:
-    words = ["--cap-drop", "ALL"]
-    for capability in sorted(needs.capabilities):
-        words += ["--cap-add", capability]
-    if configures_network(needs):
-        for option in ("systempaths=unconfined", "apparmor=unconfined"):
-            words += ["--security-opt", option]
-    for device in needs.devices:
-        words += ["--device", device]
-    quota = quota_us(needs)
-    if quota is not None:
-        words += ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota)]
-    if needs.cpus:
-        words += ["--cpuset-cpus", ",".join(map(str, needs.cpus))]
-    return tuple(words)
 
 
 ENVIRONMENT = Docker()

@@ -6,17 +6,15 @@ from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
     ASLEEP,
     MARKED,
-    PERIOD_US,
     Container,
     cgroup_parent,
     cgroup_version,
     cgroups,
     configures_network,
-    mount_words,
     network,
-    quota_us,
     root_folder,
     root_of,
+    run_words,
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
@@ -48,12 +46,13 @@ class Podman(Container):
                 (
                     *(*_podman(node), "run", "--detach", "--name", node.name),
                     *("--network", f"ns:{NETNS.netns(node)}", "--hostname", node.name),
-                    *("--read-only", "--log-driver", "none"),
+                    # conmon outlives its container for a moment, and would its control group.
+                    *("--read-only", "--log-driver", "none", "--cgroups", "no-conmon"),
                     *("--cgroup-parent", cgroup_parent(node)),
                     # The defaults are above what a root without CAP_SYS_RESOURCE may set.
                     *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
-                    *_allowed(needs),
-                    *mount_words(needs),
+                    *(("--security-opt", "unmask=/proc/sys") if configures_network(needs) else ()),
+                    *run_words(needs),
                     *("--rootfs", root_folder(needs), *ASLEEP),
                 ),
                 undo=(*_podman(node), "rm", "--force", "--ignore", "--time", "0", node.name),
@@ -74,22 +73,6 @@ def _podman(node: Node) -> tuple[str, ...]:
         *(f"{home}/tmp", "--storage-driver", "vfs", "--runtime", "runc"),
         *("--cgroup-manager", "cgroupfs", "--events-backend", "file"),
     )
-
-
-def _allowed(needs: Needs) -> tuple[str, ...]:
-    words = ["--cap-drop", "ALL"]
-    for capability in sorted(needs.capabilities):
-        words += ["--cap-add", capability]
-    if configures_network(needs):
-        words += ["--security-opt", "unmask=/proc/sys"]
-    for device in needs.devices:
-        words += ["--device", device]
-    quota = quota_us(needs)
-    if quota is not None:
-        words += ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota)]
-    if needs.cpus:
-        words += ["--cpuset-cpus", ",".join(map(str, needs.cpus))]
-    return tuple(words)
 
 
 ENVIRONMENT = Podman()
