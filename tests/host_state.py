@@ -61,6 +61,16 @@ def state_of_the_host() -> dict[str, str]:
         "sockets": "\n".join(
             sorted(re.findall(r"\S*/switchmark/\S*", Path("/proc/net/unix").read_text()))
         ),
+        "control groups": "\n".join(
+            sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("sm[0-9a-f]*-*"))
+        ),
+        "mounts": "\n".join(
+            re.findall(r"^.*/sm[0-9a-f]{4}.*$", Path("/proc/self/mountinfo").read_text(), re.M)
+        ),
+        "sockets of lxc": "\n".join(
+            sorted(set(re.findall(r"@\S*/lxc/sm\S*", Path("/proc/net/unix").read_text())))
+        ),
+        "sockets of containerd": files("/run/containerd/s", "*"),
         "runs": files("/run/switchmark", "sm*"),
         "tmp": files("/tmp", "*switchmark*"),
     }

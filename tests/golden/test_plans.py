@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from switchmark.campaign import layout as layout_module
 from switchmark.campaign.layout import lay_out
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
@@ -21,6 +23,7 @@ from switchmark.switches.base import Switch
 Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
+PROGRAMS = "/opt/switch mark/bin"
 
 
 def _joins(switch: Switch, engine: str) -> bool:
@@ -53,6 +56,12 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
     yield "variants/linux-bridge-jumbo", Test(frame_size=9000)
     yield "variants/linux-bridge-shared-process", Test(placement="shared-process")
+    for runtime in ("lxc", "docker", "podman"):
+        yield f"variants/linux-bridge-{runtime}", Test(environment=runtime)
+        yield (
+            f"variants/ovs-dpdk-in-{runtime}",
+            Test(switch="ovs-dpdk", engine="dpdk", environment=runtime, switch_environment=runtime),
+        )
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
 
 
@@ -63,6 +72,8 @@ def test_the_plan_is_the_one_on_file(
     name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+    monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)
     assert check(test) == []
@@ -73,6 +84,22 @@ def test_the_plan_is_the_one_on_file(
         *layout.part_counters(),
     )
     golden(f"{name}.txt", "\n".join(describe(plan, inside)) + "\n")
+
+
+def test_the_users_docker_daemon_is_left_as_it_is(
+    golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+    layout = lay_out(
+        Test(environment="docker"),
+        prefix="smtest",
+        run_dir=RUN_DIR,
+        modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"},
+    )
+    text = "\n".join(describe(layout.build(), inside)) + "\n"
+    assert "dockerd" not in text
+    golden("variants/linux-bridge-docker-daemon.txt", text)
 
 
 def test_the_kernels_datapath_has_a_plan_too(

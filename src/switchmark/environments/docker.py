@@ -145,6 +145,7 @@ def _own_daemon(node: Node) -> Plan:
                 *("unshare", "--mount", "--propagation", "slave", "--pid", "--fork"),
                 *("--kill-child", "--mount-proc", *ASLEEP),
             ),
+            env={MARK: prefix_of(node)},
             stop=(SIGKILL, 5.0),
         ),
         Wait(
