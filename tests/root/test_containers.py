@@ -24,6 +24,7 @@ from switchmark.machine.host import LocalHost
 from switchmark.machine.processes import in_network
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Node, Spawn
+from switchmark.model.record import TrialResult
 
 RUNTIMES = ("lxc", "docker", "podman")
 STARTED_S = {"lxc": 0.5, "docker": 1.0, "podman": 0.5}
@@ -63,8 +64,10 @@ def test_frames_pass_between_containers(measure: Measure, runtime: str) -> None:
     assert_every_frame_is_accounted_for(record)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("engine", ["udp", "mmap", "xdp"])
+@pytest.mark.parametrize(
+    ("runtime", "engine"),
+    [("lxc", "udp"), ("lxc", "mmap"), *((runtime, "xdp") for runtime in RUNTIMES)],
+)
 def test_an_engine_has_what_it_needs_in_a_container(
     measure: Measure, runtime: str, engine: str
 ) -> None:
@@ -83,7 +86,7 @@ def test_the_kernel_is_bypassed_in_containers(measure: Measure, runtime: str) ->
         **QUICK,
     )
     trial = assert_every_frame_is_accounted_for(record)
-    assert (trial.switch_cores or 0) > 0.02  # not that of `docker exec`, which sleeps
+    assert busy_cores(trial) > 0.02  # of the switch, not of `docker exec`, which sleeps
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -95,7 +98,7 @@ def test_a_switch_of_the_kernel_lives_in_a_container(measure: Measure, runtime: 
 def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
     record = measure(switch="ovs-dpdk", switch_environment="docker", engine="dpdk", **QUICK)
     trial = assert_every_frame_is_accounted_for(record)
-    assert (trial.switch_cores or 0) > 0.02
+    assert busy_cores(trial) > 0.02
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -150,6 +153,11 @@ def in_node(node: Node, name: str) -> list[int]:
     """Processes of that name in a node; the client that started one is on the host."""
     there = in_network(ENVIRONMENTS[node.environment].netns(node) or "")
     return [pid for pid in marked(name) if pid in there]
+
+
+def busy_cores(trial: TrialResult) -> float:
+    """The cores that the switch kept busy."""
+    return sum(part.cores or 0.0 for part in trial.parts if part.part == "switch")
 
 
 def cpu_s(pid: int) -> float:
