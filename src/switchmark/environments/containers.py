@@ -147,7 +147,7 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
         if path.is_absolute() and usr not in (path, *path.parents)
     )
     return (
-        *([] if needs.image else [Mount(str(usr))]),
+        Mount(str(usr)),
         *(Mount(str(path)) for path in programs),
         Mount(needs.run_dir, writable=True),
     )
