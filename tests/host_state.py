@@ -22,6 +22,7 @@ __all__ = [
     "hugepages",
     "left_as_it_was",
     "marked",
+    "of_run",
     "records",
     "start",
     "state_of_the_host",
@@ -61,7 +62,16 @@ def state_of_the_host() -> dict[str, str]:
         "sockets": "\n".join(
             sorted(re.findall(r"\S*/switchmark/\S*", Path("/proc/net/unix").read_text()))
         ),
-        "cgroups": files("/sys/fs/cgroup", "cpu/sm*") + files("/sys/fs/cgroup", "sm*"),
+        "control groups": "\n".join(
+            sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("sm[0-9a-f]*-*"))
+        ),
+        "mounts": "\n".join(
+            re.findall(r"^.*/sm[0-9a-f]{4}.*$", Path("/proc/self/mountinfo").read_text(), re.M)
+        ),
+        "sockets of lxc": "\n".join(
+            sorted(set(re.findall(r"@\S*/lxc/sm\S*", Path("/proc/net/unix").read_text())))
+        ),
+        "sockets of containerd": files("/run/containerd/s", "*"),
         "runs": files("/run/switchmark", "sm*"),
         "tmp": files("/tmp", "*switchmark*"),
     }
@@ -137,6 +147,13 @@ def marked(name: str, run: subprocess.Popen[str] | None = None) -> list[int]:
         and _name(comm) == name
         and (run is None or _parent(comm.parent) == run.pid)
     )
+
+
+def of_run(name: str, run: subprocess.Popen[str]) -> list[int]:
+    """Processes of this name that this run started, in whatever node."""
+    comms = list(Path("/proc").glob("[0-9]*/comm"))
+    ids = {_run_of(comm.parent) for comm in comms if _parent(comm.parent) == run.pid} - {""}
+    return [int(c.parent.name) for c in comms if _name(c) == name and _run_of(c.parent) in ids]
 
 
 def _name(comm: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +13,17 @@ from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments.base import Environment
-from switchmark.errors import UsageError
+from switchmark.environments import inside
+from switchmark.environments.base import Attachment, Environment, Needs
+from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions import traffic
 from switchmark.functions.base import Function
-from switchmark.model.plan import Run, Spawn, Wait, Write
+from switchmark.machine.host import Completed, LocalHost
+from switchmark.machine.script import describe
+from switchmark.model.plan import Node, Run, Spawn, Wait, Write
 from switchmark.model.spec import Test
-from switchmark.model.topology import Semantics
+from switchmark.model.topology import Endpoint, PortKind, Semantics
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
 from switchmark.plugins import check_contract, load_plugins
@@ -117,6 +121,95 @@ def test_counters_that_are_garbled_are_a_value_error(layout: Layout) -> None:
     if commands:
         with pytest.raises(ValueError):
             layout.switch.parse_counters(layout.wiring, (b"}{",) * len(commands))
+
+
+# --- environments ----------------------------------------------------------------------------
+
+HERE = Node("sm0000-f0", "netns", run_dir="/run/x y/sm0000")
+NEEDS = Needs(
+    run_dir="/run/x y/sm0000",
+    programs=("/opt/a b", "/opt/a b", "/usr/bin", "relative"),
+    capabilities=frozenset({"NET_RAW"}),
+    cpu_limit=25,
+)
+END = Endpoint(PortKind.VETH, "02:00:00:00:00:01", ifname="sm0000-e0", staged="sm0000-e0")
+ROOTED = [name for name, environment in ENVIRONMENTS.items() if environment.isolated]
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
+def test_an_environment_makes_a_node_by_a_plan(name: str) -> None:
+    environment, node = ENVIRONMENTS[name], replace(HERE, environment=name)
+    attachments = (Attachment(END, replace(HERE, name="sm0000-sw"), address="198.18.0.1/24"),)
+    plan = environment.create(node, NEEDS) + environment.attach(node, attachments)
+    assert plan == environment.create(node, NEEDS) + environment.attach(node, attachments)
+    undone = []
+    for step in plan:
+        assert step.why
+        if isinstance(step, Run | Spawn):
+            assert all(step.argv)
+            assert step.argv[0] not in ("sh", "bash")
+        if isinstance(step, Spawn):
+            assert step.name.startswith("sm0000-")
+        if isinstance(step, Wait):
+            assert 0 < step.timeout_s <= 60
+        if isinstance(step, Run) and step.undo:
+            undone.append(step.undo)
+    # What is undone is the run's, by name: nothing of the user's can be meant.
+    assert all("sm0000" in " ".join(undo) for undo in undone)
+    assert bool(undone) or not environment.isolated
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
+def test_the_way_into_a_node_ends_with_the_command(name: str) -> None:
+    argv = ("cat", "a b", "$x")
+    found = ENVIRONMENTS[name].inside(replace(HERE, environment=name), argv)
+    assert found[-len(argv) :] == argv
+    assert found == argv or "sm0000-f0" in found
+
+
+@pytest.mark.parametrize("name", sorted(ROOTED))
+def test_two_nodes_are_two(name: str) -> None:
+    environment = ENVIRONMENTS[name]
+    a, b = (Node(f"sm0000-f{n}", name, run_dir=NEEDS.run_dir) for n in range(2))
+    assert environment.inside(a, ("true",)) != environment.inside(b, ("true",))
+    assert environment.netns(a) != environment.netns(b)
+
+
+class Nowhere(LocalHost):
+    """A host without any program."""
+
+    def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+        raise Unavailable(f"the program '{argv[0]}' is not installed", hint="switchmark doctor")
+
+
+@pytest.mark.parametrize("name", sorted(set(ROOTED) - {"netns"}))
+def test_an_environment_that_is_missing_says_what_to_install(name: str) -> None:
+    with pytest.raises(Unavailable) as refused:
+        ENVIRONMENTS[name].probe(Nowhere())
+    assert (refused.value.hint or "").startswith("apt-get install ")
+
+
+@pytest.mark.parametrize("name", ["docker", "lxc", "podman"])
+def test_a_container_may_do_what_it_needs_and_no_more(name: str) -> None:
+    environment, node = ENVIRONMENTS[name], replace(HERE, environment=name)
+    for needs in (NEEDS, replace(NEEDS, capabilities=frozenset(), cpu_limit=None)):
+        text = "\n".join(describe(environment.create(node, needs), inside))
+        for word in ("privileged", "unconfined", "unmask"):
+            assert word not in text
+        assert ("NET_RAW" in text.upper()) == bool(needs.capabilities)
+        assert "keep = none" in text or "cap-drop ALL" in text or needs.capabilities
+        assert ("25000" in text) == (needs.cpu_limit is not None)
+        assert text.count("/opt/a") == (1 if name == "lxc" else 2)  # mounted once
+
+
+def test_a_container_has_both_generations_of_control_groups() -> None:
+    text = "\n".join(describe(ENVIRONMENTS["lxc"].create(HERE, NEEDS), inside))
+    assert "lxc.cgroup.cpu.cfs_quota_us = 25000\n" in text
+    assert "lxc.cgroup2.cpu.max = 25000 100000\n" in text
+    assert r"lxc.mount.entry = /opt/a\040b opt/a\040b none bind,ro,create=dir 0 0" in text
+
+
+# --- plug-ins --------------------------------------------------------------------------------
 
 
 def test_a_plugin_without_a_member_is_refused_by_name() -> None:

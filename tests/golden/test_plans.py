@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,6 +25,7 @@ from switchmark.switches.base import Switch
 Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
+PROGRAMS = "/opt/switch mark/bin"
 
 
 def _joins(switch: Switch, engine: str) -> bool:
@@ -63,6 +65,12 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/ovs-cpu-limit-switch", Test(switch="ovs", cpu_limit="50")
     yield "variants/linux-bridge-jumbo", Test(frame_size=9000)
     yield "variants/linux-bridge-shared-process", Test(placement="shared-process")
+    for runtime in ("lxc", "docker", "podman"):
+        yield f"variants/linux-bridge-{runtime}", Test(environment=runtime)
+        yield (
+            f"variants/ovs-dpdk-in-{runtime}",
+            Test(switch="ovs-dpdk", engine="dpdk", environment=runtime, switch_environment=runtime),
+        )
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
 
 
@@ -72,8 +80,9 @@ def plans() -> Iterator[tuple[str, Test]]:
 def test_the_plan_is_the_one_on_file(
     name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (traffic, layout_module):
-        monkeypatch.setattr(module, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+    monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)
     assert check(test) == []
@@ -90,6 +99,22 @@ def test_the_plan_is_the_one_on_file(
 def test_a_noise_has_a_plan(kind: str, golden: Golden) -> None:
     site = Site(prefix="smtest", run_dir=RUN_DIR, cpus=(0, 2), workers=2, seconds=80)
     golden(f"noises/{kind}.txt", "\n".join(describe(NOISES[kind].start(site), inside)) + "\n")
+
+
+def test_the_users_docker_daemon_is_left_as_it_is(
+    golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+    layout = lay_out(
+        Test(environment="docker"),
+        prefix="smtest",
+        run_dir=RUN_DIR,
+        modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"},
+    )
+    text = "\n".join(describe(layout.build(), inside)) + "\n"
+    assert "dockerd" not in text
+    golden("variants/linux-bridge-docker-daemon.txt", text)
 
 
 def test_the_kernels_datapath_has_a_plan_too(

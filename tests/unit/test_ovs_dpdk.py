@@ -145,7 +145,7 @@ def test_the_settings_stand_before_dpdk_is_initialized() -> None:
 def test_other_threads_keep_off_the_cpus_of_the_pmds(cores: tuple[int, ...], others: str) -> None:
     step = run_of(replace(wiring(), cores=cores), "taskset")
     assert step is not None
-    assert step.argv[-2:] == (others, "${sm0000-vswitchd}")
+    assert step.argv[-2:] == (others, "${sm0000-vswitchd-pid}")
 
 
 def test_without_cores_it_places_its_threads_itself() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +39,7 @@ __all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out"]
 
 SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
-_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
+_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
 _BARE = frozenset({"host", "netns"})
 """Environments whose processes are the host's own: what limits them is a cgroup made here."""
@@ -50,7 +50,8 @@ class Layout:
     """All that is decided before the machine is touched.
 
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
-    flow. `receivers` is the engine of parts that only receive.
+    flow. `receivers` is the engine of parts that only receive, `modes` what the probes of
+    environments found.
     """
 
     test: Test
@@ -63,6 +64,7 @@ class Layout:
     endpoints: Mapping[str, Endpoint]
     addressing: Mapping[str, Addressing]
     cgroups: str = V2
+    modes: Mapping[str, str | None] = field(default_factory=dict)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that begin at a part."""
@@ -184,7 +186,9 @@ class Layout:
         steps = ENVIRONMENTS[at.environment].create(at, self._switch_needs())
         for part in self.parts:
             node = self.nodes[part.id]
-            steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            created = ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            # Nodes share a daemon or a root: each of them says it, and it is made once.
+            steps += tuple(step for step in created if step not in steps)
         return steps
 
     def _limited(self, who: str, node: Node, steps: Plan) -> Plan:
@@ -207,6 +211,7 @@ class Layout:
             devices=(_TUN,),
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=self.test.limits.get("switch"),
+            mode=self.modes.get(self.wiring.at.environment),
         )
 
     def _needs(self, part: Part) -> Needs:
@@ -217,6 +222,7 @@ class Layout:
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
             attachments=tuple(self.attachments(part)),
+            mode=self.modes.get(self.nodes[part.id].environment),
         )
 
     def join(self) -> Plan:
@@ -263,6 +269,7 @@ def lay_out(
     node: int = 0,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
     cgroups: str = V2,
+    modes: Mapping[str, str | None] | None = None,
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -273,13 +280,13 @@ def lay_out(
     SCENARIOS[test.scenario].draw(topology, test)
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     nodes = {
-        part.id: _node(prefix, part.id, "netns" if part.physical else test.environment)
+        part.id: _node(prefix, run_dir, part.id, "netns" if part.physical else test.environment)
         for part in topology.parts
     }
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
-        at=_node(prefix, "sw", test.switch_environment),
+        at=_node(prefix, run_dir, "sw", test.switch_environment),
         ports=topology.ports,
         flows=tuple(topology.flows),
         nodes=nodes,
@@ -307,6 +314,7 @@ def lay_out(
         endpoints=switch.endpoints(wiring),
         addressing=switch.addressing(wiring),
         cgroups=cgroups,
+        modes=modes or {},
     )
 
 
@@ -337,9 +345,9 @@ def _semantics(test: Test) -> Semantics:
     return Semantics(test.semantics)
 
 
-def _node(prefix: str, suffix: str, environment: str) -> Node:
+def _node(prefix: str, run_dir: str, suffix: str, environment: str) -> Node:
     """A node of this run; in the environment `host` a name of its own, but no place."""
-    return Node(f"{prefix}-{suffix}", environment)
+    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir)
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:

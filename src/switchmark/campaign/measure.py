@@ -6,7 +6,7 @@ A path stays up for the next test if that shares it (`expand.path_key`) and noth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,7 @@ from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
+from switchmark.machine.processes import in_network
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
 from switchmark.metrics.verdict import verdict
@@ -60,12 +61,14 @@ def plan(test: Test, *others: Test) -> list[str]:
 
     The placement is that of this machine, the switch's mode what its probe finds, if it does.
     """
-    try:
-        mode = SWITCHES[test.switch].probe(LocalHost()).mode
-    except Unavailable:
-        mode = None
-    run_dir = f"{default_base()}/{_PLAN_PREFIX}"
-    layout, placement = _prepare(test, _PLAN_PREFIX, run_dir, mode, _reservable)
+    layout, placement = _prepare(
+        test,
+        _PLAN_PREFIX,
+        f"{default_base()}/{_PLAN_PREFIX}",
+        _mode(SWITCHES[test.switch].probe),
+        {name: _mode(ENVIRONMENTS[name].probe) for name in _environments(test)},
+        _reservable,
+    )
     seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
     return [
@@ -133,7 +136,7 @@ class Lab:
         """The versions that a figure depends on. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
-        for name in (test.environment, test.switch_environment):
+        for name in _environments(test):
             probes["environment", name] = ENVIRONMENTS[name].probe
         if test.noise is not None:
             kind, _ = parse_noise(test.noise)
@@ -318,6 +321,10 @@ class Lab:
             self._workspace.run,
             str(self._workspace.folder),
             version.mode,
+            {
+                name: self._probe("environment", name, ENVIRONMENTS[name].probe).mode
+                for name in _environments(test)
+            },
             self._executor.can,
         )
         refusal = layout.switch.accepts(layout.wiring)
@@ -372,7 +379,7 @@ class Lab:
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            switch_ns=lambda: _cpu_ns([daemon.pid for daemon in daemons]) if daemons else None,
+            switch_ns=lambda: _cpu_ns(_at_work(layout.wiring.at, daemons)) if daemons else None,
             stolen=_Steal(),
             alive=alive,
         )
@@ -469,11 +476,29 @@ class Lab:
         ] + [f"switchmark clean {self._workspace.run}"]
 
 
+def _environments(test: Test) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((test.environment, test.switch_environment)))
+
+
+def _mode(probe: Callable[[Host], Version]) -> str | None:
+    """The mode that a probe of this machine finds, if it does."""
+    try:
+        return probe(LocalHost()).mode
+    except Unavailable:
+        return None
+
+
 def _prepare(
-    test: Test, prefix: str, run_dir: str, mode: str | None, can: Callable[[Plan], bool]
+    test: Test,
+    prefix: str,
+    run_dir: str,
+    mode: str | None,
+    modes: Mapping[str, str | None],
+    can: Callable[[Plan], bool],
 ) -> tuple[Layout, Placement]:
-    """The layout with its switch on the cores that the placement gives it. `can` says whether
-    steps can be carried out: memory that is up to us is hugepages if all of them can be had."""
+    """The layout with its switch on the cores that the placement gives it. `modes` are those of
+    the probed environments. `can` says whether steps can be carried out: memory that is up to us
+    is hugepages if all of them can be had."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus()
     placement = place(layout.tenants(), cpus, test.placement)
@@ -487,6 +512,7 @@ def _prepare(
         cores=placement.seats["switch"].cpus,
         node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
         cgroups=cpu_root(LocalHost()),
+        modes=modes,
     )
     layout = draw(memory="hugepages")
     pages = tuple(step for step in layout.construct() if isinstance(step, Reserve))
@@ -541,7 +567,16 @@ def _seat_in_words(placement: Placement, part: str) -> str:
     return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"
 
 
-def _cpu_ns(pids: Sequence[int]) -> tuple[int, int]:
+def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:
+    """The processes that do a switch's work. What was started may be but the client of a
+    container's runtime: then it is whatever has the network stack of the switch's node."""
+    pids = {daemon.pid for daemon in daemons}
+    path = ENVIRONMENTS[at.environment].netns(at)
+    there = in_network(path) if path else pids
+    return pids if pids <= there else there
+
+
+def _cpu_ns(pids: Collection[int]) -> tuple[int, int]:
     """The CPU time that all threads of some processes have used, and the time that they were
     ready to run and did not; 0 once they are gone."""
     ran = waited = 0

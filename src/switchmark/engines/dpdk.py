@@ -116,4 +116,6 @@ ENGINE = Dpdk(
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP),
     resources=frozenset({"queues", "descriptors"}),
     own_memory=True,
+    # With a NUMA library the EAL sets a memory policy, and cannot do without.
+    capabilities=frozenset({"NET_RAW", "SYS_NICE"}),
 )

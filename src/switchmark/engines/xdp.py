@@ -9,4 +9,5 @@ ENGINE = Engine(
     summary="AF_XDP",
     privilege="root",
     frame_max=3524,  # one chunk of umem, a page, holds it with its headroom
+    capabilities=frozenset({"NET_RAW", "NET_ADMIN", "BPF", "IPC_LOCK"}),
 )

@@ -44,7 +44,8 @@ class Needs:
     without `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there.
     `cpu_limit` is in percent of one core (None: none), `cpus` the CPUs that the node may use
     (empty: all). `image` names the user's own container image or disk, `megabytes` is the
-    memory of a virtual machine.
+    memory of a virtual machine. `mode` is that of the environment's Version, where it was
+    probed.
     """
 
     run_dir: str
@@ -56,6 +57,7 @@ class Needs:
     cpus: tuple[int, ...] = ()
     image: str | None = None
     megabytes: int = 256
+    mode: str | None = None
     attachments: tuple[Attachment, ...] = field(default=())
 
 

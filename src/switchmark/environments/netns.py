@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from switchmark.environments.base import Attachment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.model.plan import Node, Plan, Run, Step
+from switchmark.model.plan import HOST, Node, Plan, Run, Step
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
@@ -34,26 +35,19 @@ class Netns:
                 ("ip", "netns", "add", node.name),
                 undo=("ip", "netns", "del", node.name),
             ),
-            Run(
-                "no IPv6: nothing but test frames",
-                (
-                    *("sysctl", "-e", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"),
-                    "net.ipv6.conf.default.disable_ipv6=1",
-                ),
-                at=node,
-            ),
+            no_ipv6(node),
         )
 
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
         steps: list[Step] = []
         for a in attachments:
             name = a.endpoint.staged
-            if name and a.source != node:
+            if name and a.source.name != node.name:
                 steps.append(
                     Run(
                         f"{name} goes to {node.name}",
                         ("ip", "link", "set", name, "netns", node.name),
-                        at=a.source,
+                        at=_stack(a.source),
                     )
                 )
             elif not name and a.endpoint.ifname:
@@ -74,6 +68,24 @@ class Netns:
 
     def netns(self, node: Node) -> str | None:
         return f"/run/netns/{node.name}"
+
+
+def no_ipv6(node: Node) -> Run:
+    """No IPv6 in a network stack of our own."""
+    return Run(
+        "no IPv6: nothing but test frames",
+        (
+            *("sysctl", "-e", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"),
+            "net.ipv6.conf.default.disable_ipv6=1",
+        ),
+        at=node,
+    )
+
+
+def _stack(node: Node) -> Node:
+    """Where a node's interfaces are sent from: a container sees no namespace but its own, and
+    that has the container's name."""
+    return node if node.environment == HOST.environment else replace(node, environment=Netns.name)
 
 
 ENVIRONMENT = Netns()

@@ -104,7 +104,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
         # A command that was under way when its run died may have done its work since.
         ended = _end_marked(run)
         actions += ended
-        if not ended:
+        if not ended and not failures:
             break
     for number in [number for number in journal.pending if number not in failures]:
         journal.done(number)

@@ -10,7 +10,7 @@ import select
 import signal
 from pathlib import Path
 
-__all__ = ["MARK", "end", "marked", "open_process", "start_time", "wait_end"]
+__all__ = ["MARK", "end", "in_network", "marked", "open_process", "start_time", "wait_end"]
 
 MARK = "SWITCHMARK_RUN"
 """The environment variable that every process of a run carries, with the run's id."""
@@ -56,6 +56,22 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
         if start is not None and mark in environ.split(b"\0"):
             found.append((pid, start))
     return tuple(found)
+
+
+def in_network(path: str) -> frozenset[int]:
+    """The processes whose network namespace is the one at `path`; none if there is none."""
+    try:
+        wanted = Path(path).stat().st_ino
+    except OSError:
+        return frozenset()
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "ns/net").stat().st_ino == wanted:
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return frozenset(found)
 
 
 def wait_end(pidfd: int, timeout_s: float) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import time
 from collections.abc import Mapping
 
 from switchmark.errors import CommandTimedOut, SetupFailed, UsageError
@@ -22,6 +23,10 @@ _GONE = re.compile(
     rb"no such |cannot find device|does not exist|is not (running|defined)", re.IGNORECASE
 )
 """What `ip`, coreutils, lxc, docker and podman say of a thing that is not there."""
+
+_BUSY = re.compile(rb"resource busy$", re.MULTILINE)
+_BUSY_S = 3.0
+"""A process that was killed, and what it held, takes a moment to go."""
 
 
 def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases) -> None:
@@ -70,7 +75,12 @@ def _stop(undo: Stop, pid: int, start: int) -> None:
 
 
 def _run(undo: Command, host: Host) -> None:
-    completed = host.run(undo.argv, stdin=undo.stdin, timeout_s=undo.timeout_s)
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        completed = host.run(undo.argv, stdin=undo.stdin, timeout_s=undo.timeout_s)
+        if not _BUSY.search(completed.stderr) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
     if completed.status != 0 and not _GONE.search(completed.stderr):
         raise SetupFailed(
             f"an undo ended with status {completed.status}: {shlex.join(undo.argv)}"

@@ -19,12 +19,14 @@ class Node:
     """One place where commands run: an instance of an environment, or a host itself.
 
     `name` carries the run's prefix (`sm3f2a-f0`), but for a host, whose name is `host`.
-    `environment` is a name in the table of environments; `host` names the machine.
+    `environment` is a name in the table of environments; `host` names the machine. `run_dir`
+    is the run's folder, where the way into some nodes is.
     """
 
     name: str
     environment: str
     host: str = "local"
+    run_dir: str = ""
 
 
 HOST = Node("host", "host")

@@ -30,7 +30,7 @@ class Basicfwd(PairedSwitch):
     name = "basicfwd"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
-    environments = frozenset({"netns", "host"})
+    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:

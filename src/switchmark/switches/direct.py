@@ -32,7 +32,7 @@ class Direct:
     name = "direct"
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VETH, PortKind.VHOST_USER, PortKind.MEMIF)
-    environments = frozenset({"netns", "host"})
+    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"queues"})
 
     def probe(self, host: Host) -> Version:

@@ -37,7 +37,7 @@ class IpForward:
     name = "ip-forward"
     semantics = (Semantics.ROUTED,)
     port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
-    environments = frozenset({"netns"})
+    environments = frozenset({"netns", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:

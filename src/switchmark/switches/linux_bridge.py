@@ -35,7 +35,7 @@ class LinuxBridge:
     name = "linux-bridge"
     semantics = (Semantics.LEARNING,)
     port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
-    environments = frozenset({"netns", "host"})
+    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:

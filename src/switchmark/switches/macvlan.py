@@ -39,7 +39,7 @@ class Macvlan:
     name = "macvlan"
     semantics = (Semantics.STATIC,)
     port_kinds = (PortKind.MACVLAN, PortKind.VETH, PortKind.NIC_KERNEL)
-    environments = frozenset({"netns", "host"})
+    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 
     def probe(self, host: Host) -> Version:

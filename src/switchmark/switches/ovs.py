@@ -40,7 +40,7 @@ class Ovs:
     semantics = (Semantics.LEARNING,)
     port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
     # The userspace datapath makes taps of fixed names: one network namespace an instance.
-    environments = frozenset({"netns"})
+    environments = frozenset({"netns", "lxc", "docker", "podman"})
     resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:

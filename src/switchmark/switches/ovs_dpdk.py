@@ -28,6 +28,7 @@ from switchmark.switches.ovs_instance import (
     daemon_name,
     database,
     instance_dir,
+    pidfile,
     vsctl,
 )
 
@@ -54,7 +55,7 @@ class OvsDpdk:
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VHOST_USER,)
     # The datapath makes taps of fixed names: one network namespace an instance.
-    environments = frozenset({"netns"})
+    environments = frozenset({"netns", "lxc", "docker", "podman"})
     # The rings of a port, their number and length, are its front end's: OVS follows them.
     resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
 
@@ -203,10 +204,13 @@ def _off_the_pmds_cpus(w: Wiring) -> Plan:
     edges = (-1, *sorted(w.cores), _LAST_CPU + 1)
     gaps = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
     others = ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
+    number = f"{daemon_name(w)}-pid"
     return (
+        Run("the number of the switch's process", ("cat", pidfile(w)), at=w.at, save=number),
         Run(
             "its other threads keep off the CPUs of its PMD threads, if there are others",
-            ("taskset", "--all-tasks", "--pid", "--cpu-list", others, f"${{{daemon_name(w)}}}"),
+            ("taskset", "--all-tasks", "--pid", "--cpu-list", others, f"${{{number}}}"),
+            at=w.at,
             ok=(0, 1),
         ),
     )

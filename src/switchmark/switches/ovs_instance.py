@@ -18,6 +18,7 @@ __all__ = [
     "daemon_name",
     "database",
     "instance_dir",
+    "pidfile",
     "vsctl",
 ]
 
@@ -32,6 +33,11 @@ def instance_dir(w: Wiring) -> str:
 def daemon_name(w: Wiring) -> str:
     """The name of the Spawn of the switch's daemon."""
     return f"{w.prefix}-vswitchd"
+
+
+def pidfile(w: Wiring) -> str:
+    """Where the daemon writes its number, as it is where the switch runs."""
+    return f"{instance_dir(w)}/vswitchd.pid"
 
 
 def _control(w: Wiring) -> str:
@@ -88,7 +94,8 @@ def daemon(
             daemon_name(w),
             (
                 *(*argv, f"unix:{instance_dir(w)}/db.sock"),
-                *(f"--unixctl={_control(w)}", "--log-file=/dev/null", "-vconsole:warn"),
+                *(f"--unixctl={_control(w)}", f"--pidfile={pidfile(w)}"),
+                *("--log-file=/dev/null", "-vconsole:warn"),
             ),
             at=w.at,
             env={**_env(w), **(env or {})},

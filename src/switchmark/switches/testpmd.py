@@ -38,7 +38,7 @@ class Testpmd(PairedSwitch):
     name = "testpmd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
-    environments = frozenset({"netns", "host"})
+    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"switch_cores", "queues", "descriptors"})
 
     def probe(self, host: Host) -> Version:

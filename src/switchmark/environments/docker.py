@@ -1,0 +1,231 @@
+"""Containers of docker, of the user's daemon or, where none runs, of one of the run's own.
+
+The run's own daemon lives in namespaces of processes and mounts that end with one process:
+however it dies, its containers and mounts go with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from signal import SIGKILL
+
+from switchmark.environments.base import Needs
+from switchmark.environments.containers import (
+    ASLEEP,
+    MARKED,
+    Container,
+    cgroup_parent,
+    cgroup_version,
+    cgroups,
+    configures_network,
+    network,
+    prefix_of,
+    root_folder,
+    root_of,
+    run_words,
+    version_of,
+)
+from switchmark.environments.netns import ENVIRONMENT as NETNS
+from switchmark.environments.netns import no_ipv6
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host, last_lines
+from switchmark.machine.processes import MARK
+from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
+from switchmark.model.version import Version
+
+_PACKAGE = "docker.io"
+_SOCKET = "unix:///var/run/docker.sock"
+_USERS = re.compile(r"^daemon at unix://(\S.*?), cgroup ")
+_KEPT_TO_ITSELF = ("/run/containerd", "/run/docker")
+"""Where containerd and docker have sockets whatever they are told: each daemon gets its own."""
+_SYSCTLS = ("--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined")
+
+
+class Docker(Container):
+    """`docker run` without a network; its namespace then gets the node's name."""
+
+    name = "docker"
+
+    def probe(self, host: Host) -> Version:
+        """The version of the client, and in `mode` whose daemon is used and which control
+        groups the host has."""
+        argv = ("docker", "version", "--format", "{{.Client.Version}}")
+        text = self._client(host, argv)
+        groups = cgroup_version(host)
+        address = os.environ.get("DOCKER_HOST") or _SOCKET
+        answer = host.run(("docker", "-H", address, "info", "--format", "{{.ServerVersion}}"))
+        if answer.status == 0 and answer.stdout.strip():
+            if not address.startswith("unix://"):
+                raise Unavailable(
+                    f"DOCKER_HOST names a daemon elsewhere, {address}: its containers cannot be "
+                    "joined to a switch here",
+                    hint="unset DOCKER_HOST",
+                )
+            return Version(text, mode=f"daemon at {address}, {groups}")
+        if "DOCKER_HOST" in os.environ:
+            raise Unavailable(
+                f"the daemon at DOCKER_HOST={address} does not answer"
+                f"\n  {last_lines(answer.stderr, 1)}",
+                hint="unset DOCKER_HOST",
+            )
+        version_of(host, ("dockerd", "--version"), _PACKAGE)
+        return Version(text, mode=f"private daemon, {groups}")
+
+    def _client(self, host: Host, argv: tuple[str, ...]) -> str:
+        """The client's version, which it tells with status 1 where no daemon runs."""
+        try:
+            done = host.run(argv)
+        except Unavailable as missing:
+            hint = f"apt-get install {_PACKAGE}"
+            raise Unavailable("docker is not installed", hint=hint) from missing
+        return done.stdout.decode(errors="replace").strip() or "unknown"
+
+    def create(self, node: Node, needs: Needs) -> Plan:
+        users = _USERS.match(needs.mode or "")
+        private = users is None
+        return (
+            *cgroups(node),
+            *root_of(needs),
+            *(_users_daemon(node, users[1]) if users else _own_daemon(node)),
+            *_image(node, needs, kept=private),
+            Run(
+                f"the container {node.name}",
+                (
+                    *(*_docker(node), "run", "--detach", "--name", node.name),
+                    *("--network", "none", "--hostname", node.name),
+                    *("--read-only", "--tmpfs", "/tmp", "--log-driver", "none"),
+                    *(_SYSCTLS if configures_network(needs) else ()),
+                    *run_words(needs),
+                    *(_image_name(node), *ASLEEP),
+                ),
+                undo=None if private else (*_docker(node), "rm", "--force", node.name),
+                timeout_s=30.0,
+            ),
+            *_named_network(node, private),
+            no_ipv6(network(node)),
+        )
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return (*_docker(node), "exec", "-i", *MARKED, node.name, *argv)
+
+
+def _docker(node: Node) -> tuple[str, ...]:
+    return ("docker", "-H", f"unix://{_socket(node)}")
+
+
+def _socket(node: Node) -> str:
+    return f"{node.run_dir}/docker.sock"
+
+
+def _image_name(node: Node) -> str:
+    return f"{prefix_of(node).lower()}-rootfs"
+
+
+def _users_daemon(node: Node, path: str) -> Plan:
+    return (
+        Run(
+            "the user's docker daemon, by the name that a daemon of ours would have",
+            ("ln", "-sfn", path, _socket(node)),
+            undo=("rm", "-f", _socket(node)),
+        ),
+    )
+
+
+def _own_daemon(node: Node) -> Plan:
+    """The steps are the same for every node of a run, so that a plan has them once."""
+    home, place, name = f"{node.run_dir}/docker", _place(node), f"{prefix_of(node)}-dockerd"
+    within = ("nsenter", f"--mount=/proc/${{{place}}}/ns/mnt")
+    return (
+        Run("a place for docker", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
+        Spawn(
+            "namespaces that end with one process",
+            place,
+            (
+                *("unshare", "--mount", "--propagation", "slave", "--pid", "--fork"),
+                *("--kill-child", "--mount-proc", *ASLEEP),
+            ),
+            env={MARK: prefix_of(node)},
+            stop=(SIGKILL, 5.0),
+        ),
+        Wait(
+            "the namespaces are there",
+            # The first process that is seen in there carries the run's mark.
+            Check(
+                (
+                    *("grep", "-z", f"^{MARK}={prefix_of(node)}$"),
+                    f"/proc/${{{place}}}/root/proc/1/environ",
+                )
+            ),
+            unless_dead=place,
+        ),
+        Run("folders that the daemon cannot be told", ("mkdir", "-p", *_KEPT_TO_ITSELF)),
+        *(
+            Run(
+                f"the daemon has a {folder} of its own",
+                (*within, "mount", "-t", "tmpfs", "tmpfs", folder),
+            )
+            for folder in _KEPT_TO_ITSELF
+        ),
+        Spawn(
+            "a docker daemon of the run's own",
+            name,
+            (
+                *(*within, f"--pid=/proc/${{{place}}}/ns/pid_for_children", "dockerd"),
+                *("--data-root", f"{home}/data", "--exec-root", f"{home}/exec"),
+                *("--pidfile", f"{home}/pid", "-H", f"unix://{_socket(node)}"),
+                *("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"),
+                *("--userland-proxy=false", "--exec-opt", "native.cgroupdriver=cgroupfs"),
+                *("--cgroup-parent", cgroup_parent(node)),
+            ),
+            stop=(SIGKILL, 5.0),
+        ),
+        Wait(
+            "the docker daemon answers",
+            Check((*_docker(node), "version")),
+            timeout_s=20.0,
+            unless_dead=name,
+        ),
+    )
+
+
+def _place(node: Node) -> str:
+    return f"{prefix_of(node)}-docker"
+
+
+def _image(node: Node, needs: Needs, *, kept: bool) -> Plan:
+    """An image of the empty root; one in a daemon of ours goes with it."""
+    root, name = root_folder(needs), _image_name(node)
+    return (
+        Run("the root as an archive", ("tar", "-C", root, "-cf", f"{root}.tar", ".")),
+        Run(
+            "an image of it",
+            (*_docker(node), "import", f"{root}.tar", name),
+            undo=None if kept else (*_docker(node), "rmi", "--force", name),
+            timeout_s=30.0,
+        ),
+    )
+
+
+def _named_network(node: Node, private: bool) -> Plan:
+    pid = f"{node.name}-pid"
+    found = Run(
+        f"the first process of {node.name}",
+        (*_docker(node), "inspect", "--format", "{{.State.Pid}}", node.name),
+        save=pid,
+    )
+    undo = ("ip", "netns", "del", node.name)
+    why = f"its network stack is known as {node.name}"
+    if not private:
+        return (found, Run(why, ("ip", "netns", "attach", node.name, f"${{{pid}}}"), undo=undo))
+    # The number is one in the daemon's own namespace.
+    path = f"/proc/${{{_place(node)}}}/root/proc/${{{pid}}}/ns/net"
+    place = NETNS.netns(node) or ""
+    return (
+        found,
+        Run("a place for a network stack", ("install", "-D", "/dev/null", place), undo=undo),
+        Run(why, ("mount", "--bind", path, place)),
+    )
+
+
+ENVIRONMENT = Docker()

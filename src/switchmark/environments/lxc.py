@@ -1,0 +1,119 @@
+"""Containers of LXC, from a configuration of their own: none of them is known to LXC by more
+than its name, and none is destroyed, as `lxc-destroy` would take the root file system along."""
+
+from __future__ import annotations
+
+from switchmark.environments.base import Needs
+from switchmark.environments.containers import (
+    ASLEEP,
+    PERIOD_US,
+    Container,
+    Mount,
+    cgroup_version,
+    cgroups,
+    mounts,
+    network,
+    quota_us,
+    root_folder,
+    root_of,
+    version_of,
+)
+from switchmark.environments.netns import ENVIRONMENT as NETNS
+from switchmark.machine.host import Host
+from switchmark.model.plan import Node, Plan, Run, Write
+from switchmark.model.version import Version
+
+# null, zero, full, random, urandom, tty, console, ptmx, pts: what LXC puts into /dev.
+_DEVICES = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*")
+_NUMBERS = {"/dev/net/tun": "10:200"}
+"""Numbers of devices, where they are fixed: of others every one may be opened that is bound."""
+
+
+class Lxc(Container):
+    """`lxc-start` in the network namespace of the node."""
+
+    name = "lxc"
+
+    def probe(self, host: Host) -> Version:
+        """The version of LXC, and which control groups the host has."""
+        text = version_of(host, ("lxc-start", "--version"), "lxc")
+        return Version(text, mode=cgroup_version(host))
+
+    def create(self, node: Node, needs: Needs) -> Plan:
+        path = f"{needs.run_dir}/{node.name}.conf"
+        return (
+            *NETNS.create(network(node), needs),
+            *cgroups(node),
+            *root_of(needs),
+            Write(f"what {node.name} is made of", path, _configuration(node, needs).encode()),
+            Run(
+                f"the container {node.name}",
+                (
+                    *("lxc-start", "-n", node.name, "-f", path),
+                    *("-o", "/dev/stderr", "-l", "ERROR", "--", *ASLEEP),
+                ),
+                undo=("lxc-stop", "-n", node.name, "-k"),
+            ),
+        )
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return ("lxc-attach", "-n", node.name, "--", *argv)
+
+
+def _configuration(node: Node, needs: Needs) -> str:
+    """Both generations of control groups are set: LXC passes over the one that is not there."""
+    keep = " ".join(sorted(map(str.lower, needs.capabilities))) or "none"
+    lines = [
+        f"lxc.uts.name = {node.name}",
+        f"lxc.rootfs.path = dir:{root_folder(needs)}",
+        f"lxc.namespace.share.net = {NETNS.netns(node)}",
+        f"lxc.cgroup.dir = {node.name}",
+        f"lxc.cap.keep = {keep}",
+        "lxc.mount.auto = proc:mixed sys:ro",
+        "lxc.mount.entry = tmpfs tmp tmpfs rw,create=dir 0 0",
+        *(_entry(mount, "dir") for mount in mounts(needs)),
+        *(_entry(Mount(device, writable=True), "file") for device in needs.devices),
+        "lxc.tty.max = 0",
+        *_limits(needs),
+        *_allowed(needs),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(mount: Mount, kind: str) -> str:
+    """A line as in fstab, which has no blanks in a path."""
+    path = mount.path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
+    access = "rw" if mount.writable else "ro"
+    return f"lxc.mount.entry = {path} {path.lstrip('/')} none bind,{access},create={kind} 0 0"
+
+
+def _limits(needs: Needs) -> list[str]:
+    lines = []
+    quota = quota_us(needs)
+    if quota is not None:
+        lines += [
+            f"lxc.cgroup.cpu.cfs_period_us = {PERIOD_US}",
+            f"lxc.cgroup.cpu.cfs_quota_us = {quota}",
+            f"lxc.cgroup2.cpu.max = {quota} {PERIOD_US}",
+        ]
+    if needs.cpus:
+        cpus = ",".join(map(str, needs.cpus))
+        lines += [f"lxc.cgroup.cpuset.cpus = {cpus}", f"lxc.cgroup2.cpuset.cpus = {cpus}"]
+    return lines
+
+
+def _allowed(needs: Needs) -> list[str]:
+    if not set(needs.devices) <= set(_NUMBERS):
+        return []
+    numbers = (*_DEVICES, *(_NUMBERS[device] for device in needs.devices))
+    return [
+        line
+        for group in ("cgroup", "cgroup2")
+        for line in (
+            f"lxc.{group}.devices.deny = a",
+            *(f"lxc.{group}.devices.allow = c {number} rwm" for number in numbers),
+        )
+    ]
+
+
+ENVIRONMENT = Lxc()

@@ -1,0 +1,78 @@
+"""Containers of podman, which has no daemon; its storage is in the run's folder."""
+
+from __future__ import annotations
+
+from switchmark.environments.base import Needs
+from switchmark.environments.containers import (
+    ASLEEP,
+    MARKED,
+    Container,
+    cgroup_parent,
+    cgroup_version,
+    cgroups,
+    configures_network,
+    network,
+    root_folder,
+    root_of,
+    run_words,
+    version_of,
+)
+from switchmark.environments.netns import ENVIRONMENT as NETNS
+from switchmark.machine.host import Host
+from switchmark.model.plan import Node, Plan, Run
+from switchmark.model.version import Version
+
+_PACKAGES = "podman runc"
+
+
+class Podman(Container):
+    """`podman run` in the network namespace of the node."""
+
+    name = "podman"
+
+    def probe(self, host: Host) -> Version:
+        """The version of podman, and which control groups the host has."""
+        text = version_of(host, ("podman", "--version"), _PACKAGES)
+        version_of(host, ("runc", "--version"), _PACKAGES)
+        return Version(text.rpartition(" ")[2], mode=cgroup_version(host))
+
+    def create(self, node: Node, needs: Needs) -> Plan:
+        return (
+            *NETNS.create(network(node), needs),
+            *cgroups(node),
+            *root_of(needs),
+            Run(
+                f"the container {node.name}",
+                (
+                    *(*_podman(node), "run", "--detach", "--name", node.name),
+                    *("--network", f"ns:{NETNS.netns(node)}", "--hostname", node.name),
+                    # conmon outlives its container for a moment, and would its control group.
+                    *("--read-only", "--log-driver", "none", "--cgroups", "no-conmon"),
+                    *("--cgroup-parent", cgroup_parent(node)),
+                    # The defaults are above what a root without CAP_SYS_RESOURCE may set.
+                    *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
+                    *(("--security-opt", "unmask=/proc/sys") if configures_network(needs) else ()),
+                    *run_words(needs),
+                    *("--rootfs", root_folder(needs), *ASLEEP),
+                ),
+                undo=(*_podman(node), "rm", "--force", "--ignore", "--time", "0", node.name),
+                timeout_s=30.0,
+            ),
+        )
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return (*_podman(node), "exec", "-i", *MARKED, node.name, *argv)
+
+
+def _podman(node: Node) -> tuple[str, ...]:
+    """podman with everything that it keeps in the run's folder. runc, as crun does not take
+    the hybrid control groups; vfs, as the others leave a mount."""
+    home = f"{node.run_dir}/podman"
+    return (
+        *("podman", "--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir"),
+        *(f"{home}/tmp", "--storage-driver", "vfs", "--runtime", "runc"),
+        *("--cgroup-manager", "cgroupfs", "--events-backend", "file"),
+    )
+
+
+ENVIRONMENT = Podman()
