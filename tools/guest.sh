@@ -37,6 +37,17 @@ copy_modules() # FOLDER: of $work/root, in the order in which init loads them
 	done
 }
 
+unpack_image() # VMLINUZ FILE: the kernel itself, as an emulated guest takes long to unpack it
+{
+	local at
+	at=$(LC_ALL=C grep --only-matching --byte-offset --text --max-count 1 --perl-regexp \
+		'\xfd7zXZ\x00' "$1" | head -n 1 | cut -d : -f 1)
+	if [ -z "$at" ] ||
+		! xz --decompress --single-stream < <(tail -c "+$((at + 1))" "$1") >"$2"; then
+		cp "$1" "$2"
+	fi
+}
+
 unpack_kernel() # Of $package, into $kernel: all or nothing
 {
 	say "the guest's kernel: the Debian package $package"
@@ -45,7 +56,7 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 	dpkg -x "$work"/*.deb "$work/root" >&2 || die "dpkg could not unpack $package"
 	rm -rf "$kernel" "$kernel.new"
 	mkdir -p "$kernel.new"
-	cp "$work"/root/boot/vmlinuz-* "$kernel.new/vmlinuz"
+	unpack_image "$work"/root/boot/vmlinuz-* "$kernel.new/vmlinux"
 	copy_modules "$kernel.new"
 	mv -T "$kernel.new" "$kernel"
 }
@@ -78,7 +89,7 @@ make_image()
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
 	cp -r "$kernel/modules" "$image/"
-	cp "$kernel/vmlinuz" "$guest/kernel.new"
+	cp "$kernel/vmlinux" "$guest/kernel.new"
 	(cd "$image" && find . -print0 | LC_ALL=C sort -z | cpio --null --create --quiet \
 		--format=newc --owner=0:0 --reproducible) >"$guest/initramfs.new" ||
 		die "cpio could not make the guest's image"
@@ -86,7 +97,7 @@ make_image()
 	mv "$guest/initramfs.new" "$guest/initramfs"
 }
 
-for tool in apt-get dpkg depmod modprobe cpio ip ethtool bridge busybox; do
+for tool in apt-get dpkg depmod modprobe cpio xz ip ethtool bridge busybox; do
 	command -v $tool >/dev/null || die "there is no $tool"
 done
 busybox=$(command -v busybox)
@@ -103,7 +114,7 @@ mkdir -p "$cache" "$guest"
 exec 8>"$cache/lock"
 flock 8
 # A package that apt no longer offers stays in use, until a newer one is downloaded.
-[ -e "$kernel/vmlinuz" ] || unpack_kernel </dev/null
+[ -e "$kernel/vmlinux" ] || unpack_kernel </dev/null
 stamp=$({
 	printf '%s\n' "$version" "$program"
 	sha256sum "$0" "$program" "$busybox" "$(command -v ip)" "$(command -v ethtool)"

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from switchmark.engines import TABLE as ENGINES
@@ -48,7 +49,8 @@ class Layout:
     """All that is decided before the machine is touched.
 
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
-    flow. `receivers` is the engine of parts that only receive.
+    flow. `receivers` is the engine of parts that only receive. `seats` are the CPUs of each part
+    (none: any), `environment_mode` what the probe of the parts' environment found.
     """
 
     test: Test
@@ -60,6 +62,8 @@ class Layout:
     nodes: Mapping[str, Node]
     endpoints: Mapping[str, Endpoint]
     addressing: Mapping[str, Addressing]
+    seats: Mapping[str, tuple[int, ...]]
+    environment_mode: str | None
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that begin at a part."""
@@ -121,6 +125,14 @@ class Layout:
         """The node of the traffic process that plays a part."""
         return next(node for node, parts in self.processes() if part in parts)
 
+    def own_kernel(self, part: Part) -> bool:
+        """Does a part run on another kernel than this host's, with another clock?"""
+        return ENVIRONMENTS[self.place_of(part).environment].own_kernel
+
+    def guest_megabytes(self) -> int:
+        """The memory of all machines that are made for this test."""
+        return sum(self._needs(part).megabytes for part in self.parts if self.own_kernel(part))
+
     def netns(self, part: Part) -> str | None:
         """The path by which setns() enters the network namespace of a part."""
         node = self.nodes[part.id]
@@ -160,10 +172,15 @@ class Layout:
         steps: Plan = ENVIRONMENTS[self.wiring.at.environment].create(
             self.wiring.at, self._switch_needs()
         )
-        for part in self.parts:
+        early = [part for part in self.parts if not self.own_kernel(part)]
+        late = [part for part in self.parts if self.own_kernel(part)]
+        for part in early:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
         steps += self.switch.start(self.wiring)
+        for part in late:
+            node = self.nodes[part.id]
+            steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
         for part in self.parts:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
@@ -189,6 +206,8 @@ class Layout:
             programs=(str(Path(traffic_program()).parent),),
             capabilities=self.engine.capabilities,
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+            mode=self.environment_mode,
+            cpus=self.seats.get(part.id, ()),
             attachments=tuple(self.attachments(part)),
         )
 
@@ -235,6 +254,8 @@ def lay_out(
     cores: tuple[int, ...] = (),
     node: int = 0,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
+    seats: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    environment_mode: str | None = None,
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -278,6 +299,8 @@ def lay_out(
         nodes=nodes,
         endpoints=switch.endpoints(wiring),
         addressing=switch.addressing(wiring),
+        seats=seats,
+        environment_mode=environment_mode,
     )
 
 

@@ -153,9 +153,17 @@ class Lab:
                 hint="run it with sudo",
             )
         version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
-        layout, placement = _prepare(
-            test, self._workspace.run, str(self._workspace.folder), version.mode
+        environment = self._probe(
+            "environment", test.environment, ENVIRONMENTS[test.environment].probe
         )
+        layout, placement = _prepare(
+            test,
+            self._workspace.run,
+            str(self._workspace.folder),
+            version.mode,
+            environment.mode,
+        )
+        self._refuse_without_memory(layout)
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
             raise Unavailable(refusal)
@@ -203,6 +211,7 @@ class Lab:
                     dict.fromkeys(
                         [doubt for trial in estimate.trials for doubt in trial.doubts]
                         + ["captured"] * bool(self._capture)
+                        + ["emulated"] * ("emulated" in (environment.mode or ""))
                     )
                 ),
                 "placement": placement.as_dict(),
@@ -212,6 +221,17 @@ class Lab:
                 "teardown_s": round(teardown_s, 3),
             }
         )
+
+    def _refuse_without_memory(self, layout: Layout) -> None:
+        """Unavailable where the machines of a test would not fit into this host's memory."""
+        needed, meminfo = layout.guest_megabytes(), self._host.read("/proc/meminfo")
+        free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
+        if needed > free:
+            count = sum(map(layout.own_kernel, layout.parts))
+            raise Unavailable(
+                f"{count} virtual machines need {needed} MB of memory; {free} MB are available",
+                hint="--pairs with a smaller number",
+            )
 
     @contextmanager
     def _path(self, layout: Layout, placement: Placement, number: int) -> Iterator[Trials]:
@@ -339,7 +359,13 @@ class Lab:
         ] + [f"switchmark clean {self._workspace.run}"]
 
 
-def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[Layout, Placement]:
+def _prepare(
+    test: Test,
+    prefix: str,
+    run_dir: str,
+    mode: str | None,
+    environment_mode: str | None = None,
+) -> tuple[Layout, Placement]:
     """The layout with its switch on the cores that the placement gives it."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus()
@@ -354,6 +380,8 @@ def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[L
         cores=placement.seats["switch"].cpus,
         node=node,
         memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
+        seats={part: seat.cpus for part, seat in placement.seats.items()},
+        environment_mode=environment_mode,
     )
     return layout, placement
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.environments import host, netns
+from switchmark.environments import host, netns, vm
 from switchmark.environments.base import Environment
 from switchmark.model.plan import Node
 from switchmark.plugins import load_plugins
@@ -14,7 +14,7 @@ __all__ = ["TABLE", "inside"]
 TABLE: Mapping[str, Environment] = load_plugins(
     "switchmark.environments",
     Environment,  # type: ignore[type-abstract]
-    (host.ENVIRONMENT, netns.ENVIRONMENT),
+    (host.ENVIRONMENT, netns.ENVIRONMENT, vm.ENVIRONMENT),
 )
 
 
