@@ -84,7 +84,7 @@ make_image()
 		[ -e "$image/bin/$name" ] || ln -s busybox "$image/bin/$name"
 	done
 	rm -f "$image/bin/ip"
-	copy "$(command -v ip)" "$(command -v ethtool)" "$(command -v bridge)" "$program"
+	copy "$(command -v ip)" "$(command -v ethtool)" "$(command -v bridge)" "$(command -v bash)" "$program"
 	ln -s "$program" "$image/usr/bin/switchmark-traffic"
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true

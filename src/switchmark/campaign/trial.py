@@ -124,6 +124,9 @@ class Trials:
         self._alive = alive
         self._clocks: dict[str, dict[str, int]] = {}
         self._ahead_ns: dict[str, int] = {}
+        self._guests = {
+            port.id for part in layout.parts if layout.own_kernel(part) for port in part.ports
+        }
 
     # -- before the first trial --------------------------------------------------------
 
@@ -492,7 +495,8 @@ class Trials:
                 places[f"engine {part.id}"] += port["tx_drops"] + port["rx_invalid"]
         for place, counters in links.items():
             places[f"{place} out"] = counters.tx_dropped or 0
-            if place.endswith(AT_SWITCH):
+            # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
+            if place.endswith(AT_SWITCH) or place in self._guests:
                 places[f"{place} in"] = counters.rx_dropped or 0
         places["corrupted"] = sums["corrupted"]
         places["stray"] = stray
