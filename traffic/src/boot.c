@@ -132,7 +132,7 @@ static pid_t machine_start(char *const argv[], int port, const sigset_t *mask)
 		_exit(1);
 	sigprocmask(SIG_UNBLOCK, mask, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	nothing = open("/dev/null", O_RDONLY);
+	nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	dup2(nothing, STDIN_FILENO);
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	if (port == BOOT_FD)
