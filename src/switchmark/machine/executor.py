@@ -35,6 +35,7 @@ __all__ = ["Executor"]
 
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 _SHORTEST_CHECK_S = 1.0
+_CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
 
 
 class Executor:
@@ -243,7 +244,7 @@ class Executor:
         """What the process that a Wait is for wrote last, as evidence."""
         if step.unless_dead is None:
             return ""
-        words = self.process(step.unless_dead).last_words()
+        words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
         return "".join(f"\n  {line}" for line in words.splitlines())
 
     def _call(
