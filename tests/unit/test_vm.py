@@ -16,7 +16,9 @@ from switchmark.model.plan import Node, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 
 SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm")
-QEMU = {("qemu-system-x86_64", "--version"): b"QEMU emulator version 7.2.22 (Debian)\n"}
+QEMU: dict[tuple[str, ...], bytes | Completed] = {
+    ("qemu-system-x86_64", "--version"): b"QEMU emulator version 7.2.22 (Debian)\n"
+}
 GUEST = {vm._guest("kernel"): b"", vm._guest("initramfs"): b""}
 
 
@@ -34,14 +36,20 @@ def test_without_its_guest_it_is_unavailable() -> None:
 
 def test_kvm_is_used_only_if_a_guest_boots_on_it_and_that_is_found_out_once() -> None:
     known = f"/cache/switchmark/kvm-{boot_id()}"
-    boots = {("qemu-system-x86_64",): b"...\nswitchmark-traffic 0.1.0\n", **QEMU}
+    boots: dict[tuple[str, ...], bytes | Completed] = {
+        ("qemu-system-x86_64",): b"...\nswitchmark-traffic 0.1.0\n",
+        **QEMU,
+    }
     host = RecordingHost(boots, files={**GUEST, "/dev/kvm": b""})
     assert vm.ENVIRONMENT.probe(host).mode == "kvm"
     assert host.files[known] == b"kvm"
     host = RecordingHost(QEMU, files={**GUEST, "/dev/kvm": b"", known: b"kvm"})
     assert vm.ENVIRONMENT.probe(host).mode == "kvm"
     assert len(host.ran) == 1
-    fails = {("qemu-system-x86_64",): Completed(1, b"", b"KVM: entry failed"), **QEMU}
+    fails: dict[tuple[str, ...], bytes | Completed] = {
+        ("qemu-system-x86_64",): Completed(1, b"", b"KVM: entry failed"),
+        **QEMU,
+    }
     host = RecordingHost(fails, files={**GUEST, "/dev/kvm": b""})
     version = vm.ENVIRONMENT.probe(host)
     assert (version.text, version.mode) == ("7.2.22", "emulated (tcg)")

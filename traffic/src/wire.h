@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_PAYLOAD_MAX (64 * 1024)
-#define WIRE_WINDOW (256 * 1024) /* bytes of a stream that are under way at most */
+#define WIRE_PAYLOAD_MAX 65536u
+#define WIRE_WINDOW 262144u /* bytes of a stream that are under way at most */
 #define WIRE_CHANNELS 64
 
 enum wire_kind {
