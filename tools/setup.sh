@@ -3,7 +3,8 @@
 #   1. the Debian packages of tools/apt-packages.txt (sudo only if not root);
 #   2. the Python packages of requirements.lock, by hash;
 #   3. the project, built as `pip install .` builds it;
-#   4. two sample programs of DPDK, by tools/dpdk-samples.sh, where DPDK is installed.
+#   4. two sample programs of DPDK, by tools/dpdk-samples.sh, where DPDK is installed;
+#   5. the guest of the environment vm, by tools/guest.sh.
 # Each part is skipped if the hash of its inputs is the one of the last time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -175,6 +176,23 @@ samples()
 	fi
 }
 
+# --- 5. The guest of virtual machines ---------------------------------------------------------
+
+guest()
+{
+	local stamp log=build/setup/guest.log left_out=build/setup/guest-left-out
+	stamp=$(cat tools/guest.sh tools/apt-packages.txt $venv/.project | sha256sum)
+	if [ "$(cat $left_out 2>/dev/null)" = "$stamp" ]; then
+		return
+	fi
+	rm -f $left_out
+	if ! tools/guest.sh $venv/bin/switchmark-traffic $venv/share/switchmark/guest 2>$log; then
+		rm -f $venv/share/switchmark/guest/stamp
+		say "left out until make clean, $(tail -n 1 $log): the guest of the environment vm"
+		printf '%s\n' "$stamp" >$left_out
+	fi
+}
+
 # A tree that was moved or copied is built anew: .venv and the build folders hold its old path.
 if [ "$(cat build/setup/place 2>/dev/null || pwd)" != "$(pwd)" ]; then
 	say "this tree was built elsewhere: building anew"
@@ -188,4 +206,5 @@ debian_packages
 python_packages
 project
 samples
+guest
 say "ready: $venv/bin/switchmark"

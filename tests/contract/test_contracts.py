@@ -126,22 +126,23 @@ def test_counters_that_are_garbled_are_a_value_error(layout: Layout) -> None:
 # --- environments ----------------------------------------------------------------------------
 
 HERE = Node("sm0000-f0", "netns", run_dir="/run/x y/sm0000")
+END = Endpoint(PortKind.VETH, "02:00:00:00:00:01", ifname="sm0000-e0", staged="sm0000-e0")
+ATTACHMENTS = (Attachment(END, replace(HERE, name="sm0000-sw"), address="198.18.0.1/24"),)
 NEEDS = Needs(
     run_dir="/run/x y/sm0000",
+    attachments=ATTACHMENTS,
     programs=("/opt/a b", "/opt/a b", "/usr/bin", "relative"),
     capabilities=frozenset({"NET_RAW"}),
     cpu_limit=25,
 )
-END = Endpoint(PortKind.VETH, "02:00:00:00:00:01", ifname="sm0000-e0", staged="sm0000-e0")
 ROOTED = [name for name, environment in ENVIRONMENTS.items() if environment.isolated]
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
 def test_an_environment_makes_a_node_by_a_plan(name: str) -> None:
     environment, node = ENVIRONMENTS[name], replace(HERE, environment=name)
-    attachments = (Attachment(END, replace(HERE, name="sm0000-sw"), address="198.18.0.1/24"),)
-    plan = environment.create(node, NEEDS) + environment.attach(node, attachments)
-    assert plan == environment.create(node, NEEDS) + environment.attach(node, attachments)
+    plan = environment.create(node, NEEDS) + environment.attach(node, ATTACHMENTS)
+    assert plan == environment.create(node, NEEDS) + environment.attach(node, ATTACHMENTS)
     undone = []
     for step in plan:
         assert step.why
@@ -149,14 +150,15 @@ def test_an_environment_makes_a_node_by_a_plan(name: str) -> None:
             assert all(step.argv)
             assert step.argv[0] not in ("sh", "bash")
         if isinstance(step, Spawn):
-            assert step.name.startswith("sm0000-")
+            assert "sm0000-" in step.name
         if isinstance(step, Wait):
             assert 0 < step.timeout_s <= 60
         if isinstance(step, Run) and step.undo:
             undone.append(step.undo)
     # What is undone is the run's, by name: nothing of the user's can be meant.
     assert all("sm0000" in " ".join(undo) for undo in undone)
-    assert bool(undone) or not environment.isolated
+    spawned = any(isinstance(step, Spawn) for step in plan)  # undone by being ended
+    assert undone or spawned or not environment.isolated
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
@@ -164,7 +166,7 @@ def test_the_way_into_a_node_ends_with_the_command(name: str) -> None:
     argv = ("cat", "a b", "$x")
     found = ENVIRONMENTS[name].inside(replace(HERE, environment=name), argv)
     assert found[-len(argv) :] == argv
-    assert found == argv or "sm0000-f0" in found
+    assert found == argv or "sm0000-f0" in " ".join(found)
 
 
 @pytest.mark.parametrize("name", sorted(ROOTED))
@@ -172,7 +174,7 @@ def test_two_nodes_are_two(name: str) -> None:
     environment = ENVIRONMENTS[name]
     a, b = (Node(f"sm0000-f{n}", name, run_dir=NEEDS.run_dir) for n in range(2))
     assert environment.inside(a, ("true",)) != environment.inside(b, ("true",))
-    assert environment.netns(a) != environment.netns(b)
+    assert environment.own_kernel or environment.netns(a) != environment.netns(b)
 
 
 class Nowhere(LocalHost):
@@ -186,7 +188,7 @@ class Nowhere(LocalHost):
 def test_an_environment_that_is_missing_says_what_to_install(name: str) -> None:
     with pytest.raises(Unavailable) as refused:
         ENVIRONMENTS[name].probe(Nowhere())
-    assert (refused.value.hint or "").startswith("apt-get install ")
+    assert (refused.value.hint or "").startswith(("apt-get install ", "make setup"))
 
 
 @pytest.mark.parametrize("name", ["docker", "lxc", "podman"])

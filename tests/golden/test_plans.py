@@ -11,7 +11,7 @@ from switchmark.campaign import layout as layout_module
 from switchmark.campaign.layout import lay_out
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
-from switchmark.environments import inside
+from switchmark.environments import inside, vm
 from switchmark.functions import traffic
 from switchmark.machine.script import describe
 from switchmark.model.spec import Test
@@ -54,6 +54,11 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
+    yield "variants/linux-bridge-vm", Test(environment="vm", scenario="p2v")
+    yield (
+        "variants/linux-bridge-vm-cpu-limit",
+        Test(environment="vm", cpu_limit="function:50"),
+    )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
     yield "variants/linux-bridge-copies", Test(copies=3)
@@ -83,6 +88,8 @@ def test_the_plan_is_the_one_on_file(
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
     monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
+    monkeypatch.setattr(vm, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(vm, "_guest", lambda file: f"/guest/{file}")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)
     assert check(test) == []

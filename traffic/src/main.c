@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* switchmark-traffic: serves commands on stdin, or says what this build can do. */
 #include "control.h"
+#include "machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,10 @@ static const char usage[] =
 	"usage: switchmark-traffic [serve]    commands on stdin, answers on stdout, a JSON object a line\n"
 	"       switchmark-traffic engines    the engines of this build, as JSON\n"
 	"       switchmark-traffic in-cgroup DIR -- ARGV...    a command, as a member of a cgroup\n"
-	"       switchmark-traffic version\n";
+	"       switchmark-traffic version\n"
+	"       switchmark-traffic init       the first process of a virtual machine\n"
+	"       switchmark-traffic boot SOCKET -- QEMU...    a machine that is entered by SOCKET\n"
+	"       switchmark-traffic enter SOCKET -- ARGV...   a command in that machine\n";
 
 /* Joins a cgroup (v1 or v2: to both, process 0 is who writes) and becomes the command. */
 static int in_cgroup(const char *dir, char **argv)
@@ -54,6 +58,12 @@ int main(int argc, char **argv)
 		puts("switchmark-traffic " SWITCHMARK_VERSION);
 		return 0;
 	}
+	if (argc == 2 && !strcmp(verb, "init"))
+		return guest_init();
+	if (argc > 4 && !strcmp(argv[3], "--") && !strcmp(verb, "boot"))
+		return boot(argv[2], argv + 4);
+	if (argc > 4 && !strcmp(argv[3], "--") && !strcmp(verb, "enter"))
+		return enter(argv[2], argv + 4);
 	if (argc == 2 && (!strcmp(verb, "help") || !strcmp(verb, "--help"))) {
 		fputs(usage, stdout);
 		return 0;

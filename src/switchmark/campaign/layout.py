@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from switchmark.engines import TABLE as ENGINES
@@ -42,7 +43,8 @@ UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
 _BARE = frozenset({"host", "netns"})
-"""Environments whose processes are the host's own: what limits them is a cgroup made here."""
+"""Environments whose processes are the host's own: what limits them is a cgroup made here, as
+it is for machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Layout:
 
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
     flow. `receivers` is the engine of parts that only receive, `modes` what the probes of
-    environments found.
+    environments found. `seats` are the CPUs of each part (none: any).
     """
 
     test: Test
@@ -65,6 +67,7 @@ class Layout:
     addressing: Mapping[str, Addressing]
     cgroups: str = V2
     modes: Mapping[str, str | None] = field(default_factory=dict)
+    seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that begin at a part."""
@@ -131,6 +134,14 @@ class Layout:
         """The node of the traffic process that plays a part."""
         return next(node for node, parts in self.processes() if part in parts)
 
+    def own_kernel(self, part: Part) -> bool:
+        """Does a part run on another kernel than this host's, with another clock?"""
+        return ENVIRONMENTS[self.place_of(part).environment].own_kernel
+
+    def guest_megabytes(self) -> int:
+        """The memory of all machines that are made for this test."""
+        return sum(self._needs(part).megabytes for part in self.parts if self.own_kernel(part))
+
     def netns(self, part: Part) -> str | None:
         """The path by which setns() enters the network namespace of a part."""
         node = self.nodes[part.id]
@@ -169,6 +180,11 @@ class Layout:
         """From nothing to programs that wait for commands."""
         steps = self.create_nodes()
         steps += self._limited("switch", self.wiring.at, self.switch.start(self.wiring))
+        for part in filter(self.own_kernel, self.parts):
+            # A machine is started with its ports there.
+            node = self.nodes[part.id]
+            started = ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            steps += self._limited("function", node, started)
         for part in self.parts:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
@@ -176,15 +192,17 @@ class Layout:
             ports = [self.endpoints[port.id] for part in parts for port in part.ports]
             steps += self.engine.prepare(self.wiring, node, ports)
             start = FUNCTIONS[parts[0].function].start(node, ports)
-            virtual = not parts[0].physical
-            steps += self._limited("function", node, start) if virtual else start
+            outside = not parts[0].physical and not self.own_kernel(parts[0])
+            steps += self._limited("function", node, start) if outside else start
         return steps
 
     def create_nodes(self) -> Plan:
-        """The node of the switch and those of the parts."""
+        """The node of the switch and those of the parts, but for machines."""
         at = self.wiring.at
         steps = ENVIRONMENTS[at.environment].create(at, self._switch_needs())
         for part in self.parts:
+            if self.own_kernel(part):
+                continue
             node = self.nodes[part.id]
             created = ENVIRONMENTS[node.environment].create(node, self._needs(part))
             # Nodes share a daemon or a root: each of them says it, and it is made once.
@@ -194,7 +212,8 @@ class Layout:
     def _limited(self, who: str, node: Node, steps: Plan) -> Plan:
         """The steps with their processes under the CPU limit of the switch or of a function."""
         percent = self.test.limits.get(who)
-        if percent is None or node.environment not in _BARE:
+        ours = node.environment in _BARE or ENVIRONMENTS[node.environment].own_kernel
+        if percent is None or not ours:
             return steps
         folder, made = limited_group(self.cgroups, node.name, percent)
         within = (traffic_program(), "in-cgroup", folder, "--")
@@ -221,6 +240,7 @@ class Layout:
             capabilities=self.engine.capabilities,
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
+            cpus=self.seats.get(part.id, ()),
             attachments=tuple(self.attachments(part)),
             mode=self.modes.get(self.nodes[part.id].environment),
         )
@@ -269,7 +289,8 @@ def lay_out(
     node: int = 0,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
     cgroups: str = V2,
-    modes: Mapping[str, str | None] | None = None,
+    modes: Mapping[str, str | None] = MappingProxyType({}),
+    seats: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -314,7 +335,8 @@ def lay_out(
         endpoints=switch.endpoints(wiring),
         addressing=switch.addressing(wiring),
         cgroups=cgroups,
-        modes=modes or {},
+        modes=modes,
+        seats=seats,
     )
 
 

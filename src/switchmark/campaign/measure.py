@@ -239,6 +239,7 @@ class Lab:
                     dict.fromkeys(
                         [doubt for trial in estimate.trials for doubt in trial.doubts]
                         + ["captured"] * bool(self._capture)
+                        + ["emulated"] * ("emulated" in (layout.modes.get(test.environment) or ""))
                     )
                 ),
                 "placement": path.placement.as_dict(),
@@ -327,6 +328,7 @@ class Lab:
             },
             self._executor.can,
         )
+        self._refuse_without_memory(layout)
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
             raise Unavailable(refusal)
@@ -344,6 +346,17 @@ class Lab:
         if self._up is not None:
             path, self._up = self._up, None
             self._not_undone += self._executor.unwind(to=path.mark)
+
+    def _refuse_without_memory(self, layout: Layout) -> None:
+        """Unavailable where the machines of a test would not fit into this host's memory."""
+        needed, meminfo = layout.guest_megabytes(), self._host.read("/proc/meminfo")
+        free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
+        if needed > free:
+            count = sum(map(layout.own_kernel, layout.parts))
+            raise Unavailable(
+                f"{count} virtual machines need {needed} MB of memory; {free} MB are available",
+                hint="--pairs with a smaller number",
+            )
 
     def _path(self, layout: Layout, placement: Placement, mark: int) -> _Path:
         """The path of a layout, up and with its ports open."""
@@ -513,6 +526,7 @@ def _prepare(
         node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
         cgroups=cpu_root(LocalHost()),
         modes=modes,
+        seats={part: seat.cpus for part, seat in placement.seats.items()},
     )
     layout = draw(memory="hugepages")
     pages = tuple(step for step in layout.construct() if isinstance(step, Reserve))

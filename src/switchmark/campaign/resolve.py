@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from switchmark.campaign.layout import SHARED_PROCESS, Layout, frame_sizes, lay_out
@@ -13,7 +13,6 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.machine.placement import wanted_cpus
 from switchmark.model.plan import Spawn
 from switchmark.model.spec import Test
-from switchmark.model.topology import PortKind
 from switchmark.model.units import FRAME_MIN
 from switchmark.noises import parse_noise
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -66,8 +65,7 @@ def check(test: Test) -> list[str]:
     if refusal:
         found.append(refusal)
     else:
-        kinds = {endpoint.kind for endpoint in layout.endpoints.values()}
-        found += _port_reasons(test, kinds)
+        found += _port_reasons(test, layout)
     for part, named in _named_parts(test).items():
         if part not in {p.id for p in layout.parts if p.physical}:
             found.append(
@@ -150,8 +148,30 @@ def _place_reasons(test: Test) -> Iterable[str]:
         wanted_cpus(test.placement)
     except UsageError as error:
         yield str(error)
+    if ENVIRONMENTS[test.environment].own_kernel:
+        yield from _machine_reasons(test)
     if test.placement == SHARED_PROCESS and test.direction == "bi":
         yield "placement shared-process joins a sender and a receiver: use --direction uni"
+
+
+def _machine_reasons(test: Test) -> Iterable[str]:
+    environment = test.environment
+    if test.placement == SHARED_PROCESS:
+        yield (
+            f"placement shared-process joins both ends in one process: in environment "
+            f"{environment} each is on a kernel of its own"
+        )
+    if test.switch_environment not in ("netns", "host"):
+        yield (
+            f"environment {environment} opens the switch's ports on the host: the switch cannot be "
+            f"in {test.switch_environment}\n\nhint: --switch-environment netns"
+        )
+    if ENGINES[test.engine].own_memory:
+        yield (
+            f"engine {test.engine} needs vfio without an IOMMU in environment {environment}, and "
+            "the guest's kernel, Debian's, is built without it (CONFIG_VFIO_NOIOMMU)"
+            "\n\nhint: --engine xdp"
+        )
 
 
 def _resource_reasons(test: Test) -> Iterable[str]:
@@ -243,13 +263,16 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[str]:
         )
 
 
-def _port_reasons(test: Test, kinds: Collection[PortKind]) -> Iterable[str]:
+def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
-    for who, accepted in (
-        (f"engine {engine.name}", engine.port_kinds),
-        (f"environment {environment.name}", environment.port_kinds),
+    every = {end.kind for end in layout.endpoints.values()}
+    # Physical ports are not in the functions' environment.
+    inner = {layout.endpoints[p.id].kind for p in layout.wiring.ports if not p.physical}
+    for who, kinds, accepted in (
+        (f"engine {engine.name}", every, engine.port_kinds),
+        (f"environment {environment.name}", inner, environment.port_kinds),
     ):
-        missing = set(kinds) - set(accepted)
+        missing = kinds - set(accepted)
         if missing:
             usable = [
                 switch.name

@@ -125,7 +125,11 @@ class Trials:
         self._stolen = stolen
         self._alive = alive
         self._openings: dict[Crew, dict[str, Any]] = {}
-        self._clock: dict[str, int] = {}
+        self._clocks: dict[str, dict[str, int]] = {}
+        self._ahead_ns: dict[str, int] = {}
+        self._guests = {
+            port.id for part in layout.parts if layout.own_kernel(part) for port in part.ports
+        }
 
     # -- before the first trial --------------------------------------------------------
 
@@ -146,8 +150,34 @@ class Trials:
         settle()
         for crew in self._crews:
             crew.process.ask("ready", timeout_ms=5000)
-        found = self._crews[0].process.ask("clock")
-        self._clock = {name: found[name] for name in ("ticks", "ns", "hz")}
+        self._read_clocks(self._crews)
+
+    def _read_clocks(self, crews: Sequence[Crew]) -> None:
+        """The clocks of these processes: all on this host's kernel get one and the same; of
+        others, how far CLOCK_MONOTONIC there is ahead of this host's, to some milliseconds."""
+        of_host: dict[str, int] | None = None
+        for crew in crews:
+            name, foreign = crew.process.part, self._foreign(crew)
+            if not foreign and of_host is not None:
+                self._clocks[name] = of_host
+                continue
+            before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            found = crew.process.ask("clock")
+            self._clocks[name] = {key: found[key] for key in ("ticks", "ns", "hz")}
+            self._ahead_ns[name] = found["ns"] - before if foreign else 0
+            of_host = of_host if foreign else self._clocks[name]
+
+    def _foreign(self, crew: Crew) -> bool:
+        """Is a process on another kernel than this host's, with another clock?"""
+        return any(self._layout.own_kernel(part) for part in crew.parts)
+
+    def _one_way(self, part: Part) -> bool:
+        """Do both ends of the flows that a part receives read one clock?"""
+        ends = {
+            port for flow in self._layout.received_by(part) for port in (flow.source, flow.sink)
+        }
+        holders = [p for p in self._layout.parts if ends & {port.id for port in p.ports}]
+        return not any(map(self._layout.own_kernel, holders))
 
     def _serves(self, crew: Crew) -> bool:
         return any(self._layout.endpoints[p.id].server for part in crew.parts for p in part.ports)
@@ -249,6 +279,8 @@ class Trials:
 
     def _seat(self, part: Part) -> dict[str, Any]:
         seat = self._placement.seats[part.id]
+        if self._layout.own_kernel(part):  # whose only CPU is pinned as a whole
+            return {"cpu": 0, "yield": True}
         pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
         return {**pinned, "yield": seat.yield_}
 
@@ -269,6 +301,7 @@ class Trials:
     def measure(self, spec: TrialSpec) -> TrialResult:
         """Run one trial. TrialFailed if a part of it died or did not answer."""
         run = secrets.randbelow(2**32 - 1) + 1
+        self._read_clocks([crew for crew in self._crews if self._foreign(crew)])
         for crew in sorted(self._crews, key=self._sends):
             crew.process.ask(
                 "arm",
@@ -276,7 +309,7 @@ class Trials:
                 touch=self._layout.test.touch,
                 longest_ns=_longest_ns(spec),
                 interval_ns=_interval_ns(spec),
-                clock=self._clock,
+                clock=self._clocks[crew.process.part],
                 tasks=[self._load(job, spec) for part in crew.parts for job in self._jobs(part)],
             )
         if spec.warmup_s > 0:
@@ -314,7 +347,8 @@ class Trials:
             if test.flows > 1:
                 load["vary"] = [f"src_{test.flows_by}"]
         if role in (Role.RECEIVER, Role.CLIENT):
-            load["latency"] = test.touch != "none"
+            timed = role is Role.CLIENT or self._one_way(part)
+            load["latency"] = test.touch != "none" and timed
         if role is not Role.SENDER:
             load["announce"] = self._announcement(part.ports[0])
         return load
@@ -360,7 +394,12 @@ class Trials:
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
         # Receivers first: they poll before the first frame leaves.
         for crew in sorted(self._crews, key=self._sends):
-            crew.process.ask("start", phase=phase, at_ns=at_ns, duration_ns=round(duration_s * 1e9))
+            crew.process.ask(
+                "start",
+                phase=phase,
+                at_ns=at_ns + self._ahead_ns.get(crew.process.part, 0),
+                duration_ns=round(duration_s * 1e9),
+            )
         limit_s = duration_s + _PHASE_SLACK_S
         for crew in self._crews:
             limit = {"timeout_ms": round(limit_s * 1000)}
@@ -444,6 +483,10 @@ class Trials:
         for index, part in enumerate(crew.parts):
             thread = report["threads"][0 if together else index]
             mine = [next(tasks) for _ in self._jobs(part)]
+            own_kernel = self._layout.own_kernel(part)
+            cpu = None if thread["cpu"] < 0 else thread["cpu"]
+            if own_kernel:
+                cpu = next(iter(self._layout.seats.get(part.id, ())), None)
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
@@ -451,8 +494,9 @@ class Trials:
                 PartReport(
                     part=part.id,
                     roles=tuple(role.value for role in self._layout.roles(part)),
-                    cpu=None if thread["cpu"] < 0 else thread["cpu"],
-                    cores=None if together else thread["cpu_ns"] / elapsed_ns,
+                    cpu=cpu,
+                    # What a guest thinks it used is not what its machine took of the host.
+                    cores=None if together or own_kernel else thread["cpu_ns"] / elapsed_ns,
                     polls=sum(c["polls"] for c in counted),
                     empty_polls=sum(c["empty_polls"] for c in counted),
                     yields=thread["yields"],
@@ -477,7 +521,8 @@ class Trials:
                 places[f"engine {part.id}"] += port["tx_drops"] + port["rx_invalid"]
         for place, counters in links.items():
             places[f"{place} out"] = counters.tx_dropped or 0
-            if place.endswith(AT_SWITCH):
+            # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
+            if place.endswith(AT_SWITCH) or place in self._guests:
                 places[f"{place} in"] = counters.rx_dropped or 0
         places["corrupted"] = sums["corrupted"]
         places["stray"] = stray
@@ -544,6 +589,10 @@ class Trials:
             # It polls: what its core did not give to it went to somebody else on this host.
             if alone and part.cores is not None and part.cores < _ALONE:
                 found.append("host-busy")
+        if self._layout.test.dimension == "throughput" and not all(
+            self._one_way(part) for part in self._layout.parts
+        ):
+            found.append("clock")  # one-way latency would compare two of them
         if stolen > _STEAL:
             found.append("cpu-stolen")
         if spec.duration_s < _SHORT_S:

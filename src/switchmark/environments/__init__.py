@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.environments import docker, host, lxc, netns, podman
+from switchmark.environments import docker, host, lxc, netns, podman, vm
 from switchmark.environments.base import Environment
 from switchmark.model.plan import Node
 from switchmark.plugins import load_plugins
@@ -20,6 +20,7 @@ TABLE: Mapping[str, Environment] = load_plugins(
         lxc.ENVIRONMENT,
         docker.ENVIRONMENT,
         podman.ENVIRONMENT,
+        vm.ENVIRONMENT,
     ),
 )
 

@@ -42,6 +42,7 @@ class Needs:
     `run_dir` is the run's folder, writable at the same path in every node; `programs` are the
     folders of programs, readable at the same paths. `capabilities` are Linux capabilities
     without `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there.
+    `mode` is what the probe of the environment found.
     `cpu_limit` is in percent of one core (None: none), `cpus` the CPUs that the node may use
     (empty: all). `image` names the user's own container image or disk, `megabytes` is the
     memory of a virtual machine. `mode` is that of the environment's Version, where it was
@@ -63,11 +64,14 @@ class Needs:
 
 @runtime_checkable
 class Environment(Protocol):
-    """An environment. `isolated` says that a node has a network stack of its own."""
+    """An environment. `isolated` says that a node has a network stack of its own, `own_kernel`
+    that it has a kernel of its own: another clock, CPUs that are not the host's, and ports that
+    its maker opens, so that it is created when the switch has started."""
 
     name: str
     port_kinds: frozenset[PortKind]
     isolated: bool
+    own_kernel: bool
 
     def probe(self, host: Host) -> Version:
         """The version, or Unavailable with what is missing."""

@@ -69,7 +69,8 @@ class Mount:
 class Container:
     """What the drivers of the runtimes need not say again."""
 
-    port_kinds = frozenset(PortKind)
+    port_kinds = frozenset(PortKind) - {PortKind.TAP}
+    own_kernel = False
     isolated = True
 
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
@@ -96,8 +97,8 @@ def prefix_of(node: Node) -> str:
 
 def quota_us(needs: Needs) -> int | None:
     """The CPU time that a node may use in each period of `PERIOD_US`."""
-    return None if needs.cpu_limit is None else needs.cpu_limit * PERIOD_US // 100
     return None if needs.cpu_limit is None else round(needs.cpu_limit * PERIOD_US / 100)
+
 
 def cgroup_parent(node: Node) -> str:
     """The control group below which a run's containers have theirs."""

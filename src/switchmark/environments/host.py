@@ -16,8 +16,9 @@ class Host:
     """Functions run beside everything else; interfaces carry the run's prefix."""
 
     name = "host"
-    port_kinds = frozenset(PortKind)
+    port_kinds = frozenset(PortKind) - {PortKind.TAP}
     isolated = False
+    own_kernel = False
 
     def probe(self, host: MachineHost) -> Version:
         return Version("-")

@@ -18,8 +18,9 @@ class Netns:
     """One namespace a node, named as the node."""
 
     name = "netns"
-    port_kinds = frozenset(PortKind)
+    port_kinds = frozenset(PortKind) - {PortKind.TAP}
     isolated = True
+    own_kernel = False
 
     def probe(self, host: Host) -> Version:
         """The version of iproute2."""

@@ -35,6 +35,7 @@ __all__ = ["Executor"]
 
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 _SHORTEST_CHECK_S = 1.0
+_CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
 
 
 class Executor:
@@ -235,7 +236,7 @@ class Executor:
             try:
                 found = self._call(step.why, step.check.at, argv, None, limit_s)
             except CommandTimedOut as error:
-                raise NotReady(error.message) from error
+                raise NotReady(f"{error.message}{self._last_words(step)}") from error
             if _holds(step, found):
                 return
             self._refuse_dead(step)
@@ -243,6 +244,7 @@ class Executor:
                 raise NotReady(
                     f"{step.why}: still not so after {step.timeout_s:g} s\n"
                     f"  {_place(step.check.at)}: {shlex.join(argv)}{_evidence(found)}"
+                    f"{self._last_words(step)}"
                 )
             time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
             interval_s = min(1.5 * interval_s, _LONGEST_S)
@@ -253,8 +255,16 @@ class Executor:
         process = self.process(step.unless_dead)
         status = process.poll()
         if status is not None:
-            words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
-            raise NotReady(f"{step.why}: {step.unless_dead} {_ended(status)}{words}")
+            raise NotReady(
+                f"{step.why}: {step.unless_dead} {_ended(status)}{self._last_words(step)}"
+            )
+
+    def _last_words(self, step: Wait) -> str:
+        """What the process that a Wait is for wrote last, as evidence."""
+        if step.unless_dead is None:
+            return ""
+        words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
+        return "".join(f"\n  {line}" for line in words.splitlines())
 
     def _call(
         self, why: str, at: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float

@@ -55,8 +55,8 @@ class Process(Protocol):
         """The exit status (negative: the signal), or None while it runs."""
         ...
 
-    def last_words(self) -> str:
-        """The last lines that it wrote to stderr."""
+    def last_words(self, count: int = 5) -> str:
+        """The last lines that it wrote to stderr, `count` of them."""
         ...
 
     def stop(self, number: int, grace_s: float) -> int:
@@ -213,11 +213,11 @@ class LocalProcess:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
-    def last_words(self) -> str:
+    def last_words(self, count: int = 5) -> str:
         try:
             with Path(self._stderr_path).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
-                return last_lines(log.read())
+                return last_lines(log.read(), count)
         except OSError:
             return ""
 

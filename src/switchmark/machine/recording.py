@@ -36,7 +36,7 @@ class RecordingProcess:
     def poll(self) -> int | None:
         return self.status
 
-    def last_words(self) -> str:
+    def last_words(self, count: int = 5) -> str:
         return self.words
 
     def stop(self, number: int, grace_s: float) -> int:

@@ -36,7 +36,7 @@ class IpForward:
 
     name = "ip-forward"
     semantics = (Semantics.ROUTED,)
-    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
+    port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
     environments = frozenset({"netns", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Kernel interfaces that several switches use as ports: veth pairs, NICs, their counters."""
+"""Kernel interfaces that several switches use as ports: veth pairs, taps, NICs, their counters."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from switchmark.switches.base import Counters, PortCounters
 __all__ = [
     "OFFLOADS_OFF",
     "add_port",
+    "add_tap",
     "add_veth",
     "bridged_addressing",
     "interface_mac",
@@ -54,23 +55,30 @@ def kernel_release(host: Host) -> str:
 
 
 def switch_ifname(w: Wiring, port: Port) -> str:
-    """The switch's end of a port: its NIC, or its end of the veth pair."""
+    """The switch's end of a port: its NIC, its end of the veth pair, or the tap."""
     return port.nic or w.name(f"p{port.index}")
 
 
 def kernel_endpoints(w: Wiring) -> Mapping[str, Endpoint]:
-    """A veth pair for each port, or a real NIC where the port names one."""
+    """A veth pair for each port, a tap where a function's machine is to open one, or a real NIC
+    where the port names one."""
     return {
         port.id: Endpoint(
-            kind=PortKind.NIC_KERNEL if port.nic else PortKind.VETH,
+            kind=_kind(w, port),
             mac=mac_address(port.index),
             ifname=port.nic_peer or w.name(f"e{port.index}"),
             switch_ifname=switch_ifname(w, port),
-            staged="" if port.nic else w.name(f"e{port.index}"),
+            staged=w.name(f"e{port.index}") if _kind(w, port) is PortKind.VETH else "",
             mtu=w.mtu,
         )
         for port in w.ports
     }
+
+
+def _kind(w: Wiring, port: Port) -> PortKind:
+    if port.nic:
+        return PortKind.NIC_KERNEL
+    return PortKind.TAP if w.kind is PortKind.TAP and not port.physical else PortKind.VETH
 
 
 def bridged_addressing(w: Wiring) -> Mapping[str, Addressing]:
@@ -136,8 +144,26 @@ def add_veth(
     )
 
 
+def add_tap(w: Wiring, name: str, mac: str) -> Plan:
+    """A tap at the switch; what opens it is the other end of its cable."""
+    return (
+        Run(
+            f"the tap {name}",
+            ("ip", "tuntap", "add", "dev", name, "mode", "tap"),
+            at=w.at,
+            undo=("ip", "link", "del", name),
+        ),
+        Run(
+            f"frames of {w.mtu} bytes pass {name}",
+            ("ip", "link", "set", name, "address", mac, "mtu", str(w.mtu)),
+            at=w.at,
+        ),
+        offloads_off(w, name),
+    )
+
+
 def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
-    """The switch's end of a port, up: a veth pair, or the NIC that the user named."""
+    """The switch's end of a port, up: a veth pair, a tap, or the NIC that the user named."""
     near = switch_ifname(w, port)
     steps: list[Step] = []
     if port.nic:
@@ -150,6 +176,9 @@ def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
                 )
             )
         steps.append(offloads_off(w, near))
+    elif _kind(w, port) is PortKind.TAP:
+        steps += add_tap(w, near, near_mac)
+        steps += silence(w, near)
     else:
         steps += add_veth(w, near, w.name(f"e{port.index}"), near_mac, interface_mac(w, port))
         steps += silence(w, near)
@@ -223,7 +252,7 @@ def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     links = parse_link_counters(outputs[0])
     return Counters(
         {
-            port.id: found if port.nic else replace(found, rx_dropped=None)
+            port.id: replace(found, rx_dropped=None) if _kind(w, port) is PortKind.VETH else found
             for port in w.ports
             if (found := links.get(switch_ifname(w, port))) is not None
         }

@@ -34,7 +34,7 @@ class LinuxBridge:
 
     name = "linux-bridge"
     semantics = (Semantics.LEARNING,)
-    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
+    port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"copies"})
 

@@ -38,7 +38,7 @@ class Ovs:
 
     name = "ovs"
     semantics = (Semantics.LEARNING,)
-    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
+    port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
     # The userspace datapath makes taps of fixed names: one network namespace an instance.
     environments = frozenset({"netns", "lxc", "docker", "podman"})
     resources = frozenset({"copies"})

@@ -1,0 +1,201 @@
+"""Virtual machines: real frames in real guests, and guests that do not come up."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_state import left_as_it_was, marked, records, start, wait_for
+from real_frames import Measure, assert_every_frame_is_accounted_for
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.resolve import check
+from switchmark.environments import vm
+from switchmark.errors import Unavailable
+from switchmark.machine.host import LocalHost
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+
+
+@pytest.fixture(autouse=True)
+def _usable() -> None:
+    try:
+        vm.ENVIRONMENT.probe(LocalHost())
+    except Unavailable as missing:
+        pytest.skip(missing.message)
+
+
+@pytest.fixture
+def _left() -> Iterator[None]:
+    with left_as_it_was():
+        yield
+
+
+def machines(**axes: Any) -> Test:
+    quick = {"environment": "vm", "rate": "500", "duration": 0.6, "warmup": 0.2}
+    return Test(**{**quick, **axes})
+
+
+def run_in(folder: Path, test: Test) -> Record:
+    assert check(test) == []
+    with Lab(folder) as lab:
+        return lab.run(1, "key", test, (), lambda trial: None)
+
+
+# --- frames ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["raw-mmsg", "xdp"])
+def test_frames_pass_from_machine_to_machine(measure: Measure, engine: str) -> None:
+    record = measure(environment="vm", engine=engine, rate="500", duration=0.6)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.rx_frames == trial.tx_frames > 150
+    assert record.port == "tap"
+    assert "clock" in record.doubts
+    assert trial.latency is None  # no clock is common to both ends
+    assert sum(trial.intervals) == trial.rx_frames
+    assert trial.counters["f0"]["tx"] == trial.counters["f1@switch"]["tx"] == trial.tx_frames
+    emulated = "emulated" in (vm.ENVIRONMENT.probe(LocalHost()).mode or "")
+    assert ("emulated" in record.doubts) == emulated
+
+
+def test_a_burst_that_is_too_much_is_lost_where_somebody_counts_it(measure: Measure) -> None:
+    record = measure(environment="vm", rate="max", duration=0.6)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.tx_frames > 1000
+
+
+def test_a_round_trip_needs_one_clock_only(measure: Measure) -> None:
+    record = measure(environment="vm", dimension="latency", rate="200", duration=0.6)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.latency is not None
+    assert trial.latency.kind == "rtt"
+    assert trial.latency.count == trial.rx_frames > 60
+    assert "clock" not in record.doubts
+
+
+@pytest.mark.parametrize(("switch", "scenario"), [("ip-forward", "p2v"), ("ovs", "v2p")])
+def test_a_physical_port_and_a_machine_are_joined(
+    measure: Measure, switch: str, scenario: str
+) -> None:
+    record = measure(switch=switch, scenario=scenario, environment="vm", rate="500", duration=0.6)
+    assert_every_frame_is_accounted_for(record)
+    assert record.port == "tap, veth"
+
+
+# --- machines that do not come up ------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_left")
+def test_a_kernel_that_does_not_boot_shows_its_last_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real kernel with an image that holds no first process: it panics."""
+    empty = tmp_path / "initramfs"
+    empty.write_bytes(
+        subprocess.run(("cpio", "-o", "-H", "newc"), input=b"", capture_output=True).stdout
+    )
+    found = vm._guest
+    monkeypatch.setattr(
+        vm, "_guest", lambda file: str(empty) if file == "initramfs" else found(file)
+    )
+    record = run_in(tmp_path / "run", machines(scenario="p2v"))
+    assert record.status == "failed"
+    assert record.error is not None
+    assert re.search(r"the virtual machine sm\w+-f0 is up", record.error)
+    assert "Kernel panic - not syncing" in record.error
+
+
+@pytest.mark.usefixtures("_left")
+def test_a_machine_that_hangs_ends_at_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tmp_path / "kernel"
+    kernel.write_bytes(b"\0" * 4096)  # QEMU would refuse it: what runs is a program that waits
+    hang = tmp_path / "qemu"
+    hang.write_text("#!/bin/sh\necho the last line of the console\nexec sleep 60\n")
+    hang.chmod(0o755)
+    monkeypatch.setattr(vm, "BOOT_S", 1.0)
+    monkeypatch.setattr(vm, "_machine", lambda *args: (str(hang),))
+    before = time.monotonic()
+    record = run_in(tmp_path / "run", machines(scenario="p2v"))
+    assert time.monotonic() - before < 10
+    assert record.status == "failed"
+    assert record.error is not None
+    assert "did not end within" in record.error
+    assert "the last line of the console" in record.error
+
+
+def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None:
+    class Full(LocalHost):
+        def read(self, path: str) -> bytes:
+            if path == "/proc/meminfo":
+                return b"MemTotal: 999999 kB\nMemAvailable:  409600 kB\n"
+            return super().read(path)
+
+    with Lab(tmp_path) as lab:
+        lab._host = Full()
+        record = lab.run(1, "key", machines(), (), lambda trial: None)
+    assert record.status == "refused"
+    assert record.error is not None
+    assert "2 virtual machines need 512 MB of memory; 400 MB are available" in record.error
+
+
+def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
+    (reason,) = check(machines(placement="shared-process"))
+    assert "each is on a kernel of its own" in reason
+    reasons = "\n".join(check(machines(engine="dpdk", switch="testpmd")))
+    assert "CONFIG_VFIO_NOIOMMU" in reasons
+
+
+# --- the end ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_left")
+def test_a_killed_run_leaves_no_machine(tmp_path: Path, traffic_program: str) -> None:
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+    words = ("--environment", "vm", "--rate", "500", "--duration", "60", "--warmup", "0")
+    run = start(environment, tmp_path, "run", "--scenario", "p2v", *words, "--quiet")
+    wait_for(lambda: marked("switchmark-traf", run)[2:], "the programs of both parts", 40)
+    qemus = wait_for(lambda: marked("qemu-system-x86"), "the machine")
+    run.send_signal(signal.SIGKILL)
+    run.communicate(timeout=10)
+    done = subprocess.run(
+        [sys.executable, "-m", "switchmark", "clean"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    for pid in qemus:
+        assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.usefixtures("_left")
+def test_a_machine_that_is_killed_fails_its_test(tmp_path: Path, traffic_program: str) -> None:
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+    words = ("--environment", "vm", "--rate", "500", "--duration", "30", "--warmup", "0")
+    run = start(environment, tmp_path, "run", "--scenario", "p2v", *words, "--quiet", "--json")
+    trials = wait_for(lambda: marked("switchmark-traf", run)[2:], "the programs of both parts", 40)
+    assert trials
+    (machine,) = [
+        pid
+        for pid in marked("qemu-system-x86")
+        if str(run.pid) in Path(f"/proc/{_parent(pid)}/stat").read_text().split()
+    ]
+    os.kill(machine, signal.SIGKILL)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 1, errors
+    (record,) = records(subprocess.CompletedProcess((), 1, output))
+    assert record["status"] == "failed"
+    assert "f0" in record["error"]
+    assert "the virtual machine at" in record["error"]
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,0 +1,97 @@
+"""The environment vm, as far as no machine is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from switchmark.environments import vm
+from switchmark.environments.base import Attachment, Needs
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Completed
+from switchmark.machine.journal import boot_id
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import Node, Spawn, Wait
+from switchmark.model.topology import Endpoint, PortKind
+
+SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm")
+QEMU: dict[tuple[str, ...], bytes | Completed] = {
+    ("qemu-system-x86_64", "--version"): b"QEMU emulator version 7.2.22 (Debian)\n"
+}
+GUEST = {vm._guest("kernel"): b"", vm._guest("initramfs"): b""}
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.delenv(vm.QEMU_VARIABLE, raising=False)
+
+
+def test_without_its_guest_it_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="the guest of environment vm is not made") as error:
+        vm.ENVIRONMENT.probe(RecordingHost(QEMU))
+    assert error.value.hint == "make setup"
+
+
+def test_kvm_is_used_only_if_a_guest_boots_on_it_and_that_is_found_out_once() -> None:
+    known = f"/cache/switchmark/kvm-{boot_id()}"
+    boots: dict[tuple[str, ...], bytes | Completed] = {
+        ("qemu-system-x86_64",): b"...\nswitchmark-traffic 0.1.0\n",
+        **QEMU,
+    }
+    host = RecordingHost(boots, files={**GUEST, "/dev/kvm": b""})
+    assert vm.ENVIRONMENT.probe(host).mode == "kvm"
+    assert host.files[known] == b"kvm"
+    host = RecordingHost(QEMU, files={**GUEST, "/dev/kvm": b"", known: b"kvm"})
+    assert vm.ENVIRONMENT.probe(host).mode == "kvm"
+    assert len(host.ran) == 1
+    fails: dict[tuple[str, ...], bytes | Completed] = {
+        ("qemu-system-x86_64",): Completed(1, b"", b"KVM: entry failed"),
+        **QEMU,
+    }
+    host = RecordingHost(fails, files={**GUEST, "/dev/kvm": b""})
+    version = vm.ENVIRONMENT.probe(host)
+    assert (version.text, version.mode) == ("7.2.22", "emulated (tcg)")
+
+
+def test_vhost_net_is_used_where_it_is() -> None:
+    host = RecordingHost(QEMU, files={**GUEST, "/dev/vhost-net": b""})
+    mode = vm.ENVIRONMENT.probe(host).mode
+    assert mode == "emulated (tcg), vhost-net"
+    assert ",vhost=on" in " ".join(machine(mode).argv)
+    assert ",vhost=off" in " ".join(machine(None).argv)
+
+
+def machine(mode: str | None, mtu: int = 1500, cpus: tuple[int, ...] = ()) -> Spawn:
+    end = Endpoint(PortKind.TAP, "02:53:4d:00:00:00", "sm0000-e0", "sm0000-p0", mtu=mtu)
+    needs = Needs("/run/x", mode=mode, cpus=cpus, attachments=(Attachment(end, SWITCH),))
+    (spawn,) = vm.ENVIRONMENT.create(NODE, needs)
+    assert isinstance(spawn, Spawn)
+    return spawn
+
+
+def test_a_machine_is_started_where_the_taps_are_on_the_cpu_of_its_part() -> None:
+    spawn = machine("kvm", mtu=9000, cpus=(3,))
+    assert spawn.at == SWITCH
+    assert spawn.argv[:3] == ("taskset", "--cpu-list", "3")
+    assert spawn.argv[spawn.argv.index("-accel") + 1] == "kvm"
+    assert "host_mtu=9000" in " ".join(spawn.argv)
+    assert "switchmark.nic=02:53:4d:00:00:00,sm0000-e0" in " ".join(spawn.argv)
+
+
+def test_the_guest_has_a_traffic_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vm, "traffic_program", lambda: "/a b/switchmark-traffic")
+    monkeypatch.setattr(vm, "default_base", lambda: Path("/run/switchmark"))
+    words = vm.ENVIRONMENT.inside(NODE, ("/a b/switchmark-traffic", "serve"))
+    socket = "/run/switchmark/sm0000/sm0000-f0.sock"
+    enter = ("/a b/switchmark-traffic", "enter", socket, "--")
+    assert words == (*enter, "switchmark-traffic", "serve")
+    assert vm.ENVIRONMENT.inside(NODE, ("ip", "link")) == (*enter, "ip", "link")
+
+
+def test_a_machine_that_dies_ends_the_wait_for_it() -> None:
+    end = Endpoint(PortKind.TAP, "02:53:4d:00:00:00", "sm0000-e0", "sm0000-p0")
+    wait, *_ = vm.ENVIRONMENT.attach(NODE, (Attachment(end, SWITCH),))
+    assert isinstance(wait, Wait)
+    assert wait.unless_dead == machine(None).name

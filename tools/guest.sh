@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Puts the guest of the environment `vm` into the folder GUEST: `kernel`, that of Debian's
+# linux-image-amd64, and `initramfs`, with busybox, ip, ethtool, the modules below and the traffic
+# program PROGRAM. The kernel's package is downloaded once for each version; the image is made
+# when one of its inputs changes. Nothing of the host's own kernel is used or changed.
+# Progress is on stdout, the tools' output on stderr; on failure, the last line is the reason.
+set -euo pipefail
+
+[ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
+program=$(realpath "$1")
+guest=$2
+modules=(virtio_pci virtio_net virtio_console bridge veth tun)
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+# --- the kernel ------------------------------------------------------------------------------
+
+kernel_package() # The package that linux-image-amd64 stands for now.
+{
+	apt-cache depends --no-recommends --no-suggests linux-image-amd64 |
+		sed -n 's/^ *Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | head -n 1
+}
+
+copy_modules() # FOLDER: of $work/root, in the order in which init loads them
+{
+	local module release
+	release=$(ls "$work/root/lib/modules")
+	depmod --basedir "$work/root" "$release" >&2 || die "depmod could not read the modules of $package"
+	mkdir -p "$1/modules"
+	for module in "${modules[@]}"; do
+		modprobe --set-version "$release" --dirname "$work/root" --show-depends "$module" ||
+			die "the guest's kernel has no module $module"
+	done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r module; do
+		cp "$module" "$1/modules/"
+		printf '/modules/%s\n' "$(basename "$module")" >>"$1/modules/order"
+	done
+}
+
+unpack_image() # VMLINUZ FILE: the kernel itself, as an emulated guest takes long to unpack it
+{
+	local at
+	at=$(LC_ALL=C grep --only-matching --byte-offset --text --max-count 1 --perl-regexp \
+		'\xfd7zXZ\x00' "$1" | head -n 1 | cut -d : -f 1)
+	if [ -z "$at" ] ||
+		! xz --decompress --single-stream < <(tail -c "+$((at + 1))" "$1") >"$2"; then
+		cp "$1" "$2"
+	fi
+}
+
+unpack_kernel() # Of $package, into $kernel: all or nothing
+{
+	say "the guest's kernel: the Debian package $package"
+	chmod 755 "$work" # apt downloads as another user
+	(cd "$work" && apt-get --quiet download "$package" >&2) || die "apt-get could not download $package"
+	dpkg -x "$work"/*.deb "$work/root" >&2 || die "dpkg could not unpack $package"
+	rm -rf "$kernel" "$kernel.new"
+	mkdir -p "$kernel.new"
+	unpack_image "$work"/root/boot/vmlinuz-* "$kernel.new/vmlinux"
+	copy_modules "$kernel.new"
+	mv -T "$kernel.new" "$kernel"
+}
+
+# --- the image -------------------------------------------------------------------------------
+
+copy() # FILE...: into $image at the same path, with the libraries that it is linked with
+{
+	local file library
+	for file in "$@"; do
+		[ -e "$image$file" ] || install -D "$file" "$image$file"
+		{ ldd "$file" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
+			[ -e "$image$library" ] || install -D "$library" "$image$library"
+		done
+	done
+}
+
+make_image()
+{
+	local name image=$work/image
+	say "the guest's image, with $(basename "$program")"
+	mkdir -p "$image"/{proc,sys,dev,run,tmp,bin,sbin,usr/bin,usr/sbin,etc} "$image$bpf"
+	install "$busybox" "$image/bin/busybox"
+	for name in $("$busybox" --list); do
+		[ -e "$image/bin/$name" ] || ln -s busybox "$image/bin/$name"
+	done
+	rm -f "$image/bin/ip"
+	copy "$(command -v ip)" "$(command -v ethtool)" "$(command -v bridge)" "$(command -v bash)" "$program"
+	ln -s "$program" "$image/usr/bin/switchmark-traffic"
+	# The loader of XDP programs looks for these.
+	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
+	cp -r "$kernel/modules" "$image/"
+	cp "$kernel/vmlinux" "$guest/kernel.new"
+	(cd "$image" && find . -print0 | LC_ALL=C sort -z | cpio --null --create --quiet \
+		--format=newc --owner=0:0 --reproducible) >"$guest/initramfs.new" ||
+		die "cpio could not make the guest's image"
+	mv "$guest/kernel.new" "$guest/kernel"
+	mv "$guest/initramfs.new" "$guest/initramfs"
+}
+
+for tool in apt-get dpkg depmod modprobe cpio xz ip ethtool bridge busybox; do
+	command -v $tool >/dev/null || die "there is no $tool"
+done
+busybox=$(command -v busybox)
+! ldd "$busybox" >/dev/null 2>&1 || die "busybox is not static: install busybox-static"
+bpf=/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)/bpf
+package=$(kernel_package)
+[ -n "$package" ] || die "apt-cache knows no linux-image-amd64"
+version=$(apt-cache show --no-all-versions "$package" | sed -n 's/^Version: //p' | head -n 1)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/switchmark
+kernel=$cache/guest-$version-$(cksum <<<"${modules[*]}" | cut -d ' ' -f 1)
+work=$(mktemp -d -t switchmark-guest.XXXXXXXX)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$cache" "$guest"
+exec 8>"$cache/lock"
+flock 8
+# A package that apt no longer offers stays in use, until a newer one is downloaded.
+[ -e "$kernel/vmlinux" ] || unpack_kernel </dev/null
+stamp=$({
+	printf '%s\n' "$version" "$program"
+	sha256sum "$0" "$program" "$busybox" "$(command -v ip)" "$(command -v ethtool)"
+} | sha256sum)
+if [ "$(cat "$guest/stamp" 2>/dev/null)" != "$stamp" ]; then
+	rm -f "$guest/stamp"
+	make_image
+	printf '%s\n' "$version" >"$guest/version"
+	printf '%s\n' "$stamp" >"$guest/stamp"
+fi

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "machine.h"
+
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_MS 2000
+#define BACKLOG_MAX (1 << 20) /* bytes for the guest, above which nobody is listened to */
+
+/* One who entered. The channel is free again when its process in the guest has ended. */
+struct client {
+	struct wire wire; /* fd -1 when there is nobody */
+	bool started; /* a process in the guest, which has not ended */
+};
+
+struct machine {
+	pid_t pid;
+	struct wire wire;
+	bool up; /* the guest has said hello */
+	int listener, signals;
+	struct client clients[WIRE_CHANNELS];
+};
+
+/* What `take` of a client is told. */
+struct from_client {
+	struct machine *m;
+	uint16_t channel;
+};
+
+static void client_leave(struct machine *m, uint16_t channel)
+{
+	struct client *c = &m->clients[channel];
+
+	wire_close(&c->wire);
+	if (c->started)
+		wire_put_number(&m->wire, channel, WIRE_SIGNAL, 0, SIGKILL);
+}
+
+static void take_from_client(void *context, const struct wire_head *head, const uint8_t *payload)
+{
+	struct from_client *from = context;
+	struct client *c = &from->m->clients[from->channel];
+
+	if (head->kind == WIRE_HELLO || head->kind == WIRE_EXIT ||
+	    (head->kind == WIRE_START) == c->started)
+		return; /* not a client's to say, or out of turn */
+	c->started = true;
+	wire_put(&from->m->wire, from->channel, head->kind, head->stream, payload, head->length);
+}
+
+static void take_from_guest(void *context, const struct wire_head *head, const uint8_t *payload)
+{
+	struct machine *m = context;
+	struct client *c = &m->clients[head->channel];
+
+	if (head->kind == WIRE_HELLO) {
+		m->up = true;
+		return;
+	}
+	if (head->kind == WIRE_EXIT)
+		c->started = false;
+	if (c->wire.fd >= 0)
+		wire_put(&c->wire, 0, head->kind, head->stream, payload, head->length);
+}
+
+static void machine_accept(struct machine *m)
+{
+	int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
+
+	for (uint16_t i = 0; fd >= 0 && i < WIRE_CHANNELS; i++) {
+		struct client *c = &m->clients[i];
+
+		if (c->wire.fd < 0 && !c->started) {
+			wire_open(&c->wire, fd);
+			return;
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	mode_t old;
+	int error;
+
+	if (fd < 0)
+		return -1;
+	if (strlen(path) >= sizeof(at.sun_path)) {
+		close(fd);
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(at.sun_path, path, strlen(path) + 1);
+	unlink(path); /* of a machine that was killed */
+	old = umask(077);
+	error = bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, WIRE_CHANNELS);
+	umask(old);
+	if (!error)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* The machine, with its end of the port as BOOT_FD, its console on this stderr, and its life
+   bound to this process. */
+static pid_t machine_start(char *const argv[], int port, const sigset_t *mask)
+{
+	pid_t parent = getpid(), pid = fork();
+	int nothing;
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	sigprocmask(SIG_UNBLOCK, mask, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	dup2(nothing, STDIN_FILENO);
+	dup2(STDERR_FILENO, STDOUT_FILENO);
+	if (port == BOOT_FD)
+		fcntl(port, F_SETFD, 0);
+	else
+		dup2(port, BOOT_FD);
+	execvp(argv[0], argv);
+	fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+	_exit(127);
+}
+
+/* One turn; false when the machine is to end. */
+static bool machine_turn(struct machine *m)
+{
+	enum { GUEST, SIGNALS, STDIN, LISTENER, FIRST };
+	struct pollfd polls[FIRST + WIRE_CHANNELS];
+	bool listen_to = m->up && m->wire.waiting < BACKLOG_MAX;
+
+	polls[GUEST] =
+		(struct pollfd){ .fd = m->wire.fd,
+				 .events = (short)(POLLIN | (m->wire.waiting ? POLLOUT : 0)) };
+	polls[SIGNALS] = (struct pollfd){ .fd = m->signals, .events = POLLIN };
+	polls[STDIN] = (struct pollfd){ .fd = STDIN_FILENO };
+	polls[LISTENER] = (struct pollfd){ .fd = m->listener, .events = POLLIN };
+	for (int i = 0; i < WIRE_CHANNELS; i++) {
+		const struct wire *w = &m->clients[i].wire;
+
+		polls[FIRST + i] = (struct pollfd){ .fd = w->fd,
+						    .events = (short)((listen_to ? POLLIN : 0) |
+								      (w->waiting ? POLLOUT : 0)) };
+	}
+	if (poll(polls, FIRST + WIRE_CHANNELS, -1) < 0)
+		return errno == EINTR;
+	if (polls[SIGNALS].revents || polls[STDIN].revents)
+		return false;
+	if (polls[GUEST].revents & POLLOUT && !wire_flush(&m->wire))
+		return false;
+	if (polls[GUEST].revents & ~POLLOUT && !wire_read(&m->wire, take_from_guest, m))
+		return false;
+	for (uint16_t i = 0; i < WIRE_CHANNELS; i++) {
+		struct from_client from = { m, i };
+		struct wire *w = &m->clients[i].wire;
+		short found = polls[FIRST + i].revents;
+
+		if (w->fd < 0 || w->fd != polls[FIRST + i].fd)
+			continue;
+		/* A hang-up is told even of those that are not listened to. */
+		if (((found & POLLOUT) && !wire_flush(w)) ||
+		    ((found & ~POLLOUT) && !wire_read(w, take_from_client, &from)))
+			client_leave(m, i);
+	}
+	if (polls[LISTENER].revents)
+		machine_accept(m);
+	return true;
+}
+
+/* The exit status of the machine, which is given GRACE_MS to end. */
+static int machine_end(struct machine *m, bool asked)
+{
+	struct pollfd ended = { .fd = m->signals, .events = POLLIN };
+	struct signalfd_siginfo info;
+	int status = 0;
+
+	if (asked)
+		kill(m->pid, SIGTERM);
+	for (int waited = 0; waitpid(m->pid, &status, WNOHANG) == 0; waited += 10) {
+		if (waited == GRACE_MS)
+			kill(m->pid, SIGKILL);
+		if (poll(&ended, 1, 10) > 0)
+			while (read(m->signals, &info, sizeof(info)) > 0)
+				;
+	}
+	if (WIFSIGNALED(status))
+		return asked ? 0 : 128 + WTERMSIG(status);
+	return WEXITSTATUS(status);
+}
+
+int boot(const char *path, char *const argv[])
+{
+	struct machine *m = calloc(1, sizeof(*m));
+	int pair[2], status;
+	sigset_t mask;
+	siginfo_t info = { 0 };
+
+	if (!m)
+		return 70;
+	for (int i = 0; i < WIRE_CHANNELS; i++)
+		m->clients[i].wire.fd = -1;
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGHUP);
+	sigaddset(&mask, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	m->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	m->listener = listen_at(path);
+	if (m->signals < 0 || m->listener < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+		fprintf(stderr, "cannot listen at %s: %s\n", path, strerror(errno));
+		free(m);
+		return 70;
+	}
+	m->pid = machine_start(argv, pair[1], &mask);
+	close(pair[1]);
+	wire_open(&m->wire, pair[0]);
+	while (m->pid > 0 && machine_turn(m))
+		;
+	/* Has it ended by itself, or is it to end? */
+	waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	status = machine_end(m, info.si_pid == 0);
+	unlink(path);
+	for (uint16_t i = 0; i < WIRE_CHANNELS; i++)
+		if (m->clients[i].wire.fd >= 0)
+			wire_close(&m->clients[i].wire);
+	wire_close(&m->wire);
+	close(m->listener);
+	close(m->signals);
+	free(m);
+	return status;
+}

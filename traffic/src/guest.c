@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "machine.h"
+
+#include "wire.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ARGS_MAX 256
+#define CMDLINE_MAX 4096
+#define PORT_WAIT_MS 5000
+
+/* A process of the guest; `pid` 0 where the channel is free. */
+struct process {
+	pid_t pid;
+	bool exited; /* and its streams may still hold something */
+	int status;
+	int fds[3]; /* our ends of its stdin, stdout, stderr; -1 once it has ended */
+	uint32_t credit[3]; /* bytes of stdout and stderr that may be sent */
+	uint8_t *fed; /* what stdin has not taken yet */
+	size_t waiting;
+	bool fed_all; /* nothing more will come for stdin */
+};
+
+struct guest {
+	struct wire wire;
+	int signals;
+	sigset_t mask;
+	struct process processes[WIRE_CHANNELS];
+};
+
+/* ---- processes -------------------------------------------------------------------- */
+
+static void process_close(struct process *p, int stream)
+{
+	if (p->fds[stream] >= 0)
+		close(p->fds[stream]);
+	p->fds[stream] = -1;
+}
+
+static void process_free(struct process *p)
+{
+	for (int i = 0; i < 3; i++)
+		process_close(p, i);
+	free(p->fed);
+	*p = (struct process){ .fds = { -1, -1, -1 } };
+}
+
+/* The words of a START; false if there are none, or too many. */
+static bool words_split(char *words[ARGS_MAX + 1], uint8_t *bytes, size_t length)
+{
+	size_t count = 0;
+
+	if (!length || bytes[length - 1])
+		return false;
+	for (size_t at = 0; at < length; at += strlen((char *)bytes + at) + 1) {
+		if (count == ARGS_MAX)
+			return false;
+		words[count++] = (char *)bytes + at;
+	}
+	words[count] = NULL;
+	return true;
+}
+
+static void child_run(const struct guest *g, const int ends[3], char *const words[])
+{
+	setsid(); /* a signal is for all that it starts */
+	for (int i = 0; i < 3; i++)
+		dup2(ends[i], i);
+	sigprocmask(SIG_UNBLOCK, &g->mask, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	execvp(words[0], words);
+	dprintf(STDERR_FILENO, "%s: %s\n", words[0], strerror(errno));
+	_exit(127);
+}
+
+/* Pipes for the three streams: `ours` and the child's `ends`. */
+static bool pipes_open(int ours[3], int ends[3])
+{
+	for (int i = 0; i < 3; i++) {
+		int pair[2];
+
+		if (pipe2(pair, O_CLOEXEC)) {
+			while (i-- > 0) {
+				close(ours[i]);
+				close(ends[i]);
+			}
+			return false;
+		}
+		ours[i] = pair[i == STDIN_FILENO];
+		ends[i] = pair[i != STDIN_FILENO];
+		fcntl(ours[i], F_SETFL, O_NONBLOCK);
+	}
+	return true;
+}
+
+static void guest_start(struct guest *g, uint16_t channel, const uint8_t *payload, size_t length)
+{
+	struct process *p = &g->processes[channel];
+	char *words[ARGS_MAX + 1];
+	uint8_t *bytes = malloc(length + 1);
+	int ends[3];
+
+	if (p->pid || !bytes) {
+		free(bytes);
+		return; /* the other end forgets itself: the channel is in use */
+	}
+	memcpy(bytes, payload, length);
+	p->fed = malloc(WIRE_WINDOW);
+	if (!p->fed || !words_split(words, bytes, length) || !pipes_open(p->fds, ends)) {
+		p->fds[0] = p->fds[1] = p->fds[2] = -1;
+		process_free(p);
+		wire_put_number(&g->wire, channel, WIRE_EXIT, 0, 126 << 8);
+		free(bytes);
+		return;
+	}
+	p->credit[STDOUT_FILENO] = p->credit[STDERR_FILENO] = WIRE_WINDOW;
+	p->pid = fork();
+	if (!p->pid)
+		child_run(g, ends, words);
+	for (int i = 0; i < 3; i++)
+		close(ends[i]);
+	free(bytes);
+	if (p->pid < 0) {
+		process_free(p);
+		wire_put_number(&g->wire, channel, WIRE_EXIT, 0, 126 << 8);
+	}
+}
+
+static void process_signal(const struct process *p, int number)
+{
+	if (p->pid && !p->exited && number > 0 && number < NSIG)
+		/* Before it leads its session, it is alone. */
+		if (kill(-p->pid, number))
+			kill(p->pid, number);
+}
+
+/* Gives stdin what waits for it. */
+static void process_feed(struct guest *g, uint16_t channel)
+{
+	struct process *p = &g->processes[channel];
+	ssize_t put = 0;
+
+	if (p->fds[0] >= 0 && p->waiting)
+		put = write(p->fds[0], p->fed, p->waiting);
+	if (put < 0 && errno != EAGAIN && errno != EINTR) {
+		p->waiting = 0; /* it reads no more */
+		process_close(p, STDIN_FILENO);
+		wire_put(&g->wire, channel, WIRE_END, STDIN_FILENO, NULL, 0);
+	} else if (put > 0) {
+		memmove(p->fed, p->fed + put, p->waiting - (size_t)put);
+		p->waiting -= (size_t)put;
+		wire_put_number(&g->wire, channel, WIRE_GRANT, STDIN_FILENO, (uint32_t)put);
+	}
+	if (p->fed_all && !p->waiting)
+		process_close(p, STDIN_FILENO);
+}
+
+/* Sends on what the process says. After its end nothing more is waited for: a daemon that it
+   left behind may keep the stream open. */
+static void process_hear(struct guest *g, uint16_t channel, int stream)
+{
+	struct process *p = &g->processes[channel];
+	uint8_t bytes[WIRE_PAYLOAD_MAX];
+	size_t room = p->credit[stream] < sizeof(bytes) ? p->credit[stream] : sizeof(bytes);
+	ssize_t got = read(p->fds[stream], bytes, room);
+
+	if (got > 0) {
+		p->credit[stream] -= (uint32_t)got;
+		wire_put(&g->wire, channel, WIRE_DATA, (uint8_t)stream, bytes, (size_t)got);
+	} else if (got == 0 || p->exited || (errno != EAGAIN && errno != EINTR)) {
+		process_close(p, stream);
+	}
+}
+
+static void guest_finish(struct guest *g, uint16_t channel)
+{
+	struct process *p = &g->processes[channel];
+
+	if (!p->pid || !p->exited || p->fds[1] >= 0 || p->fds[2] >= 0)
+		return;
+	wire_put_number(&g->wire, channel, WIRE_EXIT, 0, (uint32_t)p->status);
+	process_free(p);
+}
+
+static void guest_reap(struct guest *g)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		for (uint16_t i = 0; i < WIRE_CHANNELS; i++)
+			if (g->processes[i].pid == pid) {
+				g->processes[i].exited = true;
+				g->processes[i].status = status;
+			}
+}
+
+/* ---- frames ----------------------------------------------------------------------- */
+
+static void guest_take(void *context, const struct wire_head *head, const uint8_t *payload)
+{
+	struct guest *g = context;
+	struct process *p = &g->processes[head->channel];
+
+	if (head->kind == WIRE_START) {
+		guest_start(g, head->channel, payload, head->length);
+		return;
+	}
+	if (!p->pid)
+		return; /* it has just ended */
+	switch (head->kind) {
+	case WIRE_DATA:
+		if (p->fds[0] < 0 || head->length > WIRE_WINDOW - p->waiting)
+			return;
+		memcpy(p->fed + p->waiting, payload, head->length);
+		p->waiting += head->length;
+		process_feed(g, head->channel);
+		return;
+	case WIRE_END:
+		p->fed_all = true;
+		process_feed(g, head->channel);
+		return;
+	case WIRE_GRANT:
+		if (wire_number(head, payload) <= WIRE_WINDOW - p->credit[head->stream])
+			p->credit[head->stream] += wire_number(head, payload);
+		return;
+	case WIRE_SIGNAL:
+		process_signal(p, (int)wire_number(head, payload));
+		return;
+	default:
+		return;
+	}
+}
+
+/* One turn; false when the host has gone. */
+static bool guest_turn(struct guest *g)
+{
+	enum { WIRE, SIGNALS, FIRST };
+	struct pollfd polls[FIRST + 3 * WIRE_CHANNELS];
+	struct signalfd_siginfo info;
+
+	polls[WIRE] =
+		(struct pollfd){ .fd = g->wire.fd,
+				 .events = (short)(POLLIN | (g->wire.waiting ? POLLOUT : 0)) };
+	polls[SIGNALS] = (struct pollfd){ .fd = g->signals, .events = POLLIN };
+	for (int i = 0; i < WIRE_CHANNELS; i++) {
+		const struct process *p = &g->processes[i];
+		struct pollfd *of = &polls[FIRST + 3 * i];
+
+		of[0] = (struct pollfd){ .fd = p->waiting ? p->fds[0] : -1, .events = POLLOUT };
+		for (int s = 1; s < 3; s++)
+			of[s] = (struct pollfd){ .fd = p->credit[s] ? p->fds[s] : -1,
+						 .events = POLLIN };
+	}
+	if (poll(polls, FIRST + 3 * WIRE_CHANNELS, -1) < 0)
+		return errno == EINTR;
+	if (polls[SIGNALS].revents && read(g->signals, &info, sizeof(info)) == sizeof(info))
+		guest_reap(g);
+	for (uint16_t i = 0; i < WIRE_CHANNELS; i++) {
+		const struct pollfd *of = &polls[FIRST + 3 * i];
+		struct process *p = &g->processes[i];
+
+		if (of[0].revents)
+			process_feed(g, i);
+		for (int s = 1; s < 3; s++)
+			if (p->fds[s] >= 0 && p->credit[s] && (of[s].revents || p->exited))
+				process_hear(g, i, s);
+		guest_finish(g, i);
+	}
+	if (polls[WIRE].revents & POLLOUT && !wire_flush(&g->wire))
+		return false;
+	return !(polls[WIRE].revents & ~POLLOUT) || wire_read(&g->wire, guest_take, g);
+}
+
+int guest_serve(int fd)
+{
+	struct guest *g = calloc(1, sizeof(*g));
+	sigset_t before;
+
+	if (!g)
+		return 70;
+	for (int i = 0; i < WIRE_CHANNELS; i++)
+		g->processes[i].fds[0] = g->processes[i].fds[1] = g->processes[i].fds[2] = -1;
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&g->mask);
+	sigaddset(&g->mask, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &g->mask, &before);
+	g->signals = signalfd(-1, &g->mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	wire_open(&g->wire, fd);
+	wire_put(&g->wire, 0, WIRE_HELLO, 0, NULL, 0);
+	while (guest_turn(g))
+		;
+	for (int i = 0; i < WIRE_CHANNELS; i++) {
+		process_signal(&g->processes[i], SIGKILL);
+		if (g->processes[i].pid && !g->processes[i].exited)
+			waitpid(g->processes[i].pid, NULL, 0);
+		process_free(&g->processes[i]);
+	}
+	wire_close(&g->wire);
+	close(g->signals);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	free(g);
+	return 0;
+}
+
+/* ---- the first process of a guest ------------------------------------------------- */
+
+static void warn(const char *what)
+{
+	fprintf(stderr, "switchmark init: %s: %s\n", what, strerror(errno));
+}
+
+static void line_write(const char *path, const char *line)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, line, strlen(line)) < 0)
+		warn(path);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void mount_all(void)
+{
+	static const struct {
+		const char *type, *at;
+	} mounts[] = { { "proc", "/proc" },	{ "sysfs", "/sys" }, { "devtmpfs", "/dev" },
+		       { "tmpfs", "/dev/shm" }, { "tmpfs", "/run" }, { "tmpfs", "/tmp" },
+		       { "bpf", "/sys/fs/bpf" } };
+
+	for (size_t i = 0; i < sizeof(mounts) / sizeof(*mounts); i++) {
+		mkdir(mounts[i].at, 0755);
+		if (mount(mounts[i].type, mounts[i].at, mounts[i].type, 0, NULL))
+			warn(mounts[i].at);
+	}
+}
+
+/* The modules that the image lists, in their order. */
+static void modules_load(void)
+{
+	FILE *list = fopen("/modules/order", "re");
+	char path[512];
+
+	while (list && fgets(path, sizeof(path), list)) {
+		int fd;
+
+		path[strcspn(path, "\n")] = 0;
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST))
+			warn(path);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (list)
+		fclose(list);
+}
+
+/* The first line of a file of sysfs or proc; empty if there is none. */
+static void line_read(char *line, size_t size, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? 0 : read(fd, line, size - 1);
+
+	line[got > 0 ? got : 0] = 0;
+	line[strcspn(line, "\n")] = 0;
+	if (fd >= 0)
+		close(fd);
+}
+
+static void nic_rename(const char *mac, const char *name)
+{
+	DIR *nics = opendir("/sys/class/net");
+	struct dirent *nic;
+
+	while (nics && (nic = readdir(nics))) {
+		char path[512], found[64];
+		struct ifreq request = { 0 };
+		int fd;
+
+		snprintf(path, sizeof(path), "/sys/class/net/%s/address", nic->d_name);
+		line_read(found, sizeof(found), path);
+		if (strcmp(found, mac))
+			continue;
+		snprintf(request.ifr_name, IFNAMSIZ, "%.15s", nic->d_name);
+		snprintf(request.ifr_newname, IFNAMSIZ, "%.15s", name);
+		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		if (ioctl(fd, SIOCSIFNAME, &request))
+			warn(name);
+		close(fd);
+		break;
+	}
+	if (nics)
+		closedir(nics);
+}
+
+/* `switchmark.nic=MAC,NAME` on the kernel's command line names the NIC with that MAC. */
+static void nics_rename(void)
+{
+	static const char key[] = "switchmark.nic=";
+	char line[CMDLINE_MAX], *rest = line, *word;
+
+	line_read(line, sizeof(line), "/proc/cmdline");
+	while ((word = strsep(&rest, " "))) {
+		char *comma = strchr(word, ',');
+
+		if (strncmp(word, key, sizeof(key) - 1) || !comma)
+			continue;
+		*comma = 0;
+		nic_rename(word + sizeof(key) - 1, comma + 1);
+	}
+}
+
+/* The virtio port named `switchmark`, once the host holds its other end; -1 if there is none. */
+static int port_open(void)
+{
+	for (int number = 0; number < 32; number++) {
+		char path[128], name[64];
+
+		snprintf(path, sizeof(path), "/sys/class/virtio-ports/vport%dp1/name", number);
+		line_read(name, sizeof(name), path);
+		if (strcmp(name, "switchmark"))
+			continue;
+		snprintf(path, sizeof(path), "/dev/vport%dp1", number);
+		return open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	}
+	return -1;
+}
+
+static int port_wait(void)
+{
+	for (int waited = 0; waited < PORT_WAIT_MS; waited += 5) {
+		int fd = port_open();
+
+		if (fd >= 0) {
+			struct pollfd host = { .fd = fd, .events = POLLOUT };
+
+			while (poll(&host, 1, 5) < 0 || !(host.revents & POLLOUT))
+				usleep(1000);
+			return fd;
+		}
+		usleep(5000);
+	}
+	return -1;
+}
+
+int guest_init(void)
+{
+	int fd;
+
+	if (getpid() != 1) {
+		fputs("switchmark-traffic init is the first process of a virtual machine\n",
+		      stderr);
+		return 2;
+	}
+	mount_all();
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
+	setenv("LC_ALL", "C", 1);
+	setenv("HOME", "/", 1);
+	modules_load();
+	/* The kernel's own choice, fq_codel, drops what has waited for 5 ms and tells nobody. */
+	line_write("/proc/sys/net/core/default_qdisc", "pfifo_fast");
+	nics_rename();
+	fd = port_wait();
+	if (fd < 0)
+		fputs("switchmark init: no virtio port is named 'switchmark'\n", stderr);
+	else
+		guest_serve(fd);
+	sync();
+	reboot(RB_POWER_OFF);
+	return 1;
+}

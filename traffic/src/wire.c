@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void wire_open(struct wire *w, int fd)
+{
+	w->fd = fd;
+	w->filled = w->waiting = w->capacity = 0;
+	w->out = NULL;
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+void wire_close(struct wire *w)
+{
+	close(w->fd);
+	free(w->out);
+	w->out = NULL;
+	w->fd = -1;
+}
+
+static bool head_valid(const struct wire_head *head)
+{
+	return head->length <= WIRE_PAYLOAD_MAX && head->channel < WIRE_CHANNELS &&
+	       head->kind < WIRE_KINDS && head->stream < 3;
+}
+
+/* Takes whole frames out of `in`. */
+static bool wire_take(struct wire *w, wire_taker *take, void *context)
+{
+	size_t at = 0;
+
+	while (w->filled - at >= sizeof(struct wire_head)) {
+		struct wire_head head;
+
+		memcpy(&head, w->in + at, sizeof(head));
+		if (!head_valid(&head))
+			return false;
+		if (w->filled - at < sizeof(head) + head.length)
+			break;
+		take(context, &head, w->in + at + sizeof(head));
+		at += sizeof(head) + head.length;
+	}
+	memmove(w->in, w->in + at, w->filled - at);
+	w->filled -= at;
+	return true;
+}
+
+bool wire_read(struct wire *w, wire_taker *take, void *context)
+{
+	ssize_t got = read(w->fd, w->in + w->filled, sizeof(w->in) - w->filled);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR;
+	w->filled += (size_t)got;
+	return got > 0 && wire_take(w, take, context);
+}
+
+bool wire_put(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t stream,
+	      const void *payload, size_t length)
+{
+	struct wire_head head = { .length = (uint32_t)length,
+				  .channel = channel,
+				  .kind = (uint8_t)kind,
+				  .stream = stream };
+	size_t needed = w->waiting + sizeof(head) + length;
+
+	if (needed > w->capacity) {
+		size_t capacity = needed * 2;
+		uint8_t *grown = realloc(w->out, capacity);
+
+		if (!grown)
+			return false;
+		w->out = grown;
+		w->capacity = capacity;
+	}
+	memcpy(w->out + w->waiting, &head, sizeof(head));
+	if (length)
+		memcpy(w->out + w->waiting + sizeof(head), payload, length);
+	w->waiting = needed;
+	wire_flush(w); /* that the other end has gone, the next read tells */
+	return true;
+}
+
+bool wire_put_number(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t stream,
+		     uint32_t number)
+{
+	return wire_put(w, channel, kind, stream, &number, sizeof(number));
+}
+
+bool wire_flush(struct wire *w)
+{
+	while (w->waiting) {
+		ssize_t put = write(w->fd, w->out, w->waiting);
+
+		if (put < 0)
+			return errno == EAGAIN || errno == EINTR;
+		memmove(w->out, w->out + put, w->waiting - (size_t)put);
+		w->waiting -= (size_t)put;
+	}
+	return true;
+}
+
+uint32_t wire_number(const struct wire_head *head, const uint8_t *payload)
+{
+	uint32_t number = 0;
+
+	if (head->length == sizeof(number))
+		memcpy(&number, payload, sizeof(number));
+	return number;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `enter`, `boot` and `init` say to each other: frames on a byte stream, each for one
+ * channel, which is one process in the guest. Whoever sends data waits for grants, so that no
+ * end has to keep more than a window of each stream. Both ends are the same machine's: numbers
+ * are in its byte order.
+ */
+#ifndef SWITCHMARK_WIRE_H
+#define SWITCHMARK_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_PAYLOAD_MAX 65536u
+#define WIRE_WINDOW 262144u /* bytes of a stream that are under way at most */
+#define WIRE_CHANNELS 64
+
+enum wire_kind {
+	WIRE_HELLO, /* init: the guest is up */
+	WIRE_START, /* to init: words of an argv, each with its NUL */
+	WIRE_DATA, /* bytes of `stream` */
+	WIRE_END, /* `stream` ends */
+	WIRE_GRANT, /* a uint32_t: so many more bytes of `stream` may come */
+	WIRE_SIGNAL, /* to init: a uint32_t, the signal for the process */
+	WIRE_EXIT, /* init: a uint32_t, the status as waitpid() gives it; the channel is free */
+	WIRE_KINDS
+};
+
+struct wire_head {
+	uint32_t length; /* of the payload that follows */
+	uint16_t channel;
+	uint8_t kind, stream; /* 0, 1, 2 as file descriptors are */
+};
+
+struct wire {
+	int fd; /* not blocking */
+	size_t filled; /* of `in` */
+	uint8_t in[sizeof(struct wire_head) + WIRE_PAYLOAD_MAX];
+	uint8_t *out; /* what could not be written yet */
+	size_t waiting, capacity;
+};
+
+typedef void wire_taker(void *context, const struct wire_head *head, const uint8_t *payload);
+
+/* Makes `fd` not blocking. */
+void wire_open(struct wire *w, int fd);
+
+/* Frees the buffer and closes the file. */
+void wire_close(struct wire *w);
+
+/* Reads what is there, and calls `take` for each whole frame. False when the other end has
+   gone, or sends what is no frame. */
+bool wire_read(struct wire *w, wire_taker *take, void *context);
+
+/* Sends a frame, or keeps what cannot be written now. False without memory. */
+bool wire_put(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t stream,
+	      const void *payload, size_t length);
+
+bool wire_put_number(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t stream,
+		     uint32_t number);
+
+/* Writes what was kept. False when the other end has gone. */
+bool wire_flush(struct wire *w);
+
+/* The number that a frame carries; 0 from one that carries none. */
+uint32_t wire_number(const struct wire_head *head, const uint8_t *payload);
+
+#endif
