@@ -16,11 +16,12 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
@@ -104,6 +105,8 @@ class Lab:
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
         for name in (test.environment, test.switch_environment):
             probes["environment", name] = ENVIRONMENTS[name].probe
+        if not FUNCTIONS[test.function].played:
+            probes["function", test.function] = FUNCTIONS[test.function].probe
         found = {"switchmark": __version__}
         for (what, name), probe in probes.items():
             version = self._probe(what, name, probe)
@@ -193,6 +196,7 @@ class Lab:
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
                 "semantics": layout.wiring.semantics,
+                "steering": layout.steering,
                 "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
                 "memory": layout.wiring.memory if layout.engine.own_memory else None,
                 "engine_mode": " | ".join(modes) or None,
@@ -231,26 +235,39 @@ class Lab:
             )
             for node, parts in layout.processes()
         ]
-        daemons = [
-            self._executor.process(step.name)
-            for step in layout.switch.start(layout.wiring)
-            if isinstance(step, Spawn)
-        ]
+        daemons = {
+            "switch": (
+                f"switch {layout.switch.name}",
+                self._spawned(layout.switch.start(layout.wiring)),
+            ),
+            **{
+                part.id: (
+                    f"function {part.id} ({function.name})",
+                    self._spawned(function.start(hosted)),
+                )
+                for part, function, hosted in layout.hosted
+            },
+        }
 
         def alive() -> None:
-            for daemon in daemons:
-                if daemon.poll() is not None:
-                    raise TrialFailed(
-                        f"switch {layout.switch.name} died during the trial"
-                        + "".join(f"\n  {line}" for line in daemon.last_words().splitlines())
-                    )
+            for who, processes in daemons.values():
+                for process in processes:
+                    if process.poll() is not None:
+                        raise TrialFailed(
+                            f"{who} died during the trial"
+                            + "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                        )
 
         trials = Trials(
             layout,
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            busy_ns=lambda: sum(_cpu_ns(daemon.pid) for daemon in daemons) if daemons else None,
+            busy_ns=lambda: {
+                place: sum(_cpu_ns(process.pid) for process in processes)
+                for place, (_, processes) in daemons.items()
+                if processes
+            },
             stolen=_Steal(),
             alive=alive,
         )
@@ -259,6 +276,9 @@ class Lab:
             settle=lambda: self._executor.execute(layout.settled()),
         )
         yield trials
+
+    def _spawned(self, steps: Plan) -> list[Process]:
+        return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]
 
     def _lend(self, layout: Layout, port: Port) -> Plan:
         if port.nic is None or port.nic_peer is None:
@@ -290,7 +310,16 @@ class Lab:
                 ifname = layout.endpoints[port.id].ifname
                 if ifname:
                     found[port.id] = links[layout.nodes[part.id]][ifname]
-        return PathCounters(found, counters.busy_cycles, counters.idle_cycles)
+        functions = {}
+        for part, function, hosted in layout.hosted:
+            outputs = tuple(map(self._executor.run, function.counters(hosted)))
+            try:
+                functions[part.id] = function.parse_counters(hosted, outputs).ports
+            except ValueError as garbled:
+                raise TrialFailed(
+                    f"the counters of function {part.id} cannot be read: {garbled}"
+                ) from garbled
+        return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
 
     def _captures(self, layout: Layout, number: int) -> Plan:
         """tcpdump at the switch's end of every port, or at the function's where it has none."""
@@ -352,6 +381,7 @@ def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[L
         run_dir=run_dir,
         mode=mode,
         cores=placement.seats["switch"].cpus,
+        function_cores={part.id: placement.seats[part.id].cpus for part in layout.parts},
         node=node,
         memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
     )

@@ -92,12 +92,25 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Frames from one port to another; `index` is the flow number carried by its frames."""
+    """Frames from one port to another; `index` is the flow number carried by its frames.
+
+    `hops` are the ports of functions between, in order: in at one, out at the next. `split` is
+    the number (from 0) of the chain that it takes, where several share its ends; its frames
+    then have a source MAC of their own.
+    """
 
     id: str
     index: int
     source: str
     sink: str
+    hops: tuple[str, ...] = ()
+    split: int | None = None
+
+    @property
+    def crossings(self) -> tuple[tuple[str, str], ...]:
+        """Each way through the switch: the port where a frame comes in, and where it leaves."""
+        ports = (self.source, *self.hops, self.sink)
+        return tuple(zip(ports[::2], ports[1::2], strict=True))
 
 
 @dataclass(slots=True)
@@ -116,11 +129,32 @@ class Topology:
         """A network function with `ports` ports."""
         return self._part(name, function, ports, False, None, None).ports
 
-    def flow(self, source: Port, sink: Port) -> Flow:
-        """Frames from `source` to `sink`."""
-        new = Flow(f"{source.part}-{sink.part}", len(self.flows), source.id, sink.id)
+    def flow(self, source: Port, sink: Port, *hops: Port, split: int | None = None) -> Flow:
+        """Frames from `source` to `sink`, through the functions whose ports `hops` names."""
+        way = "" if split is None else f"c{split + 1}-"
+        new = Flow(
+            f"{source.part}-{way}{sink.part}",
+            len(self.flows),
+            source.id,
+            sink.id,
+            tuple(hop.id for hop in hops),
+            split,
+        )
         self.flows.append(new)
         return new
+
+    @property
+    def crossings(self) -> tuple[Flow, ...]:
+        """The flows as a switch is told them: from one of its ports to another, once each."""
+        parts = {port.id: port.part for port in self.ports}
+        found: dict[tuple[str, str], Flow] = {}
+        for flow in self.flows:
+            for source, sink in flow.crossings:
+                name = f"{parts[source]}-{parts[sink]}"
+                # Only where the chains part does a frame's source say which of them it takes.
+                split = flow.split if source == flow.source else None
+                found.setdefault((source, sink), Flow(name, len(found), source, sink, split=split))
+        return tuple(found.values())
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -200,6 +234,10 @@ class Addressing:
 class Wiring:
     """All that a switch is told: its ports, flows, place and resources.
 
+    Of a flow through functions a switch sees each crossing from port to port as a flow: it knows
+    of no chain. `given` is empty but where the switch is a function itself: then it holds the
+    endpoints, by port, that it is to open instead of making its own.
+
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
     sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is
     how ports are attached and `semantics` what the switch is to do with a frame, of those that
@@ -228,6 +266,14 @@ class Wiring:
     queues: int = 1
     descriptors: int | None = None
     memory: Literal["hugepages", "no-huge"] = "hugepages"
+    given: Mapping[str, Endpoint] = field(default_factory=dict)
+
+    def source_mac(self, flow: Flow) -> str:
+        """The source MAC of a flow's frames: that of its port, or of its chain."""
+        index = self.port(flow.source).index
+        if flow.split is None:
+            return mac_address(index)
+        return mac_address(index << 8 | flow.split, split=True)
 
     def port(self, port_id: str) -> Port:
         return next(port for port in self.ports if port.id == port_id)
@@ -240,11 +286,14 @@ class Wiring:
         return name
 
 
-def mac_address(index: int, *, router: bool = False, unheard: bool = False) -> str:
+def mac_address(
+    index: int, *, router: bool = False, unheard: bool = False, split: bool = False
+) -> str:
     """The locally administered MAC of port `index`, of the router's side of that port, or one
-    for its interface that no frame is sent to."""
-    kind = "52" if router else "55" if unheard else "53"
-    return f"02:{kind}:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
+    for its interface that no frame is sent to. `split`: of one chain among several that share a
+    port; `index` is then that of the port, times 256, and the number of the chain."""
+    kind = "52" if router else "55" if unheard else "56" if split else "53"
+    return f"02:{kind}:4d:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def ip_address(index: int, *, net: int | None = None) -> str:

@@ -33,6 +33,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "error": record.error,
         "test": _test(record.test),
         "semantics": record.semantics,
+        "steering": record.steering,
         "port": record.port,
         "memory": record.memory,
         "engine_mode": record.engine_mode,
@@ -58,10 +59,9 @@ def to_object(record: Record) -> dict[str, Any]:
 
 
 def _test(test: Test) -> dict[str, Any]:
-    """Every axis, and the rate in frames per second. `chain` and `chains` are those of the
-    scenarios without a chain."""
+    """Every axis, and the rate in frames per second."""
     axes = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
-    return {"chain": 1, "chains": 1, **axes, "rate_pps": test.rate_pps}
+    return {**axes, "rate_pps": test.rate_pps}
 
 
 def _plain(value: Any) -> Any:
