@@ -179,12 +179,13 @@ def start_program(
     sockets = () if w.given else tuple(_socket(w, port) for port in w.ports)
     left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *sockets)
     who = f"the function at {w.at.name}" if w.given else "the switch"
+    whose = who if w.given else "a switch"
     steps: list[Step] = []
     if w.memory == "hugepages":
-        steps.append(Reserve(f"hugepages for the frames of {who}", memory_mb, node=w.node))
+        steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
     return (
         *steps,
-        Run(f"no sockets of {who} before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
+        Run(f"no sockets of {whose} before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
         Spawn(
             who,
             _file_prefix(w),
