@@ -137,7 +137,10 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
         ({"function": "testpmd", "switch": "ovs"}, "function testpmd takes memif, vhost-user"),
         ({"switch": "direct", "chains": 2}, "direct is a cable"),
-        ({"switch": "testpmd", "engine": "dpdk", "chains": 2}, "forwards between the ports 2i and 2i+1"),
+        (
+            {"switch": "testpmd", "engine": "dpdk", "chains": 2},
+            "forwards between the ports 2i and 2i+1",
+        ),
         (
             {"switch": "direct", "engine": "dpdk", "function": "l2fwd", "port": "vhost-user"},
             "connects to its ports",

@@ -537,7 +537,11 @@ static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout
 	}
 	for (uint32_t i = 0; i < c->task_count; i++)
 		c->tasks[i].receiver.closed = true;
-	answer(c, json_pack("{s:b,s:b}", "ok", 1, "quiet", calm || !c->running));
+	/* Frames of the next phase that come before this process begins it wait at its ports. */
+	calm |= !c->running;
+	if (c->window.phase == PHASE_WARMUP)
+		control_halt(c);
+	answer(c, json_pack("{s:b,s:b}", "ok", 1, "quiet", calm));
 }
 
 /* ---- report ----------------------------------------------------------------------- */
