@@ -48,7 +48,7 @@ def test_forwarders_behind_a_learning_switch(measure: Measure, chain: int, direc
     assert len(trial.per_flow) == ways
 
 
-@pytest.mark.parametrize("engine", ["raw", "mmap", "xdp", "xdp-live"])
+@pytest.mark.parametrize("engine", ["mmap", "xdp", "xdp-live"])
 def test_forwarders_by_every_engine(measure: Measure, engine: str) -> None:
     assert_nothing_is_lost(measure(engine=engine, **LOOPBACK))
 

@@ -30,7 +30,6 @@ def hugepages_come_back() -> Iterator[None]:
     [
         ("ovs-dpdk", 1, "static", "l2fwd"),
         ("ovs-dpdk", 2, "static", "testpmd"),
-        ("ovs-dpdk", 2, "static", "forwarder"),
         ("testpmd", 1, "patch", "l2fwd"),
         ("testpmd", 2, "patch", "forwarder"),
     ],

@@ -21,7 +21,7 @@ from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
-from switchmark.model.topology import Flow, Part, Port, Role
+from switchmark.model.topology import Flow, Part, Port, Role, Semantics
 from switchmark.model.units import FCS_BYTES
 from switchmark.switches.base import PortCounters
 
@@ -296,12 +296,16 @@ class Trials:
 
     def _load(self, job: _Job, spec: TrialSpec) -> dict[str, Any]:
         test, part, role = self._layout.test, job.part, job.role
+        # Nobody but a switch that learns listens to who is where.
+        learning = self._layout.wiring.semantics is Semantics.LEARNING
         if role is Role.FORWARDER:
-            return {
+            forward: dict[str, Any] = {
                 "burst": _RX_BURST,
                 "rewrite": self._layout.rewrites(part),
-                "announce": [self._announcement(port) for port in part.ports],
             }
+            if learning:
+                forward["announce"] = [self._announcement(port) for port in part.ports]
+            return forward
         sends = role in (Role.SENDER, Role.CLIENT)
         flows = self._layout.sent_by(part) if sends else self._layout.received_by(part)
         load: dict[str, Any] = {
@@ -319,7 +323,7 @@ class Trials:
                 load["vary"] = [f"src_{test.flows_by}"]
         if role in (Role.RECEIVER, Role.CLIENT):
             load["latency"] = test.touch != "none"
-        if role is not Role.SENDER:
+        if role is not Role.SENDER and learning:
             load["announce"] = self._announcement(part.ports[0])
         return load
 
