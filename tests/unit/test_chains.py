@@ -187,6 +187,7 @@ def test_a_function_that_never_yields_is_left_alone_while_there_is_a_choice() ->
     two = place(parts, CPUS[:2])
     assert two.seats["switch"].cpus not in [two.seats[part].cpus for part in ("a0", "f1", "b0")]
     assert "cores-overcommitted" in two.doubts
+    assert [two.seats[part].yield_ for part in ("a0", "f1", "b0")] == [True, False, True]
 
 
 def test_a_function_that_sleeps_has_no_seat() -> None:

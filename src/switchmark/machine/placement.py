@@ -82,7 +82,10 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
     for unit in units:
         table.seat(unit)
     seats = {
-        part: Seat(tuple(sorted(table.cpus_of(unit))), unit.polls and table.shares(unit))
+        part: Seat(
+            tuple(sorted(table.cpus_of(unit))),
+            unit.polls and unit.kind != "function" and table.shares(unit),
+        )
         for unit in units
         for part in unit.ids
     }
@@ -168,7 +171,11 @@ def _unpinned(units: Sequence[_Unit], count: int) -> Placement:
         doubts.append("cores-shared")
         if busy > 2 * count or any(unit.never_yields for unit in units):
             doubts.append("cores-overcommitted")
-    seats = {part: Seat((), unit.polls and busy > count) for unit in units for part in unit.ids}
+    seats = {
+        part: Seat((), unit.polls and unit.kind != "function" and busy > count)
+        for unit in units
+        for part in unit.ids
+    }
     return Placement("unpinned", seats, None, tuple(doubts))
 
 
