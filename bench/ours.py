@@ -65,7 +65,7 @@ def trial(
             track.placement,
             crews,
             counters=lambda: PathCounters({}),
-            switch_ns=lambda: None,
+            used_ns=dict,
             stolen=lambda: 0.0,
             alive=lambda: None,
         )

@@ -50,7 +50,7 @@ def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
     assert trial.duplicated == trial.reordered == trial.corrupted == trial.stray == 0
     assert trial.foreign == 0
     if trial.spec.rate_pps is not None:
-        flows = len({counts.flow.split("#")[0] for counts in trial.per_flow})
-        wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(flows, 1)
+        senders = len({counts.flow.split("-")[0] for counts in trial.per_flow})
+        wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(senders, 1)
         assert trial.tx_frames + trial.tx_unsent == wanted
     return trial

@@ -71,6 +71,20 @@ def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> No
         assert max(each) - min(each) <= 1
 
 
+def test_flows_share_the_addresses_of_their_sender(program: Program) -> None:
+    program.open_loop()
+    several = [{**ADDRESS, "src_mac": f"02:00:00:00:01:{i:02x}"} for i in range(3)]
+    load = {"rate_pps": 50000, "flows": 12, "address": several, "vary": ["src_port"]}
+    assert program.arm(sender=load)["ok"]
+    received = program.trial()["tasks"][1]["received"]
+    each = [flow[0] for flow in received["flows"]]
+    assert len(each) == 12
+    assert max(each) - min(each) <= 1
+    refused = program.arm(sender={**load, "flows": 10})
+    assert "3 addresses do not share 10 flows evenly" in refused["error"]
+    assert "not a list of 1 to 64" in program.arm(sender={**load, "address": []})["error"]
+
+
 def test_a_client_gets_its_answers(program: Program) -> None:
     program.open_loop(roles=("client",))
     answer = program.ask(

@@ -12,7 +12,7 @@ from switchmark.campaign.layout import lay_out
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside, vm
-from switchmark.functions import traffic
+from switchmark.functions import pcap_bridge, traffic
 from switchmark.machine.script import describe
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE as NOISES
@@ -37,7 +37,8 @@ def plans() -> Iterator[tuple[str, Test]]:
     for switch, driver in SWITCHES.items():
         engine = next(e for e in ("raw-mmsg", "dpdk", "null") if _joins(driver, e))
         for scenario in SCENARIOS:
-            test = Test(switch=switch, scenario=scenario, engine=engine)
+            chain = 2 if scenario == "loopback" else 1
+            test = Test(switch=switch, scenario=scenario, engine=engine, chain=chain)
             if not check(test):
                 yield f"{switch}/{scenario}", test
     for port in ("vhost-user", "memif"):
@@ -77,6 +78,21 @@ def plans() -> Iterator[tuple[str, Test]]:
             Test(switch="ovs-dpdk", engine="dpdk", environment=runtime, switch_environment=runtime),
         )
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
+    for switch, engine, function in (
+        ("testpmd", "dpdk", "testpmd"),
+        ("ovs-dpdk", "dpdk", "l2fwd"),
+        ("ovs", "raw-mmsg", "linux-bridge"),
+        ("ovs", "raw-mmsg", "pcap-bridge"),
+    ):
+        yield (
+            f"variants/{switch}-loopback-{function}",
+            Test(switch=switch, engine=engine, function=function, scenario="loopback", chain=2),
+        )
+    for switch, engine in (("linux-bridge", "raw-mmsg"), ("ovs-dpdk", "dpdk")):
+        yield (
+            f"variants/{switch}-loopback-chains",
+            Test(switch=switch, engine=engine, scenario="loopback", chains=2, direction="bi"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -92,12 +108,14 @@ def test_the_plan_is_the_one_on_file(
     monkeypatch.setattr(vm, "_guest", lambda file: f"/guest/{file}")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)
+    monkeypatch.setattr(pcap_bridge, "program", lambda: "switchmark-pcap-bridge")
     assert check(test) == []
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (
         *layout.build(),
         *layout.switch.counters(layout.wiring),
         *layout.part_counters(),
+        *(step for _, function, hosted in layout.hosted for step in function.counters(hosted)),
     )
     golden(f"{name}.txt", "\n".join(describe(plan, inside)) + "\n")
 

@@ -343,7 +343,7 @@ static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 	load->len_count = (uint32_t)json_array_size(sizes);
 	for (uint32_t i = 0; i < load->len_count; i++) {
 		json_t *v = json_array_get(sizes, i);
-		json_int_t least = load->address.vlan ? 68 : 64;
+		json_int_t least = load->addresses[0].vlan ? 68 : 64;
 
 		if (!json_is_integer(v) || json_integer_value(v) < least ||
 		    json_integer_value(v) > 9000)
@@ -423,6 +423,22 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 	return true;
 }
 
+/* One address, or a list of 1 to `max`. */
+static bool addresses_read(struct reader *r, const char *where, json_t *found, uint32_t max,
+			   struct address *list, uint32_t *count)
+{
+	*count = 1;
+	if (!json_is_array(found))
+		return address_read(r, where, found, list);
+	if (!json_array_size(found) || json_array_size(found) > max)
+		return refuse(r, "%s is not a list of 1 to %u", where, max);
+	*count = (uint32_t)json_array_size(found);
+	for (uint32_t i = 0; i < *count; i++)
+		if (!address_read(r, where, json_array_get(found, i), &list[i]))
+			return false;
+	return true;
+}
+
 static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 {
 	uint64_t first = 0, flows = 1, burst = 32;
@@ -449,10 +465,15 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 	load->first_flow = (uint32_t)first;
 	load->flows = (uint32_t)flows;
 	load->burst = (uint32_t)burst;
-	if (address && !address_read(r, "arm: address", address, &load->address))
+	load->address_count = 1;
+	if (address && !addresses_read(r, "arm: address", address, ADDRESSES_MAX, load->addresses,
+				       &load->address_count))
 		return false;
-	load->announce = announce != NULL;
-	if (announce && !address_read(r, "arm: announce", announce, &load->announced))
+	if (flows % load->address_count)
+		return refuse(r, "arm: %u addresses do not share %u flows evenly",
+			      load->address_count, load->flows);
+	if (announce && !addresses_read(r, "arm: announce", announce, 2, load->announced,
+					&load->announce_count))
 		return false;
 	return (!sizes || lens_read(r, sizes, load)) &&
 	       (!vary || vary_read(r, vary, &load->vary)) &&

@@ -14,6 +14,7 @@
 #define TASKS_MAX 64
 #define THREADS_MAX 32
 #define SIZES_MAX 64
+#define ADDRESSES_MAX 64
 
 enum verb {
 	VERB_OPEN,
@@ -65,13 +66,15 @@ enum vary {
 
 struct task_load {
 	uint32_t first_flow, flows, burst;
-	struct address address;
+	/* Of as many flows each, in a row; each varies from there. */
+	struct address addresses[ADDRESSES_MAX];
+	uint32_t address_count; /* divides flows */
 	uint32_t vary;
 	double rate_pps;
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */
 	bool latency;
-	bool announce;
-	struct address announced;
+	struct address announced[2]; /* of the task's ports, in order */
+	uint32_t announce_count;
 	uint64_t delay_ns;
 	bool rewrite[2];
 	uint8_t src_mac[2][6], dst_mac[2][6];

@@ -290,7 +290,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	sender_free(s);
 	if (!load->len_count)
 		return "a sender needs frame_bytes";
-	if (headless && (load->address.vlan || (load->vary & ~(uint32_t)VARY_SRC_PORT)))
+	if (headless && (load->addresses[0].vlan || (load->vary & ~(uint32_t)VARY_SRC_PORT)))
 		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, without a tag";
 	for (uint32_t i = 0; i < load->len_count; i++)
 		if (load->lens[i] > s->port->config.frame_max)
@@ -306,9 +306,10 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	if (!s->templates || !s->frames)
 		return "no memory for so many flows";
 	for (uint32_t f = 0; f < s->flows; f++) {
-		struct address a = load->address;
+		const uint32_t each = load->flows / load->address_count;
+		struct address a = load->addresses[f / each];
 
-		address_step(&a, load->vary, f);
+		address_step(&a, load->vary, f % each);
 		for (uint32_t i = 0; i < s->sizes; i++)
 			template_make(&s->templates[(size_t)f * s->sizes + i], &a,
 				      frame_len(s->port, load->lens[i]), arm->run,
@@ -399,11 +400,11 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	if (why)
 		return why;
 	task_choose_step(t, arm->touch, load->latency);
-	if (load->announce) {
-		struct port *port = t->receiver.port ? t->receiver.port : t->forwarder.ports[0];
+	for (uint32_t i = 0; i < load->announce_count; i++) {
+		struct port *port = t->forwarder.ports[i];
+		const struct address *a = &load->announced[i];
 
-		template_make(&hello, &load->announced,
-			      frame_len(port, FRAME_MIN + (load->announced.vlan ? VLAN_BYTES : 0)),
+		template_make(&hello, a, frame_len(port, FRAME_MIN + (a->vlan ? VLAN_BYTES : 0)),
 			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
 			      port->engine->caps & ENGINE_PAYLOAD);
 		if (!port_announce(port, &hello) || port->failed)
@@ -536,7 +537,11 @@ static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout
 	}
 	for (uint32_t i = 0; i < c->task_count; i++)
 		c->tasks[i].receiver.closed = true;
-	answer(c, json_pack("{s:b,s:b}", "ok", 1, "quiet", calm || !c->running));
+	/* Frames of the next phase that come before this process begins it wait at its ports. */
+	calm |= !c->running;
+	if (c->window.phase == PHASE_WARMUP)
+		control_halt(c);
+	answer(c, json_pack("{s:b,s:b}", "ok", 1, "quiet", calm));
 }
 
 /* ---- report ----------------------------------------------------------------------- */

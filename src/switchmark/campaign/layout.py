@@ -15,6 +15,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.functions.base import Function, Hosted
 from switchmark.machine.cgroups import V2, limited_group
 from switchmark.machine.placement import Tenant
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait
@@ -42,6 +43,7 @@ SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
+_STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 _BARE = frozenset({"host", "netns"})
 """Environments whose processes are the host's own: what limits them is a cgroup made here, as
 it is for machines."""
@@ -52,8 +54,9 @@ class Layout:
     """All that is decided before the machine is touched.
 
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
-    flow. `receivers` is the engine of parts that only receive, `modes` what the probes of
-    environments found. `seats` are the CPUs of each part (none: any).
+    flow from end to end, `crossings` one for each pair of ports between which frames cross the
+    switch. `receivers` is the engine of parts that only receive, or forward. `modes` are what the
+    probes of environments found, `seats` the CPUs of each part (none: any).
     """
 
     test: Test
@@ -64,21 +67,67 @@ class Layout:
     parts: tuple[Part, ...]
     nodes: Mapping[str, Node]
     endpoints: Mapping[str, Endpoint]
+    flows: tuple[Flow, ...]
     addressing: Mapping[str, Addressing]
+    crossings: Mapping[tuple[str, str], Addressing]
     cgroups: str = V2
     modes: Mapping[str, str | None] = field(default_factory=dict)
     seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that begin at a part."""
-        return tuple(f for f in self.wiring.flows if f.source in {p.id for p in part.ports})
+        return tuple(f for f in self.flows if f.source in {p.id for p in part.ports})
 
     def received_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that end at a part."""
-        return tuple(f for f in self.wiring.flows if f.sink in {p.id for p in part.ports})
+        return tuple(f for f in self.flows if f.sink in {p.id for p in part.ports})
+
+    @property
+    def played(self) -> tuple[Part, ...]:
+        """The parts that the traffic program plays."""
+        return tuple(part for part in self.parts if FUNCTIONS[part.function].played)
+
+    @property
+    def hosted(self) -> tuple[tuple[Part, Function, Hosted], ...]:
+        """The other parts: programs of their own."""
+        return tuple(
+            (part, FUNCTIONS[part.function], self._hosted(self.nodes[part.id], (part,)))
+            for part in self.parts
+            if part not in self.played
+        )
+
+    def _hosted(self, node: Node, parts: Sequence[Part]) -> Hosted:
+        ports = tuple(port for part in parts for port in part.ports)
+        cores = tuple(cpu for part in parts for cpu in self.seats.get(part.id, ()))
+        return Hosted(
+            node, ports, tuple(self.endpoints[port.id] for port in ports), self.wiring, cores
+        )
+
+    @property
+    def steering(self) -> str | None:
+        """How frames find their way from function to function; None where there is no chain."""
+        if all(not flow.hops for flow in self.flows):
+            return None
+        if self.wiring.semantics is Semantics.LEARNING:
+            return "learning by rewritten MACs"
+        return f"static by in-port{' and source MAC' * (self.test.chains > 1)}"
+
+    def rewrites(self, part: Part) -> list[dict[str, str] | None]:
+        """The MACs that a forwarder writes into what leaves by each of its ports. What comes back
+        to a port of a chain that is used one way goes to whom the frames there come from."""
+        if not FUNCTIONS[part.function].rewrites:
+            return [None for _ in part.ports]
+        found: dict[str, dict[str, str]] = {}
+        for (_, sink), a in self.crossings.items():
+            found.setdefault(sink, {"src_mac": a.seen_dst_mac, "dst_mac": a.seen_src_mac})
+        for (source, _), a in self.crossings.items():
+            found[source] = {"src_mac": a.sent_src_mac, "dst_mac": a.sent_dst_mac}
+        return [found[port.id] for port in part.ports]
 
     def roles(self, part: Part) -> tuple[Role, ...]:
         """What the traffic program does for a part."""
+        if FUNCTIONS[part.function].forwards:
+            return (Role.FORWARDER,)
         sends, receives = bool(self.sent_by(part)), bool(self.received_by(part))
         if self.test.dimension == "latency":
             return (Role.CLIENT,) if sends else (Role.SERVER,)
@@ -93,15 +142,15 @@ class Layout:
         groups = {
             port: index
             for index, pair in enumerate(
-                dict.fromkeys(frozenset((f.source, f.sink)) for f in self.wiring.flows)
+                dict.fromkeys(frozenset((f.source, f.sink)) for f in self.flows)
             )
             for port in pair
         }
         parts = [
             Tenant(
                 part.id,
-                "sender" if self.sent_by(part) else "receiver",
-                polls=True,
+                self._kind_of_tenant(part),
+                polls=FUNCTIONS[part.function].polls,
                 group=groups.get(part.ports[0].id),
             )
             for part in self.parts
@@ -109,10 +158,22 @@ class Layout:
         busy = self.switch.own_core(self.wiring.mode)
         return [Tenant("switch", "switch", polls=busy, cores=self.test.switch_cores), *parts]
 
+    def _kind_of_tenant(self, part: Part) -> str:
+        function = FUNCTIONS[part.function]
+        if not function.played:
+            return "function"
+        if function.forwards:
+            return "forwarder"
+        return "sender" if self.sent_by(part) else "receiver"
+
     @property
     def streams(self) -> int:
         """How many ports frames are sent from: a rate is that of each."""
-        return len({flow.source for flow in self.wiring.flows})
+        return len({flow.source for flow in self.flows})
+
+    def copies(self, flow: Flow) -> tuple[Flow, ...]:
+        """The flows that carry the frames of this one, itself among them."""
+        return tuple(each for each in self.flows if each.index == flow.index)
 
     def first_flow(self, flow: Flow) -> int:
         """The number of a flow's first sub-flow."""
@@ -121,7 +182,7 @@ class Layout:
     def processes(self) -> list[tuple[Node, tuple[Part, ...]]]:
         """The traffic processes: the node that each runs at, and the parts in it."""
         if self.test.placement != SHARED_PROCESS:
-            return [(self.nodes[part.id], (part,)) for part in self.parts]
+            return [(self.nodes[part.id], (part,)) for part in self.played]
         pairs: dict[int | None, list[Part]] = {}
         for tenant, part in zip(self.tenants()[1:], self.parts, strict=True):
             pairs.setdefault(tenant.group, []).append(part)
@@ -136,7 +197,7 @@ class Layout:
 
     def own_kernel(self, part: Part) -> bool:
         """Does a part run on another kernel than this host's, with another clock?"""
-        return ENVIRONMENTS[self.place_of(part).environment].own_kernel
+        return ENVIRONMENTS[self.nodes[part.id].environment].own_kernel
 
     def guest_megabytes(self) -> int:
         """The memory of all machines that are made for this test."""
@@ -154,7 +215,7 @@ class Layout:
     def _attachment(self, port: Port) -> Attachment:
         address, neighbours = None, []
         if self.engine.needs_ip:
-            for flow in self.wiring.flows:
+            for flow in self.flows:
                 a = self.addressing[flow.id]
                 if flow.source == port.id:
                     address = f"{a.source_ip}/{a.prefix}"
@@ -191,9 +252,10 @@ class Layout:
         for node, parts in self.processes():
             ports = [self.endpoints[port.id] for part in parts for port in part.ports]
             steps += self.engine.prepare(self.wiring, node, ports)
-            start = FUNCTIONS[parts[0].function].start(node, ports)
-            outside = not parts[0].physical and not self.own_kernel(parts[0])
-            steps += self._limited("function", node, start) if outside else start
+            start = FUNCTIONS[parts[0].function].start(self._hosted(node, parts))
+            steps += self._confined(parts[0], start)
+        for part, function, hosted in self.hosted:
+            steps += self._confined(part, function.start(hosted))
         return steps
 
     def create_nodes(self) -> Plan:
@@ -208,6 +270,13 @@ class Layout:
             # Nodes share a daemon or a root: each of them says it, and it is made once.
             steps += tuple(step for step in created if step not in steps)
         return steps
+
+    def _confined(self, part: Part, start: Plan) -> Plan:
+        """The start of a part's program under the limit of functions; in a machine it is that
+        of the machine."""
+        if part.physical or self.own_kernel(part):
+            return start
+        return self._limited("function", self.nodes[part.id], start)
 
     def _limited(self, who: str, node: Node, steps: Plan) -> Plan:
         """The steps with their processes under the CPU limit of the switch or of a function."""
@@ -237,7 +306,7 @@ class Layout:
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
-            capabilities=self.engine.capabilities,
+            capabilities=self.engine.capabilities | FUNCTIONS[part.function].capabilities,
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
             cpus=self.seats.get(part.id, ()),
@@ -247,17 +316,21 @@ class Layout:
 
     def join(self) -> Plan:
         """Waits for the sockets of functions that the switch connects to, and joins them."""
+        programs = [*(parts for _, parts in self.processes()), *((p,) for p, _, _ in self.hosted)]
         listening = tuple(
             Wait(f"the function listens on {path}", Check(("test", "-S", path)))
-            for _, parts in self.processes()
+            for parts in programs
             for path in [self.endpoints[parts[0].ports[0].id].path]
             if self.awaits_switch(parts)
         )
         return listening + self.switch.join(self.wiring)
 
     def settled(self) -> Plan:
-        """Waits until the switch has its links."""
-        return self.switch.settled(self.wiring)
+        """Waits until the switch has its links, and functions forward."""
+        steps = self.switch.settled(self.wiring)
+        for _, function, hosted in self.hosted:
+            steps += function.settled(hosted)
+        return steps
 
     def awaits_switch(self, parts: Sequence[Part]) -> bool:
         """Is the first port of a process opened only when the switch connects to it?"""
@@ -295,10 +368,11 @@ def lay_out(
     """Draw the test's scenario and give every part a node, every port its ends.
 
     All names of the test must be known (`campaign.resolve`). UsageError for what the
-    scenario cannot draw.
+    scenario cannot draw. `function_cores` are the CPUs of parts that are functions.
     """
     topology = Topology()
     SCENARIOS[test.scenario].draw(topology, test)
+    chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     nodes = {
         part.id: _node(prefix, run_dir, part.id, "netns" if part.physical else test.environment)
@@ -309,10 +383,10 @@ def lay_out(
         run_dir=run_dir,
         at=_node(prefix, run_dir, "sw", test.switch_environment),
         ports=topology.ports,
-        flows=tuple(topology.flows),
+        flows=topology.crossings,
         nodes=nodes,
-        kind=_kind(test),
-        semantics=_semantics(test),
+        kind=_kind(test, chained),
+        semantics=_semantics(test, chained),
         mode=mode,
         mtu=mtu_for(test.frame_size),
         napi=engine.napi,
@@ -324,6 +398,8 @@ def lay_out(
         burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
     )
+    by_crossing = switch.addressing(wiring)
+    crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}
     return Layout(
         test=test,
         switch=switch,
@@ -333,16 +409,33 @@ def lay_out(
         parts=tuple(topology.parts),
         nodes=nodes,
         endpoints=switch.endpoints(wiring),
-        addressing=switch.addressing(wiring),
+        flows=tuple(topology.flows),
+        addressing={
+            flow.id: _end_to_end([crossings[crossing] for crossing in flow.crossings], chained)
+            for flow in topology.flows
+        },
+        crossings=crossings,
         cgroups=cgroups,
         modes=modes,
         seats=seats,
     )
 
 
-def _kind(test: Test) -> PortKind:
-    """The kind that the test names, else the first of the switch's that engine and environment
-    take too; the switch's first where there is none, which `campaign.resolve` refuses."""
+def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:
+    """The addresses of a flow, from those of its crossings. Where nobody writes MACs its frames
+    are for the sink from the start."""
+    first, last = crossed[0], crossed[-1]
+    rewritten = (first.sent_src_mac, first.sent_dst_mac) != (first.seen_src_mac, first.seen_dst_mac)
+    if rewritten or any(function.rewrites for function in chained):
+        first = replace(first, seen_src_mac=last.seen_src_mac)
+    else:
+        first = replace(first, sent_dst_mac=last.seen_dst_mac)
+    return replace(first, seen_dst_mac=last.seen_dst_mac, sink_ip=last.sink_ip)
+
+
+def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
+    """The kind that the test names, else the first of the switch's that engine, environment and
+    functions take too; the switch's first where there is none, which `campaign.resolve` refuses."""
     switch = SWITCHES[test.switch]
     if test.port != "auto":
         if test.port not in switch.port_kinds:
@@ -352,13 +445,36 @@ def _kind(test: Test) -> PortKind:
             )
         return PortKind(test.port)
     taken = ENGINES[test.engine].port_kinds & ENVIRONMENTS[test.environment].port_kinds
+    for function in chained:
+        taken &= function.port_kinds
     return next((kind for kind in switch.port_kinds if kind in taken), switch.port_kinds[0])
 
 
-def _semantics(test: Test) -> Semantics:
+def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
+    """What the test names, else the switch's first; in a chain its first that brings frames from
+    function to function: by the port where they come in, or learning where functions write MACs.
+    """
     switch = SWITCHES[test.switch]
-    if test.semantics == "auto":
+    if test.semantics == "auto" and not chained:
         return switch.semantics[0]
+    if chained:
+        offered = [s for s in switch.semantics if test.semantics in ("auto", s)]
+        steering = [s for s in offered if s in _STEERS_BY_PORT]
+        if all(function.rewrites for function in chained):
+            steering += [s for s in offered if s is Semantics.LEARNING]
+        if steering:
+            return steering[0]
+        if offered and Semantics.LEARNING in offered:
+            raise UsageError(
+                f"switch {switch.name} learns MACs, and function {chained[0].name} leaves them as "
+                "they are: the switch would learn one MAC at several ports",
+                hint="--function forwarder, or a switch that forwards by port",
+            )
+        if offered:
+            raise UsageError(
+                f"switch {switch.name} is {offered[0]}: it cannot bring frames from function to "
+                "function by the port where they come in, nor by learned MACs"
+            )
     if test.semantics not in switch.semantics:
         raise UsageError(
             f"switch {switch.name} cannot forward as '{test.semantics}'",

@@ -22,6 +22,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit, cpu_root
@@ -141,6 +142,8 @@ class Lab:
         if test.noise is not None:
             kind, _ = parse_noise(test.noise)
             probes["noise", kind] = NOISES[kind].probe
+        if not FUNCTIONS[test.function].played:
+            probes["function", test.function] = FUNCTIONS[test.function].probe
         found = {"switchmark": __version__}
         for (what, name), probe in probes.items():
             version = self._probe(what, name, probe)
@@ -229,6 +232,7 @@ class Lab:
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
                 "semantics": layout.wiring.semantics,
+                "steering": layout.steering,
                 "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
                 "memory": layout.wiring.memory if layout.engine.own_memory else None,
                 "engine_mode": " | ".join(modes) or None,
@@ -373,26 +377,41 @@ class Lab:
             )
             for node, parts in layout.processes()
         ]
-        daemons = [
-            self._executor.process(step.name)
-            for step in layout.switch.start(layout.wiring)
-            if isinstance(step, Spawn)
-        ]
+        daemons = {
+            "switch": (
+                f"switch {layout.switch.name}",
+                layout.wiring.at,
+                self._spawned(layout.switch.start(layout.wiring)),
+            ),
+            **{
+                part.id: (
+                    f"function {part.id} ({function.name})",
+                    hosted.node,
+                    self._spawned(function.start(hosted)),
+                )
+                for part, function, hosted in layout.hosted
+            },
+        }
 
         def alive() -> None:
-            for daemon in daemons:
-                if daemon.poll() is not None:
-                    raise TrialFailed(
-                        f"switch {layout.switch.name} died during the trial"
-                        + "".join(f"\n  {line}" for line in daemon.last_words().splitlines())
-                    )
+            for who, _, processes in daemons.values():
+                for process in processes:
+                    if process.poll() is not None:
+                        raise TrialFailed(
+                            f"{who} died during the trial"
+                            + "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                        )
 
         trials = Trials(
             layout,
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            switch_ns=lambda: _cpu_ns(_at_work(layout.wiring.at, daemons)) if daemons else None,
+            used_ns=lambda: {
+                place: _cpu_ns(_at_work(at, processes))
+                for place, (_, at, processes) in daemons.items()
+                if processes
+            },
             stolen=_Steal(),
             alive=alive,
         )
@@ -401,7 +420,11 @@ class Lab:
             settle=lambda: self._executor.execute(layout.settled()),
         )
         programs = [self._executor.process(process_name(node)) for node, _ in layout.processes()]
-        return _Path(layout, placement, mark, trials, [*daemons, *programs])
+        others = [process for _, _, processes in daemons.values() for process in processes]
+        return _Path(layout, placement, mark, trials, [*others, *programs])
+
+    def _spawned(self, steps: Plan) -> list[Process]:
+        return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]
 
     def _lend(self, layout: Layout, port: Port) -> Plan:
         if port.nic is None or port.nic_peer is None:
@@ -433,7 +456,16 @@ class Lab:
                 ifname = layout.endpoints[port.id].ifname
                 if ifname:
                     found[port.id] = links[layout.nodes[part.id]][ifname]
-        return PathCounters(found, counters.busy_cycles, counters.idle_cycles)
+        functions = {}
+        for part, function, hosted in layout.hosted:
+            outputs = tuple(map(self._executor.run, function.counters(hosted)))
+            try:
+                functions[part.id] = function.parse_counters(hosted, outputs).ports
+            except ValueError as garbled:
+                raise TrialFailed(
+                    f"the counters of function {part.id} cannot be read: {garbled}"
+                ) from garbled
+        return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
 
     def _check_capture(self, layout: Layout) -> None:
         """UsageError if a port of this path cannot be captured."""

@@ -60,6 +60,7 @@ def check(test: Test) -> list[str]:
         *_limit_reasons(test, layout),
         *_noise_reasons(test),
         *_copy_reasons(test, layout),
+        *_chain_reasons(test, layout),
     ]
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
@@ -97,7 +98,7 @@ def _load_reasons(test: Test) -> Iterable[str]:
     pps = test.rate_pps
     if pps is not None and pps * test.duration < 1:
         yield f"at {test.rate} not one frame is sent in {test.duration:g} s"
-    flows = test.flows * test.pairs * (2 if test.direction == "bi" else 1)
+    flows = test.flows * test.pairs * test.chains * (2 if test.direction == "bi" else 1)
     if flows > 16384:
         yield f"{flows} flows in all; a frame numbers at most 16384"
 
@@ -201,6 +202,42 @@ def _resource_reasons(test: Test) -> Iterable[str]:
         yield f"engine {engine.name} has its frames in the kernel: --memory means nothing to it"
 
 
+def _chain_reasons(test: Test, layout: Layout) -> Iterable[str]:
+    if layout.steering is None:
+        for axis in ("function", "chain", "chains"):
+            if getattr(test, axis) != Test.model_fields[axis].default:
+                yield (
+                    f"scenario {test.scenario} has no functions that forward: --{axis} means "
+                    "nothing to it, its ends are the traffic program\n\nhint: --scenario loopback"
+                )
+        return
+    engine = ENGINES[test.engine]
+    if any(len(part.ports) > 1 for part in layout.played) and engine.needs_ip:
+        yield (
+            f"engine {engine.name} goes through the IP stack: it cannot forward frames of others"
+            "\n\nhint: --engine raw-mmsg, or another --function"
+        )
+    if test.placement == SHARED_PROCESS:
+        yield "placement shared-process joins a sender and a receiver: it has no place for a chain"
+    if test.queues > 1:
+        yield "the functions of a chain have one queue a port: --queues 1"
+    if test.chains > 1:
+        if engine.needs_ip:
+            yield (
+                f"engine {engine.name} leaves source MACs to the kernel, and by them traffic is "
+                "split over chains\n\nhint: --engine raw-mmsg"
+            )
+        if test.flows > 1 and test.flows_by == "mac":
+            yield (
+                "the source MAC says which chain a frame takes: flows cannot differ in it too"
+                "\n\nhint: --flows-by port"
+            )
+        if test.dimension == "latency":
+            yield "dimension latency follows one chain: --chains 1"
+    refusals = (function.accepts(hosted) for _, function, hosted in layout.hosted)
+    yield from dict.fromkeys(filter(None, refusals))
+
+
 def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
     engine = ENGINES[test.engine]
     if test.driver == "auto":
@@ -245,7 +282,7 @@ def _noise_reasons(test: Test) -> Iterable[str]:
 def _copy_reasons(test: Test, layout: Layout) -> Iterable[str]:
     if test.copies == 1:
         return
-    if all(len(layout.wiring.copies(flow)) == 1 for flow in layout.wiring.flows):
+    if all(len(layout.copies(flow)) == 1 for flow in layout.flows):
         yield (
             f"scenario {test.scenario} has no copies: they are for functions"
             "\n\nhint: --scenario v2v or p2v"
@@ -271,13 +308,22 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
     for who, kinds, accepted in (
         (f"engine {engine.name}", every, engine.port_kinds),
         (f"environment {environment.name}", inner, environment.port_kinds),
+        *(
+            (
+                f"function {name}",
+                {layout.endpoints[p.id].kind for p in part.ports},
+                FUNCTIONS[name].port_kinds,
+            )
+            for part in layout.parts
+            for name in (part.function,)
+        ),
     ):
         missing = kinds - set(accepted)
         if missing:
             usable = [
                 switch.name
                 for switch in SWITCHES.values()
-                if set(switch.port_kinds) & engine.port_kinds & environment.port_kinds
+                if set(switch.port_kinds) & engine.port_kinds & environment.port_kinds & accepted
             ]
             yield (
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +23,7 @@ from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
-from switchmark.model.topology import Flow, Part, Port, Role
+from switchmark.model.topology import Flow, Part, Port, Role, Semantics
 from switchmark.model.units import FCS_BYTES, LAYER_2_BYTES
 from switchmark.switches.base import PortCounters
 
@@ -35,6 +35,8 @@ _INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
 _QUIET_MS = 20
+_QUIET_A_FUNCTION_MS = 30  # where several share a CPU, each may wait for its turn with frames
+_QUIET_MAX_MS = 1000
 _DRAIN_S = 2.0
 _OPEN_S = 20.0
 _SHORT_S = 1.0
@@ -52,11 +54,13 @@ LinkCounters = Mapping[str, PortCounters]
 @dataclass(frozen=True, slots=True)
 class PathCounters:
     """Counters of a path at one moment, or between two; the cycles are those of the switch's
-    polling threads, None where it does not tell."""
+    polling threads, None where it does not tell. `functions` are those of functions that the
+    traffic program does not play, by part and port."""
 
     links: LinkCounters
     busy_cycles: int | None = None
     idle_cycles: int | None = None
+    functions: Mapping[str, LinkCounters] = field(default_factory=dict)
 
     def since(self, before: PathCounters) -> PathCounters:
         """What was counted since `before`."""
@@ -64,11 +68,17 @@ class PathCounters:
             _difference(before.links, self.links),
             _less(before.busy_cycles, self.busy_cycles),
             _less(before.idle_cycles, self.idle_cycles),
+            {
+                part: _difference(before.functions.get(part, {}), ports)
+                for part, ports in self.functions.items()
+            },
         )
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
         """The counters as a record keeps them: by place, and the cycles under `switch`."""
         found = {place: asdict(each) for place, each in self.links.items()}
+        for part, ports in self.functions.items():
+            found |= {f"function {part} {port}": asdict(each) for port, each in ports.items()}
         if self.busy_cycles is not None:
             cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
             return {**found, "switch": cycles}
@@ -85,8 +95,8 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One task of a process: a role of a part, on one of the queues of its port, with `flows`
-    of its flows, from number `first` on."""
+    """One task of a process: a role of a part, on one of the queues of its port (a forwarder: of
+    both), with `flows` of its flows, from number `first` on."""
 
     part: Part
     role: Role
@@ -101,10 +111,10 @@ _Sent = dict[str, tuple[tuple[_Job, dict[str, Any]], ...]]
 
 class Trials:
     """Measures trials on a path that is up. `counters` reads those of the whole path,
-    `switch_ns` the CPU time that the switch's own processes have used, and the time that they
-    were kept waiting for a CPU (None: it has none),
-    `stolen` the share of CPU time that a hypervisor took since its last call, and `alive`
-    raises TrialFailed if the switch has died."""
+    `used_ns` the CPU time that processes besides the traffic program's have used, and the time
+    that they were kept waiting for a CPU, by `switch` and part, `stolen` the share of CPU time
+    that a hypervisor took since its last call, and `alive` raises TrialFailed if the switch or a
+    function has died."""
 
     def __init__(
         self,
@@ -113,7 +123,7 @@ class Trials:
         crews: Sequence[Crew],
         *,
         counters: Callable[[], PathCounters],
-        switch_ns: Callable[[], tuple[int, int] | None],
+        used_ns: Callable[[], Mapping[str, tuple[int, int]]],
         stolen: Callable[[], float],
         alive: Callable[[], None],
     ) -> None:
@@ -121,7 +131,7 @@ class Trials:
         self._placement = placement
         self._crews = crews
         self._counters = counters
-        self._switch_ns = switch_ns
+        self._used_ns = used_ns
         self._stolen = stolen
         self._alive = alive
         self._openings: dict[Crew, dict[str, Any]] = {}
@@ -184,26 +194,29 @@ class Trials:
 
     def _opening(self, crew: Crew) -> dict[str, Any]:
         """What a process opens: its ports, and the threads with their tasks."""
-        played = [part.ports[0] for part in crew.parts]
+        played = [port for part in crew.parts for port in part.ports]
         endpoints = [self._layout.endpoints[port.id] for port in played]
         opened = self._opened(crew)
         ports = [
             {
-                **self._port(crew, part, part.ports[0]),
+                **self._port(crew, part, port),
                 "queue": queue,
                 "options": self._layout.engine_of(part).port_options(
                     self._layout.wiring,
                     self._layout.place_of(part),
                     endpoints,
-                    crew.parts.index(part),
+                    played.index(port),
                     self._layout.test.driver,
                 ),
             }
-            for part, queue in opened
+            for part, port, queue in opened
         ]
         tasks = [
             [
-                {"role": job.role.value, "ports": [opened.index((part, job.queue))]}
+                {
+                    "role": job.role.value,
+                    "ports": [opened.index((part, port, job.queue)) for port in part.ports],
+                }
                 for job in self._jobs(part)
             ]
             for part in crew.parts
@@ -219,8 +232,9 @@ class Trials:
     def _jobs(self, part: Part) -> list[_Job]:
         """The tasks of a part. Each queue is sent to by a task of its own, so that a flow stays
         on its queue; what is received is counted by one, which reads all queues."""
-        flows, queues = self._layout.test.flows, self._layout.wiring.queues
+        queues = self._layout.wiring.queues
         jobs = []
+        flows = max(1, len(self._flows_of(part))) * self._layout.test.flows
         for role in self._layout.roles(part):
             if role is not Role.SENDER:
                 jobs.append(_Job(part, role, 0, 0, flows))
@@ -232,10 +246,20 @@ class Trials:
             ]
         return jobs
 
-    def _opened(self, crew: Crew) -> list[tuple[Part, int]]:
-        """The ports that a process opens: a part's, once for each queue that it uses."""
+    def _flows_of(self, part: Part) -> tuple[Flow, ...]:
+        """The flows that a part sends, or else receives: as many go each way. Copies are one."""
+        flows = self._layout.sent_by(part) or self._layout.received_by(part)
+        return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
+
+    def _opened(self, crew: Crew) -> list[tuple[Part, Port, int]]:
+        """The ports that a process opens: a part's, each once for each queue that it uses."""
         return list(
-            dict.fromkeys((part, job.queue) for part in crew.parts for job in self._jobs(part))
+            dict.fromkeys(
+                (part, port, job.queue)
+                for part in crew.parts
+                for job in self._jobs(part)
+                for port in part.ports
+            )
         )
 
     def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
@@ -263,7 +287,7 @@ class Trials:
         return max(frame_sizes(self._layout.test))
 
     def _addresses(self, port: Port) -> dict[str, Any]:
-        for flow in self._layout.wiring.flows:
+        for flow in self._layout.flows:
             a = self._layout.addressing[flow.id]
             if port.id in (flow.source, flow.sink):
                 own, peer = a.source_ip, a.sink_ip
@@ -315,41 +339,52 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before, spent = self._counters(), self._switch_ns()
+        before, spent = self._counters(), self._used_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
-        stolen, spent_after, after = self._stolen(), self._switch_ns(), self._counters()
+        stolen, spent_after, after = self._stolen(), self._used_ns(), self._counters()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
-        switch_ns = None
-        if spent is not None and spent_after is not None:
-            switch_ns = spent_after[0] - spent[0], spent_after[1] - spent[1]
-        return self._result(spec, reports, after.since(before), switch_ns, stolen)
+        used_ns = {
+            place: (spent_after[place][0] - ran, spent_after[place][1] - waited)
+            for place, (ran, waited) in spent.items()
+        }
+        return self._result(spec, reports, after.since(before), used_ns, stolen)
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
 
     def _load(self, job: _Job, spec: TrialSpec) -> dict[str, Any]:
         test, part, role = self._layout.test, job.part, job.role
+        # Nobody but a switch that learns listens to who is where.
+        learning = self._layout.wiring.semantics is Semantics.LEARNING
+        if role is Role.FORWARDER:
+            forward: dict[str, Any] = {
+                "burst": RX_BURST,
+                "rewrite": self._layout.rewrites(part),
+            }
+            if learning:
+                forward["announce"] = [self._announcement(port) for port in part.ports]
+            return forward
         sends = role in (Role.SENDER, Role.CLIENT)
-        flow = (self._layout.sent_by(part) if sends else self._layout.received_by(part))[0]
+        flows = self._layout.sent_by(part) if sends else self._layout.received_by(part)
         load: dict[str, Any] = {
-            "first_flow": self._layout.first_flow(flow) + job.first,
+            "first_flow": self._layout.first_flow(flows[0]) + job.first,
             "flows": job.flows,
             "burst": test.burst if sends else RX_BURST,
         }
         if sends:
             load |= {
-                "rate_pps": (spec.rate_pps or 0.0) * job.flows / test.flows,
+                "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flows),
                 "frame_bytes": list(frame_sizes(test)),
-                "address": self._address(flow, job.first),
+                "address": [self._address(flow, job.first) for flow in flows],
             }
             if test.flows > 1:
                 load["vary"] = [f"src_{test.flows_by}"]
         if role in (Role.RECEIVER, Role.CLIENT):
             timed = role is Role.CLIENT or self._one_way(part)
             load["latency"] = test.touch != "none" and timed
-        if role is not Role.SENDER:
+        if role is not Role.SENDER and learning:
             load["announce"] = self._announcement(part.ports[0])
         return load
 
@@ -375,7 +410,7 @@ class Trials:
         return address
 
     def _announcement(self, port: Port) -> dict[str, Any]:
-        flow = next(f for f in self._layout.wiring.flows if port.id in (f.sink, f.source))
+        flow = next(f for f in self._layout.flows if port.id in (f.sink, f.source, *f.hops))
         a = self._layout.addressing[flow.id]
         vlan = {} if self._layout.test.vlan is None else {"vlan": self._layout.test.vlan}
         return {
@@ -404,7 +439,9 @@ class Trials:
         for crew in self._crews:
             limit = {"timeout_ms": round(limit_s * 1000)}
             crew.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
-        drain = {"quiet_ms": _QUIET_MS, "timeout_ms": round(_DRAIN_S * 1000)}
+        functions = {hop.rpartition(".")[0] for f in self._layout.flows for hop in f.hops}
+        quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + _QUIET_A_FUNCTION_MS * len(functions))
+        drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}
         for crew in self._crews:
             crew.process.send("drain", **drain)
         for crew in self._crews:
@@ -417,7 +454,7 @@ class Trials:
         spec: TrialSpec,
         reports: Sequence[dict[str, Any]],
         path: PathCounters,
-        switch_ns: tuple[int, int] | None,
+        used_ns: Mapping[str, tuple[int, int]],
         stolen: float,
     ) -> TrialResult:
         sums: dict[str, int] = {}
@@ -446,10 +483,10 @@ class Trials:
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
-        waited = 0.0
-        if switch_ns is not None:
-            cores, waited = switch_ns[0] / elapsed_ns, switch_ns[1] / elapsed_ns
-            parts.append(PartReport(part="switch", roles=("switch",), cpu=None, cores=cores))
+        for place, (ran, _) in used_ns.items():
+            role = "switch" if place == "switch" else "function"
+            parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=ran / elapsed_ns))
+        waited = used_ns["switch"][1] / elapsed_ns if "switch" in used_ns else 0.0
         return TrialResult(
             spec=spec,
             elapsed_ns=elapsed_ns,
@@ -459,7 +496,7 @@ class Trials:
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
             copies=self._layout.test.copies,
             lost=tx * self._layout.test.copies - distinct,
-            lost_at=self._lost_at(reports, path.links, sums, stray),
+            lost_at=self._lost_at(reports, path, sums, stray),
             late=sums["late"],
             duplicated=sums["duplicated"],
             reordered=sums["reordered"],
@@ -501,7 +538,9 @@ class Trials:
                     empty_polls=sum(c["empty_polls"] for c in counted),
                     yields=thread["yields"],
                     lag_max_ns=max(c.get("lag_max_ns", 0) for c in counted),
-                    engine_mode=report["ports"][self._opened(crew).index((part, 0))]["mode"],
+                    engine_mode=report["ports"][self._opened(crew).index((part, part.ports[0], 0))][
+                        "mode"
+                    ],
                 )
             )
         return found
@@ -509,17 +548,25 @@ class Trials:
     def _lost_at(
         self,
         reports: Sequence[dict[str, Any]],
-        links: LinkCounters,
+        path: PathCounters,
         sums: Mapping[str, int],
         stray: int,
     ) -> dict[str, int]:
         """Each lost frame's place, as far as somebody counted it."""
         places: dict[str, int] = defaultdict(int)
         for crew, report in zip(self._crews, reports, strict=True):
-            for (part, _), port in zip(self._opened(crew), report["ports"], strict=True):
-                places[f"ring {part.id}"] += port["rx_ring_drops"]
-                places[f"engine {part.id}"] += port["tx_drops"] + port["rx_invalid"]
-        for place, counters in links.items():
+            for (_, port, _), counts in zip(self._opened(crew), report["ports"], strict=True):
+                places[f"ring {port.id}"] += counts["rx_ring_drops"]
+                places[f"engine {port.id}"] += counts["tx_drops"] + counts["rx_invalid"]
+            jobs = [job for part in crew.parts for job in self._jobs(part)]
+            for job, task in zip(jobs, report["tasks"], strict=True):
+                if job.role is Role.FORWARDER:
+                    places[f"function {job.part.id}"] += sum(task["forwarded"]["dropped"])
+        for part_id, ports in path.functions.items():
+            places[f"function {part_id}"] += sum(
+                (each.rx_dropped or 0) + (each.tx_dropped or 0) for each in ports.values()
+            )
+        for place, counters in path.links.items():
             places[f"{place} out"] = counters.tx_dropped or 0
             # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
             if place.endswith(AT_SWITCH) or place in self._guests:
@@ -547,20 +594,28 @@ class Trials:
         if test.touch == "none":
             return ()
         found = []
-        for flow in self._layout.wiring.flows:
-            original = self._layout.wiring.copies(flow)[0]
+        for flow in self._layout.flows:
+            if flow.id not in received:
+                continue  # counted with the first flow of its part
+            original = self._layout.copies(flow)[0]
             tasks = sent[original.id]
             counts = [
                 report["frames"] // job.flows + (number < report["frames"] % job.flows)
                 for job, report in tasks
                 for number in range(job.flows)
             ]
-            for number, (tx, (rx, duplicated, reordered, corrupted)) in enumerate(
-                zip(counts, received[flow.id]["flows"], strict=True)
+            names = [
+                one.id if test.flows == 1 else f"{one.id}#{number}"
+                for one in self._layout.sent_by(tasks[0][0].part)
+                for number in range(test.flows)
+                if one.sink == flow.sink
+            ]
+            for name, tx, (rx, duplicated, reordered, corrupted) in zip(
+                names, counts, received[flow.id]["flows"], strict=True
             ):
                 found.append(
                     FlowCounts(
-                        flow=flow.id if test.flows == 1 else f"{flow.id}#{number}",
+                        flow=name,
                         tx=tx,
                         rx=rx,
                         lost=tx - rx,

@@ -13,11 +13,11 @@ from switchmark.model.spec import Test
 __all__ = ["with_axes"]
 
 _HELP = {
-    "scenario": "p2p, p2v, v2p, v2v: which ends are physical and which virtual",
+    "scenario": "p2p, p2v, v2p, v2v: which ends are physical and which virtual; loopback",
     "switch": "the switches under test",
     "switch_environment": "where the switch runs",
     "environment": "where the functions run",
-    "function": "the network function",
+    "function": "what forwards in the functions of loopback; traffic is its usual forwarder",
     "engine": "the packet I/O of the traffic program",
     "driver": "how engine dpdk opens a port: virtio-user, vhost, memif, af_packet, af_xdp, ...",
     "port": "how ports are attached: veth, vhost-user, memif, ...",
@@ -30,6 +30,8 @@ _HELP = {
     "rate": "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+)",
     "burst": "frames handed over at once [32; 1 for latency]",
     "pairs": "senders, each with its receiver",
+    "chain": "functions in a row, in loopback",
+    "chains": "chains side by side, in loopback",
     "flows": "flows of each sender",
     "flows_by": "what the flows of a sender differ in",
     "copies": "functions that each frame is copied to",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.functions import traffic
+from switchmark.functions import pcap_bridge, switch, traffic
 from switchmark.functions.base import Function
 from switchmark.plugins import load_plugins
 
@@ -13,5 +13,5 @@ __all__ = ["TABLE"]
 TABLE: Mapping[str, Function] = load_plugins(
     "switchmark.functions",
     Function,  # type: ignore[type-abstract]
-    (traffic.FUNCTION,),
+    (*traffic.FUNCTIONS, *switch.FUNCTIONS, pcap_bridge.FUNCTION),
 )

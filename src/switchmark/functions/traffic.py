@@ -6,17 +6,20 @@ One process serves many trials: a JSON object a line each way (`traffic/src/conf
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from signal import SIGTERM
 from typing import Any
 
+from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import CommandFailed, TrialFailed
-from switchmark.machine.host import Process
-from switchmark.model.plan import Node, Plan, Spawn
-from switchmark.model.topology import Endpoint
+from switchmark.functions.base import Hosted
+from switchmark.machine.host import Host, Process
+from switchmark.model.plan import Node, Plan, Run, Spawn
+from switchmark.model.topology import PortKind
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters
 
-__all__ = ["Traffic", "TrafficProcess", "process_name"]
+__all__ = ["Forwarder", "Traffic", "TrafficProcess", "process_name"]
 
 
 def process_name(node: Node) -> str:
@@ -28,18 +31,49 @@ class Traffic:
     """switchmark-traffic, one process a node. It ends with its stdin, or by SIGTERM."""
 
     name = "traffic"
-    summary = "the traffic program: sender, receiver, client, server or forwarder"
+    summary = "the traffic program as an end: sender, receiver, client or server"
+    played = True
+    forwards = False
+    rewrites = False
+    polls = True
+    capabilities: frozenset[str] = frozenset()
+    port_kinds = frozenset(PortKind)
 
-    def start(self, node: Node, ports: Sequence[Endpoint]) -> Plan:
+    def probe(self, host: Host) -> Version:
+        """The version of the traffic program."""
+        return ENGINES["null"].probe(host)
+
+    def accepts(self, h: Hosted) -> str | None:
+        return None
+
+    def start(self, h: Hosted) -> Plan:
         return (
             Spawn(
-                f"the traffic program at {node.name}",
-                process_name(node),
+                f"the traffic program at {h.node.name}",
+                process_name(h.node),
                 (traffic_program(), "serve"),
-                at=node,
+                at=h.node,
                 stop=(SIGTERM, 2.0),
             ),
         )
+
+    def settled(self, h: Hosted) -> Plan:
+        return ()
+
+    def counters(self, h: Hosted) -> tuple[Run, ...]:
+        return ()
+
+    def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+        return Counters()
+
+
+class Forwarder(Traffic):
+    """The traffic program between two ports: it writes both MACs and touches nothing else."""
+
+    name = "forwarder"
+    summary = "the traffic program, from port to port: it writes both MACs"
+    forwards = True
+    rewrites = True
 
 
 class TrafficProcess:
@@ -93,4 +127,4 @@ class TrafficProcess:
         return TrialFailed(f"the traffic program of {self.part} {how}{words}")
 
 
-FUNCTION = Traffic()
+FUNCTIONS = (Traffic(), Forwarder())

@@ -22,7 +22,8 @@ the values of an axis, it may be written `0+2-5`."""
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """A part that wants CPUs. `polls` says that it keeps `cores` of them busy; `group` is the
-    index of its pair. `kind` is `switch`, `sender`, `receiver`, ..."""
+    index of its pair. `kind` is `switch`, `function` (a program that never yields), `sender`,
+    `receiver`, `forwarder`."""
 
     id: str
     kind: str
@@ -68,11 +69,12 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
     A polling switch has its CPUs to itself first. While there is a choice, the others get
     CPUs of the same NUMA node, on physical cores of their own, isolated, and not core 0,
     which serves the machine's interrupts. Then they share, and yield to each other, but not
-    with the switch. A switch that does not poll works where its frames are sent: it has no
-    seat of its own.
+    with the switch, and with a function that never yields only where nothing else is left. A
+    switch or a function that does not poll has no seat of its own.
 
-    Doubts: `cores-shared`; `cores-overcommitted` where a polling switch shares, or more than
-    two parts do; `sibling-busy` where two hyperthreads of a core are both in use.
+    Doubts: `cores-shared`; `cores-overcommitted` where a polling switch or function that never
+    yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
+    are both in use.
     """
     units = _units(parts, together=policy == "shared-process")
     if policy == "unpinned":
@@ -81,7 +83,10 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
     for unit in units:
         table.seat(unit)
     seats = {
-        part: Seat(tuple(sorted(table.cpus_of(unit))), unit.polls and table.shares(unit))
+        part: Seat(
+            tuple(sorted(table.cpus_of(unit))),
+            unit.polls and unit.kind != "function" and table.shares(unit),
+        )
         for unit in units
         for part in unit.ids
     }
@@ -107,12 +112,17 @@ class _Unit:
     def is_polling_switch(self) -> bool:
         return self.polls and self.kind == "switch"
 
+    @property
+    def never_yields(self) -> bool:
+        """It polls, and is no program of ours."""
+        return self.polls and self.kind in ("switch", "function")
+
 
 def _units(parts: Sequence[Tenant], *, together: bool) -> list[_Unit]:
     """The parts that need a seat, those with the strongest claim first."""
     units: list[_Unit] = []
     for part in parts:
-        if part.kind == "switch" and not part.polls:
+        if part.kind in ("switch", "function") and not part.polls:
             continue
         mate = next((unit for unit in units if together and _are_pair(unit, part)), None)
         if mate is None:
@@ -123,6 +133,7 @@ def _units(parts: Sequence[Tenant], *, together: bool) -> list[_Unit]:
         units,
         key=lambda unit: (
             not unit.is_polling_switch,
+            not unit.never_yields,
             not unit.polls,
             -1 if unit.group is None else unit.group,
             unit.kind != "sender",
@@ -166,9 +177,13 @@ def _unpinned(parts: Sequence[Tenant], units: Sequence[_Unit], count: int) -> Pl
     doubts = []
     if busy > count:
         doubts.append("cores-shared")
-        if busy > 2 * count or any(unit.is_polling_switch for unit in units):
+        if busy > 2 * count or any(unit.never_yields for unit in units):
             doubts.append("cores-overcommitted")
-    seats = {part: Seat((), unit.polls and busy > count) for unit in units for part in unit.ids}
+    seats = {
+        part: Seat((), unit.polls and unit.kind != "function" and busy > count)
+        for unit in units
+        for part in unit.ids
+    }
     every = {part.id: seats.get(part.id, Seat()) for part in parts}
     return Placement("unpinned", every, None, tuple(doubts))
 
@@ -204,8 +219,7 @@ class _Table:
         if any(guest.polls for guests in shared for guest in guests):
             doubts.append("cores-shared")
         if any(
-            sum(guest.polls for guest in guests) > 2
-            or any(guest.is_polling_switch for guest in guests)
+            sum(guest.polls for guest in guests) > 2 or any(guest.never_yields for guest in guests)
             for guests in shared
         ):
             doubts.append("cores-overcommitted")
@@ -213,11 +227,14 @@ class _Table:
             doubts.append("sibling-busy")
         return tuple(doubts)
 
-    def _cost(self, cpu: int, unit: _Unit) -> tuple[bool, int, bool, bool, int, bool, bool, int]:
+    def _cost(
+        self, cpu: int, unit: _Unit
+    ) -> tuple[bool, bool, int, bool, bool, int, bool, bool, int]:
         """What speaks against a CPU, the weightiest reason first."""
         guests = self._guests[cpu]
         return (
             any(guest.is_polling_switch for guest in guests),
+            any(guest.never_yields for guest in guests),
             len(guests),
             any(guest.group == unit.group is not None for guest in guests),
             self._cpus[cpu].node != self._home,

@@ -117,6 +117,7 @@ class Record(BaseModel):
     error: str | None
     test: Test
     semantics: str | None = None
+    steering: str | None = None
     port: str | None = None
     memory: str | None = None
     engine_mode: str | None = None

@@ -56,6 +56,8 @@ class Test(BaseModel):
     rate: str = "max"
     burst: int = Field(default_factory=_usual_burst, ge=1, le=4096)
     pairs: int = Field(1, ge=1, le=64)
+    chain: int = Field(1, ge=1, le=8)
+    chains: int = Field(1, ge=1, le=64)
     flows: int = Field(1, ge=1, le=16384)
     flows_by: Literal["mac", "ip", "port"] = "port"
     copies: int = Field(1, ge=1, le=64)

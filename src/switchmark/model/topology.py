@@ -94,12 +94,25 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Frames from one port to another; `index` is the flow number carried by its frames. Flows
-    of one index are copies of the same frames, which the switch makes."""
+    of one index are copies of the same frames, which the switch makes.
+
+    `hops` are the ports of functions between, in order: in at one, out at the next. `split` is
+    the number (from 0) of the chain that it takes, where several share its ends; its frames
+    then have a source MAC of their own.
+    """
 
     id: str
     index: int
     source: str
     sink: str
+    hops: tuple[str, ...] = ()
+    split: int | None = None
+
+    @property
+    def crossings(self) -> tuple[tuple[str, str], ...]:
+        """Each way through the switch: the port where a frame comes in, and where it leaves."""
+        ports = (self.source, *self.hops, self.sink)
+        return tuple(zip(ports[::2], ports[1::2], strict=True))
 
 
 @dataclass(slots=True)
@@ -118,12 +131,45 @@ class Topology:
         """A network function with `ports` ports."""
         return self._part(name, function, ports, False, None, None).ports
 
-    def flow(self, source: Port, sink: Port, *, copy_of: Flow | None = None) -> Flow:
-        """Frames from `source` to `sink`, or copies of those of another flow."""
-        index = len({flow.index for flow in self.flows}) if copy_of is None else copy_of.index
-        new = Flow(f"{source.part}-{sink.part}", index, source.id, sink.id)
+    def flow(
+        self,
+        source: Port,
+        sink: Port,
+        *hops: Port,
+        split: int | None = None,
+        copy_of: Flow | None = None,
+    ) -> Flow:
+        """Frames from `source` to `sink`, through the functions whose ports `hops` names; or
+        copies of those of another flow."""
+        way = "" if split is None else f"c{split + 1}-"
+        new = Flow(
+            f"{source.part}-{way}{sink.part}",
+            len({flow.index for flow in self.flows}) if copy_of is None else copy_of.index,
+            source.id,
+            sink.id,
+            tuple(hop.id for hop in hops),
+            split,
+        )
         self.flows.append(new)
         return new
+
+    @property
+    def crossings(self) -> tuple[Flow, ...]:
+        """The flows as a switch is told them: from one of its ports to another, once each."""
+        parts = {port.id: port.part for port in self.ports}
+        found: dict[tuple[str, str], Flow] = {}
+        numbers: dict[tuple[int, str], int] = {}
+        for flow in self.flows:
+            for source, sink in flow.crossings:
+                if (source, sink) in found:
+                    continue
+                # Copies have one number, here as there.
+                number = numbers.setdefault((flow.index, source), len(numbers))
+                name = f"{parts[source]}-{parts[sink]}"
+                # Only where the chains part does a frame's source say which of them it takes.
+                split = flow.split if source == flow.source else None
+                found[source, sink] = Flow(name, number, source, sink, split=split)
+        return tuple(found.values())
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -203,6 +249,10 @@ class Addressing:
 class Wiring:
     """All that a switch is told: its ports, flows, place and resources.
 
+    Of a flow through functions a switch sees each crossing from port to port as a flow: it knows
+    of no chain. `given` is empty but where the switch is a function itself: then it holds the
+    endpoints, by port, that it is to open instead of making its own.
+
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
     sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is
     how ports are attached and `semantics` what the switch is to do with a frame, of those that
@@ -232,6 +282,14 @@ class Wiring:
     descriptors: int | None = None
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
+    given: Mapping[str, Endpoint] = field(default_factory=dict)
+
+    def source_mac(self, flow: Flow) -> str:
+        """The source MAC of a flow's frames: that of its port, or of its chain."""
+        index = self.port(flow.source).index
+        if flow.split is None:
+            return mac_address(index)
+        return mac_address(index << 8 | flow.split, split=True)
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
         """The flows that carry the frames of this one, itself among them."""
@@ -253,11 +311,14 @@ def group_mac_address(index: int) -> str:
     return f"03:53:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
-def mac_address(index: int, *, router: bool = False, unheard: bool = False) -> str:
+def mac_address(
+    index: int, *, router: bool = False, unheard: bool = False, split: bool = False
+) -> str:
     """The locally administered MAC of port `index`, of the router's side of that port, or one
-    for its interface that no frame is sent to."""
-    kind = "52" if router else "55" if unheard else "53"
-    return f"02:{kind}:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
+    for its interface that no frame is sent to. `split`: of one chain among several that share a
+    port; `index` is then that of the port, times 256, and the number of the chain."""
+    kind = "52" if router else "55" if unheard else "56" if split else "53"
+    return f"02:{kind}:4d:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def ip_address(index: int, *, net: int | None = None) -> str:

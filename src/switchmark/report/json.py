@@ -32,6 +32,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "error": record.error,
         "test": _test(record),
         "semantics": record.semantics,
+        "steering": record.steering,
         "port": record.port,
         "memory": record.memory,
         "engine_mode": record.engine_mode,
@@ -59,14 +60,13 @@ def to_object(record: Record) -> dict[str, Any]:
 
 
 def _test(record: Record) -> dict[str, Any]:
-    """Every axis, and the rate in frames per second, of a share of R+ as it was found. `chain`
-    and `chains` are those of the scenarios without a chain."""
+    """Every axis, and the rate in frames per second, of a share of R+ as it was found."""
     test = record.test
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and record.trials:
         rate_pps = record.trials[0].spec.rate_pps
     axes = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
-    return {"chain": 1, "chains": 1, **axes, "rate_pps": rate_pps}
+    return {**axes, "rate_pps": rate_pps}
 
 
 def _plain(value: Any) -> Any:

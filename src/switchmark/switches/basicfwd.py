@@ -30,6 +30,7 @@ class Basicfwd(PairedSwitch):
     name = "basicfwd"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
+    function_kinds = frozenset(PORT_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 

@@ -9,6 +9,7 @@ from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
+    Flow,
     Port,
     PortKind,
     Semantics,
@@ -56,7 +57,9 @@ class Direct:
         return None
 
     def _cables(self, w: Wiring) -> list[tuple[Port, Port]]:
-        pairs = {frozenset((flow.source, flow.sink)): flow for flow in w.flows}
+        pairs: dict[frozenset[str], Flow] = {}
+        for flow in w.flows:
+            pairs.setdefault(frozenset((flow.source, flow.sink)), flow)
         return [(w.port(flow.source), w.port(flow.sink)) for flow in pairs.values()]
 
     def _socket(self, w: Wiring, near: Port) -> str:

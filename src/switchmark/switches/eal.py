@@ -85,6 +85,11 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
 
 def refusal(w: Wiring, name: str) -> str | None:
     """Why a program that forwards between the ports 2i and 2i+1 cannot make a wiring."""
+    if any(end.server and (end.backend or w.kind is PortKind.MEMIF) for end in w.given.values()):
+        return (
+            f"function {name} connects to its ports: none is there that listens\n\n"
+            "hint: a switch of its own between the functions"
+        )
     for port in w.ports:
         if port.nic:
             return f"{name} forwards between virtual ports: it does not take the NIC {port.nic} yet"
@@ -171,15 +176,18 @@ def start_program(
     """
     beside = _BASE_MB + _QUEUE_MB * len(w.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, w.memory)
-    left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *(_socket(w, port) for port in w.ports))
+    sockets = () if w.given else tuple(_socket(w, port) for port in w.ports)
+    left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *sockets)
+    who = f"the function at {w.at.name}" if w.given else "the switch"
+    whose = who if w.given else "a switch"
     steps: list[Step] = []
     if w.memory == "hugepages":
-        steps.append(Reserve("hugepages for the switch's frames", memory_mb, node=w.node))
+        steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
     return (
         *steps,
-        Run("no sockets of a switch before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
+        Run(f"no sockets of {whose} before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
         Spawn(
-            "the switch",
+            who,
             _file_prefix(w),
             (
                 *(argv0, "--no-pci", "--file-prefix", _file_prefix(w), *_memory(w, memory_mb)),
@@ -192,7 +200,7 @@ def start_program(
             env=_env(w),
             stop=(SIGTERM, 5.0),
         ),
-        *_wait_listening(w),
+        *(() if w.given else _wait_listening(w)),
     )
 
 
@@ -204,12 +212,28 @@ def _memory(w: Wiring, memory_mb: int) -> tuple[str, ...]:
 
 
 def _device(w: Wiring, port: Port, queues: int) -> str:
+    if w.given:
+        return _given_device(w.given[port.id], port)
     if w.kind is PortKind.MEMIF:
         return (
             f"net_memif{port.index},role=server,id=0,socket={_socket(w, port)},"
             f"socket-abstract=no,mac={port_mac(w, port)}"
         )
     return f"net_vhost{port.index},iface={_socket(w, port)},queues={queues},client=0"
+
+
+def _given_device(end: Endpoint, port: Port) -> str:
+    """The function's side of a port: virtio-user, or a memif client. With a control queue, or
+    a program that asks for it ends because it cannot set promiscuous mode."""
+    if end.kind is PortKind.MEMIF:
+        return (
+            f"net_memif{port.index},role=client,id=0,socket={end.path},"
+            f"socket-abstract=no,mac={end.mac}"
+        )
+    return (
+        f"net_virtio_user{port.index},mac={end.mac},path={end.path},cq=1,queue_size=1024"
+        f",server={int(end.server)}"
+    )
 
 
 def _wait_listening(w: Wiring) -> Plan:
@@ -237,7 +261,7 @@ def wait_linked(w: Wiring) -> Plan:
     telemetry = f"dpdk-telemetry.py -f {_file_prefix(w)}"
     return tuple(
         Wait(
-            f"the switch sees the link of port {port.index}",
+            f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
             Check(
                 ("awk", f'BEGIN {{ print "/ethdev/link_status,{port.index}" | "{telemetry}" }}'),
                 at=w.at,

@@ -39,6 +39,7 @@ class L2fwd(PairedSwitch):
     name = "l2fwd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
+    function_kinds = frozenset(PORT_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"switch_cores"})
 

@@ -85,9 +85,9 @@ def bridged_addressing(w: Wiring) -> Mapping[str, Addressing]:
     """One flat network: what is sent is what arrives; what is to be copied is for a group."""
     return {
         flow.id: Addressing(
-            sent_src_mac=mac_address(source.index),
+            sent_src_mac=w.source_mac(flow),
             sent_dst_mac=destination,
-            seen_src_mac=mac_address(source.index),
+            seen_src_mac=w.source_mac(flow),
             seen_dst_mac=destination,
             source_ip=ip_address(source.index),
             sink_ip=ip_address(sink.index),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
+    Port,
     PortKind,
     Semantics,
     Wiring,
@@ -23,6 +25,7 @@ from switchmark.switches.links import (
     kernel_endpoints,
     kernel_release,
     link_counters,
+    parse_link_counters,
     set_sysctls,
     silence,
     switch_ifname,
@@ -30,12 +33,14 @@ from switchmark.switches.links import (
 
 
 class LinuxBridge:
-    """`ip link add type bridge`, without spanning tree or multicast snooping."""
+    """`ip link add type bridge`, without spanning tree or multicast snooping. As a function its
+    ports are interfaces of its node."""
 
     name = "linux-bridge"
     semantics = (Semantics.LEARNING,)
     port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
+    function_kinds = frozenset({PortKind.VETH, PortKind.TAP, PortKind.VF})
     resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:
@@ -83,9 +88,9 @@ class LinuxBridge:
 
     def _port(self, w: Wiring, index: int) -> Plan:
         port = w.ports[index]
-        near = switch_ifname(w, port)
+        near = _ifname(w, port)
         return (
-            *add_port(w, port, mac_address(index, router=True)),
+            *(() if w.given else add_port(w, port, mac_address(index, router=True))),
             Run(
                 f"{near} is a port of the bridge",
                 ("ip", "link", "set", near, "master", w.name("br")),
@@ -103,14 +108,38 @@ class LinuxBridge:
                 f"{name} forwards",
                 Check(("bridge", "link", "show", "dev", name), at=w.at, pattern="state forwarding"),
             )
-            for name in (switch_ifname(w, port) for port in w.ports)
+            for name in (_ifname(w, port) for port in w.ports)
         )
 
     def counters(self, w: Wiring) -> tuple[Run, ...]:
         return link_counters(w)
 
     def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return kernel_counters(w, outputs)
+        return _function_counters(w, outputs[0]) if w.given else kernel_counters(w, outputs)
+
+
+def _ifname(w: Wiring, port: Port) -> str:
+    return w.given[port.id].ifname if w.given else switch_ifname(w, port)
+
+
+def _function_counters(w: Wiring, output: bytes) -> Counters:
+    """Between two ports: dropped is what came in at one and was not even offered to the other,
+    whose link counts what it had no room for."""
+    links = parse_link_counters(output)
+    try:
+        one, other = (links[_ifname(w, port)] for port in w.ports)
+    except KeyError as missing:
+        raise ValueError(f"ip printed no link {missing}") from missing
+    return Counters(
+        {
+            port.id: replace(
+                own,
+                rx_dropped=None,
+                tx_dropped=max(0, (peer.rx or 0) - (own.tx or 0) - (own.tx_dropped or 0)),
+            )
+            for port, own, peer in zip(w.ports, (one, other), (other, one), strict=True)
+        }
+    )
 
 
 SWITCH = LinuxBridge()

@@ -50,6 +50,11 @@ class Macvlan:
         return False
 
     def accepts(self, w: Wiring) -> str | None:
+        if len({port.part for port in w.ports}) < len(w.ports):
+            return (
+                "macvlan finds a frame's way by its MAC alone, among children of one parent: it "
+                "cannot tell the two ports of a function apart\n\nhint: --switch linux-bridge"
+            )
         for flow in w.flows:
             if w.port(flow.source).physical and w.port(flow.sink).physical:
                 return (

@@ -27,17 +27,27 @@ from switchmark.switches.links import (
     link_counters,
     switch_ifname,
 )
-from switchmark.switches.ovs_instance import SCHEMA, daemon, daemon_name, database, vsctl
+from switchmark.switches.ovs_instance import (
+    SCHEMA,
+    add_static_rules,
+    daemon,
+    daemon_name,
+    database,
+    port_number,
+    static_refusal,
+    vsctl,
+)
 
 _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
 _HINT = "apt-get install openvswitch-switch"
 
 
 class Ovs:
-    """One bridge with the NORMAL action. Mode `kernel` or `userspace` is the datapath."""
+    """One bridge with the NORMAL action, or a rule for each port. Mode `kernel` or `userspace`
+    is the datapath."""
 
     name = "ovs"
-    semantics = (Semantics.LEARNING,)
+    semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
     # The userspace datapath makes taps of fixed names: one network namespace an instance.
     environments = frozenset({"netns", "lxc", "docker", "podman"})
@@ -66,7 +76,7 @@ class Ovs:
         return mode != "kernel"
 
     def accepts(self, w: Wiring) -> str | None:
-        return None
+        return static_refusal(w, self.name) if w.semantics is Semantics.STATIC else None
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
         return kernel_endpoints(w)
@@ -82,7 +92,14 @@ class Ovs:
         ports: Plan = ()
         for port in w.ports:
             ports += add_port(w, port, mac_address(port.index, router=True))
-        names = [switch_ifname(w, port) for port in w.ports]
+        static = w.semantics is Semantics.STATIC
+        words = ["add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={datapath}"]
+        words += ["fail-mode=secure"] * static
+        for port in w.ports:
+            name = switch_ifname(w, port)
+            words += ["--", "add-port", "br0", name]
+            number = f"ofport_request={port_number(port)}"
+            words += ["--", "set", "Interface", name, number] * static
         return (
             *ports,
             *database(w),
@@ -93,12 +110,9 @@ class Ovs:
             ),
             Run(
                 "a bridge with the interfaces as ports",
-                vsctl(
-                    w,
-                    *("add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={datapath}"),
-                    *(word for name in names for word in ("--", "add-port", "br0", name)),
-                ),
+                vsctl(w, *words),
             ),
+            *(add_static_rules(w) if static else ()),
         )
 
     def join(self, w: Wiring) -> Plan:

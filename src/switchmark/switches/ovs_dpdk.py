@@ -23,12 +23,15 @@ from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import bridged_addressing
 from switchmark.switches.ovs_instance import (
     SCHEMA,
+    add_static_rules,
     appctl,
     daemon,
     daemon_name,
     database,
     instance_dir,
     pidfile,
+    port_number,
+    static_refusal,
     vsctl,
 )
 
@@ -90,13 +93,7 @@ class OvsDpdk:
                 "\n\nhint: --memory hugepages"
             )
         if w.semantics is Semantics.STATIC:
-            copied = {flow.source for flow in w.flows if len(w.copies(flow)) > 1}
-            for port_id, peers in _peers(w).items():
-                if len(peers) != 1 and port_id not in copied:
-                    return (
-                        f"{self.name} has one static rule for a port: port {port_id} must have "
-                        f"one peer, not {len(peers)}\n\nhint: --semantics learning"
-                    )
+            return static_refusal(w, self.name)
         return None
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
@@ -143,7 +140,7 @@ class OvsDpdk:
         # The functions listen by now: a socket that it does not find is tried again after 1 s.
         return (
             Run("a bridge with a port for each socket", vsctl(w, *_bridge(w))),
-            *_rules(w),
+            *(add_static_rules(w) if w.semantics is Semantics.STATIC else ()),
         )
 
     def settled(self, w: Wiring) -> Plan:
@@ -180,20 +177,6 @@ def _socket(w: Wiring, port: Port) -> str:
 
 def _interface(port: Port) -> str:
     return f"p{port.index}"
-
-
-def _number(port: Port) -> int:
-    """The port's number in OpenFlow, which counts from 1."""
-    return port.index + 1
-
-
-def _peers(w: Wiring) -> dict[str, set[str]]:
-    """The ports that each port has flows with, whichever way."""
-    found: dict[str, set[str]] = {port.id: set() for port in w.ports}
-    for flow in w.flows:
-        found[flow.source].add(flow.sink)
-        found[flow.sink].add(flow.source)
-    return found
 
 
 def _off_the_pmds_cpus(w: Wiring) -> Plan:
@@ -241,29 +224,10 @@ def _bridge(w: Wiring) -> tuple[str, ...]:
         name = _interface(port)
         words += ["--", "add-port", "br0", name, "--", "set", "Interface", name]
         words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={_socket(w, port)}"]
-        words.append(f"ofport_request={_number(port)}")
+        words.append(f"ofport_request={port_number(port)}")
         if w.mtu != 1500:
             words.append(f"mtu_request={w.mtu}")
     return tuple(words)
-
-
-def _rules(w: Wiring) -> Plan:
-    """What comes in at a port goes out at its peer, and nowhere else."""
-    if w.semantics is not Semantics.STATIC:
-        return ()
-    rules = [
-        f"in_port={_number(w.port(port_id))},actions={','.join(outputs)}\n"
-        for port_id, peers in _peers(w).items()
-        for outputs in ([f"output:{_number(w.port(peer))}" for peer in sorted(peers)],)
-    ]
-    bridge = f"unix:{instance_dir(w)}/br0.mgmt"
-    return (
-        Run(
-            "what comes in at a port goes out at its peer",
-            ("ovs-ofctl", "--timeout=10", "add-flows", bridge, "-"),
-            stdin="".join(rules).encode(),
-        ),
-    )
 
 
 def _port_counters(text: str) -> dict[str, PortCounters]:

@@ -38,6 +38,7 @@ class Testpmd(PairedSwitch):
     name = "testpmd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
+    function_kinds = frozenset(PORT_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"switch_cores", "queues", "descriptors"})
 

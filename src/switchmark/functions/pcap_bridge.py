@@ -1,0 +1,108 @@
+"""A small bridge on libpcap, as in Bonafiglia 2015: what it reads at one port it writes at the
+other. Its program is `traffic/src/pcap_bridge.c`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from signal import SIGTERM
+
+from switchmark.engines.base import KERNEL_PORTS
+from switchmark.errors import Unavailable
+from switchmark.functions.base import Hosted
+from switchmark.machine.host import Host
+from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
+from switchmark.model.version import Version
+from switchmark.switches.base import Counters, PortCounters
+
+__all__ = ["PcapBridge", "program"]
+
+_PROGRAM = "switchmark-pcap-bridge"
+_HINT = "apt-get install libpcap-dev, then make setup"
+
+
+def program() -> str:
+    """The path of the bridge: beside this Python, or on PATH; its bare name where it is nowhere."""
+    beside = Path(sys.executable).with_name(_PROGRAM)
+    return (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
+
+
+class PcapBridge:
+    """One process, asleep while no frame waits. It keeps its counts in a file of the run, brought
+    up to date whenever nothing waits."""
+
+    name = "pcap-bridge"
+    summary = "a bridge of two ports on libpcap, as in Bonafiglia 2015"
+    played = False
+    forwards = True
+    rewrites = False
+    polls = False
+    capabilities = frozenset({"NET_RAW"})
+    port_kinds = KERNEL_PORTS
+
+    def probe(self, host: Host) -> Version:
+        """Its version and that of libpcap."""
+        try:
+            done = host.run((program(), "version"))
+        except Unavailable as missing:
+            raise Unavailable(f"{_PROGRAM} was not built: libpcap is missing", hint=_HINT) from (
+                missing
+            )
+        if done.status:
+            raise Unavailable(f"{_PROGRAM} version failed", hint=_HINT)
+        return Version(done.stdout.decode(errors="replace").strip())
+
+    def accepts(self, h: Hosted) -> str | None:
+        return None
+
+    def start(self, h: Hosted) -> Plan:
+        counts = _counts(h)
+        return (
+            Run("no counts of before", ("rm", "-f", counts), undo=("rm", "-f", counts)),
+            Spawn(
+                f"the bridge at {h.node.name}",
+                _process(h),
+                (program(), h.ends[0].ifname, h.ends[1].ifname, counts),
+                at=h.node,
+                stop=(SIGTERM, 2.0),
+            ),
+        )
+
+    def settled(self, h: Hosted) -> Plan:
+        return (
+            Wait(
+                f"the bridge at {h.node.name} forwards",
+                Check(("test", "-s", _counts(h))),
+                unless_dead=_process(h),
+            ),
+        )
+
+    def counters(self, h: Hosted) -> tuple[Run, ...]:
+        return (Run(f"counts of the bridge at {h.node.name}", ("cat", _counts(h))),)
+
+    def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+        """Frames that libpcap had no room for, and those that a port did not take."""
+        try:
+            found = json.loads(outputs[0])
+            counts = [
+                PortCounters(
+                    *(int(found[name][side]) for name in ("in", "out", "missed", "failed"))
+                )
+                for side in (0, 1)
+            ]
+        except (KeyError, TypeError, IndexError) as missing:
+            raise ValueError(f"{self.name} wrote no count of {missing}") from missing
+        return Counters({port.id: each for port, each in zip(h.ports, counts, strict=True)})
+
+
+def _counts(h: Hosted) -> str:
+    return f"{h.wiring.run_dir}/{h.node.name}.counts"
+
+
+def _process(h: Hosted) -> str:
+    return f"bridge-{h.node.name}"
+
+
+FUNCTION = PcapBridge()

@@ -1,0 +1,95 @@
+"""Any switch that can be given its ports, run inside a node: it forwards between two of them.
+
+Knows no switch by name: each says in its own file (`function_kinds`) what it can be given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from switchmark.functions.base import Hosted
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import Flow, Port, PortKind, Wiring
+from switchmark.model.version import Version
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Counters, Switch
+
+__all__ = ["FUNCTIONS", "SwitchFunction"]
+
+
+@runtime_checkable
+class _Hostable(Switch, Protocol):
+    """A switch that opens `Wiring.given` where there is one, as ports of these kinds."""
+
+    function_kinds: frozenset[PortKind]
+
+
+class SwitchFunction:
+    """A switch as it forwards unless it is asked otherwise: between two ports every one is a
+    wire, which leaves frames as they are."""
+
+    played = False
+    forwards = True
+    rewrites = False
+    capabilities = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
+
+    def __init__(self, switch: _Hostable) -> None:
+        self._switch = switch
+        self.name = switch.name
+        self.summary = f"the switch {switch.name} between two ports, inside the node"
+        self.polls = switch.own_core(None)
+        self.port_kinds = switch.function_kinds
+
+    def _wiring(self, h: Hosted) -> Wiring:
+        """The switch's own little world: two ports, joined both ways."""
+        ports = tuple(
+            Port(id=port.id, index=index, part=port.part) for index, port in enumerate(h.ports)
+        )
+        ways = ((ports[0], ports[1]), (ports[1], ports[0]))
+        return replace(
+            h.wiring,
+            prefix=h.node.name,
+            at=h.node,
+            ports=ports,
+            flows=tuple(
+                Flow(f"{source.id}-{sink.id}", index, source.id, sink.id)
+                for index, (source, sink) in enumerate(ways)
+            ),
+            nodes={port.part: h.node for port in ports},
+            kind=h.ends[0].kind,
+            semantics=self._switch.semantics[0],
+            mode=None,
+            cores=h.cores,
+            queues=1,
+            given={port.id: end for port, end in zip(ports, h.ends, strict=True)},
+        )
+
+    def probe(self, host: Host) -> Version:
+        """The version of the switch."""
+        return self._switch.probe(host)
+
+    def accepts(self, h: Hosted) -> str | None:
+        if h.node.environment not in self._switch.environments and (
+            h.node.environment in ("netns", "host")
+        ):
+            return f"{self.name} does not run in environment {h.node.environment}"
+        return self._switch.accepts(self._wiring(h))
+
+    def start(self, h: Hosted) -> Plan:
+        return self._switch.start(self._wiring(h))
+
+    def settled(self, h: Hosted) -> Plan:
+        return self._switch.settled(self._wiring(h))
+
+    def counters(self, h: Hosted) -> tuple[Run, ...]:
+        return self._switch.counters(self._wiring(h))
+
+    def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+        return self._switch.parse_counters(self._wiring(h), outputs)
+
+
+FUNCTIONS = tuple(
+    SwitchFunction(switch) for switch in SWITCHES.values() if isinstance(switch, _Hostable)
+)

@@ -1,0 +1,212 @@
+"""Real frames through chains of functions: each is accounted for, and lost where it was lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from switchmark.campaign.measure import Lab
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.functions.pcap_bridge import program
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+
+LOOPBACK: dict[str, Any] = {"scenario": "loopback", "rate": "2k"}
+NAMESPACE = "smtest-chains"
+
+
+def assert_nothing_is_lost(record: Record) -> TrialResult:
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+    return trial
+
+
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+@pytest.mark.parametrize("chain", [1, 2, 4])
+def test_forwarders_behind_a_learning_switch(measure: Measure, chain: int, direction: str) -> None:
+    record = measure(chain=chain, direction=direction, **LOOPBACK)
+    trial = assert_nothing_is_lost(record)
+    assert record.steering == "learning by rewritten MACs"
+    forwarders = [part for part in trial.parts if part.roles == ("forwarder",)]
+    assert [part.part for part in forwarders] == [f"f{i + 1}" for i in range(chain)]
+    # Every hop carried every frame, and nothing was flooded.
+    ways = 2 if direction == "bi" else 1
+    for part in forwarders:
+        sent = sum(trial.counters[f"{part.part}.{port}"]["tx"] for port in (0, 1))
+        assert sent == trial.tx_frames
+    assert len(trial.per_flow) == ways
+
+
+@pytest.mark.parametrize("engine", ["mmap", "xdp", "xdp-live"])
+def test_forwarders_by_every_engine(measure: Measure, engine: str) -> None:
+    assert_nothing_is_lost(measure(engine=engine, **LOOPBACK))
+
+
+@pytest.mark.parametrize("switch", ["direct", "ovs"])
+def test_forwarders_where_ports_are_joined(measure: Measure, switch: str) -> None:
+    record = measure(switch=switch, chain=2, direction="bi", **LOOPBACK)
+    assert_nothing_is_lost(record)
+    assert record.steering == "static by in-port"
+
+
+@pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge"])
+@pytest.mark.parametrize("engine", ["raw-mmsg", "udp-mmsg"])
+def test_functions_that_leave_frames_as_they_are(
+    measure: Measure, function: str, engine: str
+) -> None:
+    record = measure(
+        switch="ovs", function=function, engine=engine, chain=2, direction="bi", **LOOPBACK
+    )
+    trial = assert_nothing_is_lost(record)
+    assert trial.counters["function f1 f1.0"]["rx"] == trial.tx_frames // 2
+    assert trial.counters["function f2 f2.1"]["tx"] == trial.tx_frames // 2
+
+
+def test_a_process_that_forwards_tells_what_it_used(measure: Measure) -> None:
+    trial = only(measure(switch="direct", function="pcap-bridge", **LOOPBACK))
+    (part,) = (part for part in trial.parts if part.roles == ("function",))
+    assert part.part == "f1"
+    assert part.cores is not None
+    assert 0 < part.cores < 1
+
+
+@pytest.mark.parametrize(
+    ("switch", "steering"),
+    [
+        ("linux-bridge", "learning by rewritten MACs"),
+        ("ovs", "static by in-port and source MAC"),
+    ],
+)
+def test_chains_side_by_side_share_the_load(measure: Measure, switch: str, steering: str) -> None:
+    record = measure(switch=switch, chains=2, direction="bi", flows=3, **LOOPBACK)
+    trial = assert_nothing_is_lost(record)
+    assert record.steering == steering
+    assert len(trial.per_flow) == 12
+    for chain in ("c1f1", "c2f1"):
+        moved = sum(trial.counters[f"{chain}.{port}"]["tx"] for port in (0, 1))
+        assert moved == trial.tx_frames // 2
+
+
+def test_round_trips_pass_the_chain_twice(measure: Measure) -> None:
+    trial = assert_nothing_is_lost(
+        measure(**{**LOOPBACK, "rate": "1000"}, chain=2, dimension="latency")
+    )
+    assert trial.latency is not None
+    assert trial.latency.kind == "rtt"
+    assert trial.latency.count == trial.tx_frames
+    assert trial.counters["f2.0"]["tx"] == trial.counters["f2.1"]["tx"] == trial.tx_frames
+
+
+def test_functions_on_the_host_itself(measure: Measure) -> None:
+    assert_nothing_is_lost(
+        measure(switch="ovs", function="linux-bridge", environment="host", **LOOPBACK)
+    )
+
+
+@pytest.mark.parametrize("function", ["forwarder", "pcap-bridge"])
+def test_what_is_lost_in_a_chain_has_its_place(measure: Measure, function: str) -> None:
+    record = measure(**{**LOOPBACK, "rate": "max"}, switch="ovs", function=function, chain=2)
+    trial = only(record)
+    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
+
+
+def test_a_function_that_dies_fails_the_test_with_its_name(
+    traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("namespaces are made as root here")
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    test = Test(switch="direct", function="pcap-bridge", duration=1.5, warmup=0, **LOOPBACK)
+
+    def kill(lab: Lab) -> None:
+        bridges: list[int] = []
+        until = time.monotonic() + 10
+        while not bridges and time.monotonic() < until:
+            run = lab._workspace.run
+            bridges = [
+                int(process.name)
+                for process in Path("/proc").glob("[0-9]*")
+                if f"{run}-f1.counts".encode() in _words(process)
+            ]
+            time.sleep(0.05)
+        time.sleep(1.0)
+        os.kill(bridges[0], signal.SIGKILL)
+
+    with Lab(tmp_path) as lab:
+        killer = threading.Thread(target=kill, args=(lab,))
+        killer.start()
+        record = lab.run(1, "key", test, (), lambda trial: None)
+        killer.join()
+    assert record.status == "failed"
+    assert record.error is not None
+    assert record.error.startswith("function f1 (pcap-bridge) died during the trial")
+
+
+def _words(process: Path) -> bytes:
+    try:
+        words = (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+    return words if b"pcap-bridge\0" in words.partition(b"/bin/ip")[0] else b""
+
+
+# --- the bridge itself -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def cable() -> Iterator[list[str]]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make a namespace")
+    subprocess.run(["ip", "netns", "add", NAMESPACE], check=True)
+    try:
+        add = ["link", "add", "c0", "type", "veth", "peer", "name", "c1"]
+        subprocess.run(["ip", "-n", NAMESPACE, *add], check=True)
+        yield ["ip", "netns", "exec", NAMESPACE, program()]
+    finally:
+        subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
+
+
+def test_the_bridge_says_what_is_wrong(cable: list[str], tmp_path: Path) -> None:
+    counts = str(tmp_path / "a folder" / "counts")
+    subprocess.run(["ip", "-n", NAMESPACE, "link", "set", "lo", "up"], check=True)
+    for words, status, reason in (
+        (["c0"], 2, "usage: "),
+        (["nowhere", "c0", counts], 1, "nowhere: "),
+        (["c0", "c1", counts], 1, "c0: That device is not up"),
+        (["lo", "lo", counts], 1, "counts: No such file or directory"),
+    ):
+        done = subprocess.run([*cable, *words], capture_output=True, text=True, timeout=10)
+        assert done.returncode == status, done.stderr
+        assert reason in done.stderr
+
+
+def test_the_bridge_ends_when_told_and_leaves_its_counts(cable: list[str], tmp_path: Path) -> None:
+    for end in ("c0", "c1"):
+        subprocess.run(["ip", "-n", NAMESPACE, "link", "set", end, "up"], check=True)
+    counts = tmp_path / "counts"
+    with subprocess.Popen([*cable, "c0", "c1", str(counts)]) as bridge:
+        until = time.monotonic() + 10
+        while time.monotonic() < until and not (counts.exists() and counts.read_text()):
+            time.sleep(0.01)
+        bridge.terminate()
+        assert bridge.wait(timeout=5) == 0
+    assert set(json.loads(counts.read_text())) == {"in", "out", "missed", "failed"}
+
+
+def test_functions_that_forward_tell_their_version() -> None:
+    from switchmark.machine.host import LocalHost
+
+    for name in ("forwarder", "pcap-bridge", "linux-bridge"):
+        assert FUNCTIONS[name].probe(LocalHost()).text

@@ -1,0 +1,78 @@
+"""Real frames through chains past the kernel. Several programs poll on two CPUs and do not yield:
+what is shown is that it works, not how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for, only
+
+LOOPBACK: dict[str, Any] = {"scenario": "loopback", "engine": "dpdk", "rate": "1k"}
+
+
+def pages() -> str:
+    return Path("/proc/sys/vm/nr_hugepages").read_text()
+
+
+@pytest.fixture(autouse=True)
+def hugepages_come_back() -> Iterator[None]:
+    before = pages()
+    yield
+    assert pages() == before
+
+
+@pytest.mark.parametrize(
+    ("switch", "chain", "semantics", "function"),
+    [
+        ("ovs-dpdk", 1, "static", "l2fwd"),
+        ("ovs-dpdk", 2, "static", "testpmd"),
+        ("testpmd", 1, "patch", "l2fwd"),
+        ("testpmd", 2, "patch", "forwarder"),
+    ],
+)
+def test_functions_behind_a_switch(
+    measure: Measure, switch: str, chain: int, semantics: str, function: str
+) -> None:
+    record = measure(switch=switch, function=function, chain=chain, **LOOPBACK)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert (record.semantics, record.steering) == (semantics, "static by in-port")
+    assert "cores-overcommitted" in record.doubts
+    if function != "forwarder":
+        assert trial.counters["function f1 f1.0"]["rx"] == trial.tx_frames
+        assert trial.counters["function f1 f1.1"]["tx"] == trial.tx_frames
+
+
+def test_forwarders_behind_a_switch_that_learns(measure: Measure) -> None:
+    record = measure(switch="ovs-dpdk", semantics="learning", direction="bi", **LOOPBACK)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert record.steering == "learning by rewritten MACs"
+
+
+def test_chains_are_told_apart_by_their_source_macs(measure: Measure) -> None:
+    record = measure(switch="ovs-dpdk", chains=2, direction="bi", **LOOPBACK)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert [flow.rx for flow in trial.per_flow] == [trial.tx_frames // 4] * 4
+
+
+@pytest.mark.parametrize("port", ["vhost-user", "memif"])
+def test_forwarders_on_cables(measure: Measure, port: str) -> None:
+    record = measure(switch="direct", port=port, chain=2, direction="bi", **LOOPBACK)
+    assert assert_every_frame_is_accounted_for(record).lost == 0
+
+
+def test_a_switch_as_its_own_function_by_memif(measure: Measure) -> None:
+    record = measure(switch="basicfwd", function="basicfwd", port="memif", **LOOPBACK)
+    assert assert_every_frame_is_accounted_for(record).lost == 0
+
+
+def test_what_functions_lose_has_its_place(measure: Measure) -> None:
+    trial = only(measure(**{**LOOPBACK, "rate": "max"}, switch="testpmd", function="testpmd"))
+    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames

@@ -1,0 +1,239 @@
+"""Chains: how frames are steered from function to function, and what cannot be chained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.layout import Layout, lay_out
+from switchmark.campaign.resolve import check
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
+from switchmark.machine.cpus import Cpu
+from switchmark.machine.placement import Tenant, place
+from switchmark.model.plan import Run
+from switchmark.model.spec import Test
+from switchmark.model.topology import Flow, Port, Semantics, mac_address
+from switchmark.switches.base import PortCounters
+
+
+def laid_out(**axes: Any) -> Layout:
+    test = Test(**{"scenario": "loopback", "chain": 2, **axes})
+    assert check(test) == []
+    return lay_out(test, prefix="sm0000", run_dir="/run/x")
+
+
+def reasons(**axes: Any) -> str:
+    return "\n".join(check(Test(**{"scenario": "loopback", **axes})))
+
+
+def test_a_flow_crosses_the_switch_between_functions() -> None:
+    flow = Flow("a-b", 0, "a", "b", ("f1.0", "f1.1", "f2.0", "f2.1"))
+    assert flow.crossings == (("a", "f1.0"), ("f1.1", "f2.0"), ("f2.1", "b"))
+    assert Flow("a-b", 0, "a", "b").crossings == (("a", "b"),)
+
+
+def test_a_switch_sees_each_crossing_as_a_flow() -> None:
+    flows = laid_out(direction="bi").wiring.flows
+    assert [flow.id for flow in flows] == ["a0-f1", "f1-f2", "f2-b0", "b0-f2", "f2-f1", "f1-a0"]
+    assert not any(flow.hops for flow in flows)
+
+
+def test_a_learning_switch_finds_each_function_by_the_macs_that_the_one_before_writes() -> None:
+    layout = laid_out()
+    assert layout.steering == "learning by rewritten MACs"
+    a = layout.addressing["a0-b0"]
+    assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(1))
+    assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(4), mac_address(5))
+    assert a.sink_ip != a.source_ip
+    one, two = layout.parts[1:3]
+    # Back to whom the frames there come from, and on to the next: what comes in finds both ways.
+    assert layout.rewrites(one) == [
+        {"src_mac": mac_address(1), "dst_mac": mac_address(0)},
+        {"src_mac": mac_address(2), "dst_mac": mac_address(3)},
+    ]
+    assert layout.rewrites(two) == [
+        {"src_mac": mac_address(3), "dst_mac": mac_address(2)},
+        {"src_mac": mac_address(4), "dst_mac": mac_address(5)},
+    ]
+    assert laid_out(direction="bi").rewrites(one) == layout.rewrites(one)
+
+
+def test_where_nobody_writes_macs_frames_are_for_the_sink_from_the_start() -> None:
+    layout = laid_out(switch="ovs", function="pcap-bridge")
+    assert layout.steering == "static by in-port"
+    assert layout.wiring.semantics is Semantics.STATIC
+    a = layout.addressing["a0-b0"]
+    assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(5))
+    assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(0), mac_address(5))
+
+
+def test_a_switch_that_writes_macs_writes_them_at_each_crossing() -> None:
+    layout = laid_out(switch="testpmd", engine="dpdk", semantics="static", function="l2fwd")
+    a = layout.addressing["a0-b0"]
+    assert a.sent_dst_mac == layout.crossings["a0", "f1.0"].sent_dst_mac
+    assert a.seen_src_mac == layout.crossings["f2.1", "b0"].seen_src_mac
+    assert a.sent_dst_mac != a.seen_dst_mac
+
+
+def test_chains_differ_in_the_source_mac_of_their_frames() -> None:
+    layout = laid_out(switch="ovs", chains=3, chain=1, direction="bi")
+    assert layout.steering == "static by in-port and source MAC"
+    sent = [layout.addressing[flow.id].sent_src_mac for flow in layout.flows]
+    assert len(set(sent)) == 6
+    assert not set(sent) & {end.mac for end in layout.endpoints.values()}
+    (rules,) = (
+        step.stdin.decode().splitlines()
+        for step in layout.build()
+        if isinstance(step, Run) and "add-flows" in step.argv and step.stdin
+    )
+    assert rules[:3] == [
+        f"in_port=1,dl_src={mac},actions=output:{port}"
+        for mac, port in zip(sent[:3], (2, 4, 6), strict=True)
+    ]
+    # A function has one way on from each of its ports.
+    assert "in_port=3,actions=output:8" in rules
+    assert "in_port=2,actions=output:1" in rules
+
+
+def test_what_is_not_sent_one_way_needs_no_rule() -> None:
+    layout = laid_out(switch="ovs", chains=2, chain=1)
+    rules = next(
+        step.stdin.decode()
+        for step in layout.build()
+        if isinstance(step, Run) and "add-flows" in step.argv and step.stdin
+    )
+    assert "in_port=6," not in rules
+
+
+@pytest.mark.parametrize(
+    ("axes", "steering"),
+    [
+        ({"switch": "direct"}, "static by in-port"),
+        ({"switch": "ovs"}, "static by in-port"),
+        ({"switch": "ovs", "semantics": "learning"}, "learning by rewritten MACs"),
+        ({"switch": "testpmd", "engine": "dpdk"}, "static by in-port"),
+        ({"switch": "ovs-dpdk", "engine": "dpdk", "function": "l2fwd"}, "static by in-port"),
+    ],
+)
+def test_the_tool_chooses_how_to_steer(axes: dict[str, Any], steering: str) -> None:
+    assert laid_out(**axes).steering == steering
+
+
+def test_without_a_chain_nothing_is_steered() -> None:
+    assert lay_out(Test(), prefix="sm0000", run_dir="/run/x").steering is None
+
+
+def test_traffic_stands_for_the_usual_forwarder() -> None:
+    assert laid_out(function="traffic").parts == laid_out(function="forwarder").parts
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ({"switch": "macvlan"}, "cannot tell the two ports of a function apart"),
+        ({"switch": "ip-forward"}, "is routed: it cannot bring frames"),
+        ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
+        ({"function": "testpmd", "switch": "ovs"}, "function testpmd takes memif, vhost-user"),
+        ({"switch": "direct", "chains": 2}, "direct is a cable"),
+        (
+            {"switch": "testpmd", "engine": "dpdk", "chains": 2},
+            "forwards between the ports 2i and 2i+1",
+        ),
+        (
+            {"switch": "direct", "engine": "dpdk", "function": "l2fwd", "port": "vhost-user"},
+            "connects to its ports",
+        ),
+        ({"pairs": 2}, "has one source and one sink"),
+        ({"engine": "udp-mmsg"}, "cannot forward frames of others"),
+        ({"placement": "shared-process"}, "no place for a chain"),
+        ({"engine": "dpdk", "switch": "ovs-dpdk", "queues": 2, "flows": 4}, "one queue a port"),
+        ({"chains": 2, "flows": 2, "flows_by": "mac"}, "cannot differ in it too"),
+        ({"chains": 2, "dimension": "latency", "rate": "1k"}, "follows one chain"),
+        ({"switch": "ovs", "function": "pcap-bridge", "engine": "udp", "chains": 2}, "source MACs"),
+        ({"scenario": "v2v", "function": "l2fwd"}, "no functions that forward: --function"),
+        ({"scenario": "v2v", "chain": 2}, "no functions that forward: --chain means"),
+        ({"scenario": "p2p", "chains": 2}, "no functions that forward: --chains"),
+        ({"scenario": "v2v", "function": "forwarder"}, "its ends are the traffic program"),
+        ({"function": "l3fwd"}, "there is no function named 'l3fwd'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value)),
+)
+def test_refuses_what_cannot_be_chained(axes: dict[str, Any], reason: str) -> None:
+    assert reason in reasons(**axes)
+
+
+def test_a_function_with_kernel_ports_lets_sockets_be_the_ends() -> None:
+    assert reasons(switch="ovs", function="pcap-bridge", engine="udp-mmsg") == ""
+
+
+CPUS = [Cpu(id=id_, node=0, siblings=(), isolated=False) for id_ in range(4)]
+
+
+def test_a_function_that_never_yields_is_left_alone_while_there_is_a_choice() -> None:
+    parts = [
+        Tenant("switch", "switch", polls=True),
+        Tenant("a0", "sender", polls=True, group=0),
+        Tenant("f1", "function", polls=True),
+        Tenant("b0", "receiver", polls=True, group=0),
+    ]
+    four = place(parts, CPUS)
+    assert len({seat.cpus for seat in four.seats.values()}) == 4
+    assert four.doubts == ()
+    three = place(parts, CPUS[:3])
+    assert three.seats["a0"].cpus == three.seats["b0"].cpus
+    assert three.doubts == ("cores-shared",)
+    two = place(parts, CPUS[:2])
+    assert two.seats["switch"].cpus not in [two.seats[part].cpus for part in ("a0", "f1", "b0")]
+    assert "cores-overcommitted" in two.doubts
+    assert [two.seats[part].yield_ for part in ("a0", "f1", "b0")] == [True, False, True]
+
+
+def test_a_function_that_sleeps_has_no_seat() -> None:
+    parts = [Tenant("a0", "sender", polls=True), Tenant("f1", "function", polls=False)]
+    placement = place(parts, CPUS[:1])
+    assert placement.seats["f1"].cpus == ()
+    assert placement.doubts == ()
+
+
+def test_the_bridge_tells_what_it_lost() -> None:
+    layout = laid_out(switch="ovs", function="pcap-bridge")
+    _, function, hosted = layout.hosted[0]
+    assert function is PCAP_BRIDGE
+    counts = b'{"in":[9,1],"out":[1,7],"failed":[0,2],"missed":[3,0]}\n'
+    assert function.parse_counters(hosted, (counts,)).ports == {
+        "f1.0": PortCounters(rx=9, tx=1, rx_dropped=3, tx_dropped=0),
+        "f1.1": PortCounters(rx=1, tx=7, rx_dropped=0, tx_dropped=2),
+    }
+    for garbled in (b"", b"[]", b'{"in":[1]}', b'{"in":["x",1]}', b"\xff"):
+        with pytest.raises(ValueError):
+            function.parse_counters(hosted, (garbled,))
+
+
+def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -> None:
+    _, function, hosted = laid_out(switch="ovs", function="linux-bridge").hosted[0]
+
+    def link(name: str, rx: int, tx: int, tx_dropped: int) -> str:
+        return (
+            f'{{"ifname":"{name}","stats64":{{"rx":{{"packets":{rx},"dropped":0,"errors":0}},'
+            f'"tx":{{"packets":{tx},"dropped":{tx_dropped},"errors":0}}}}}}'
+        )
+
+    printed = f"[{link('sm0000-e1', 10, 0, 0)},{link('sm0000-e2', 0, 6, 1)}]".encode()
+    found = function.parse_counters(hosted, (printed,)).ports
+    assert found["f1.1"].tx_dropped == 3
+    assert found["f1.0"].tx_dropped == 0
+    with pytest.raises(ValueError, match="no link"):
+        function.parse_counters(hosted, (b"[]",))
+
+
+def test_every_function_but_the_ends_forwards() -> None:
+    assert [name for name, function in FUNCTIONS.items() if not function.forwards] == ["traffic"]
+    assert {name for name, function in FUNCTIONS.items() if function.rewrites} == {"forwarder"}
+
+
+def test_a_port_of_a_function_knows_its_part() -> None:
+    ports = laid_out().wiring.ports
+    assert [port.id for port in ports] == ["a0", "f1.0", "f1.1", "f2.0", "f2.1", "b0"]
+    assert ports[1] == Port("f1.0", 1, "f1")
