@@ -15,7 +15,7 @@ from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Node, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 
-SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm")
+SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm", run_dir="/run/switchmark/sm0000")
 QEMU: dict[tuple[str, ...], bytes | Completed] = {
     ("qemu-system-x86_64", "--version"): b"QEMU emulator version 7.2.22 (Debian)\n"
 }

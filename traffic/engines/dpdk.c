@@ -472,7 +472,6 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 			continue;
 		}
 		/* Every miss of the burst is under way before the first frame is looked at. */
-		__builtin_prefetch(rte_pktmbuf_mtod(m, void *));
 		f[whole++] = (struct frame){ .data = rte_pktmbuf_mtod(m, void *),
 					     .len = m->pkt_len,
 					     .handle = (uintptr_t)m };
@@ -480,16 +479,24 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 	return whole;
 }
 
+/* Gives mbufs back; those that are whole, ours alone and of our pool, all at once. */
 static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
 	for (uint32_t i = 0; i < n; i += BURST_MAX) {
-		uint32_t some = RTE_MIN(n - i, (uint32_t)BURST_MAX);
+		uint32_t some = RTE_MIN(n - i, (uint32_t)BURST_MAX), whole = 0;
 
-		for (uint32_t j = 0; j < some; j++)
-			p->mbufs[j] = frame_mbuf(&f[i + j]);
-		rte_pktmbuf_free_bulk(p->mbufs, some);
+		for (uint32_t j = 0; j < some; j++) {
+			struct rte_mbuf *m = frame_mbuf(&f[i + j]);
+
+			if (likely(m->pool == p->pool && RTE_MBUF_DIRECT(m) &&
+				   rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1))
+				p->mbufs[whole++] = m;
+			else
+				rte_pktmbuf_free(m);
+		}
+		rte_mempool_put_bulk(p->pool, (void **)p->mbufs, whole);
 	}
 }
 

@@ -231,8 +231,6 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 
 	if (!headless) {
 		const uint8_t *ip = data + ETH_BYTES;
-		uint32_t ip_len, udp_len;
-
 		if (unlikely(len < FRAME_MIN))
 			return FRAME_FOREIGN;
 		if (load16(data + 12) == net16(0x8100)) {
@@ -243,18 +241,19 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 		p = ip + IP_BYTES + UDP_BYTES;
 		if (load32(p) != net32(run) || load16(ip - 2) != net16(0x0800))
 			return FRAME_FOREIGN;
-		/* What it says of itself, even if it turns out to be corrupt. */
-		out->flow = net16(load16(p + 4)) & (FLOW_MAX - 1);
-		ip_len = net16(load16(ip + 2));
-		udp_len = net16(load16(ip + 24));
-		if (unlikely(ip[0] != 0x45 || ip[9] != 17 || ip_len != udp_len + IP_BYTES ||
-			     udp_len < UDP_BYTES + PAYLOAD_BYTES || ip + ip_len > data + len))
-			return FRAME_CORRUPT;
 		if (touch != TOUCH_NONE) {
-			/* pseudo header: addresses, protocol, length */
-			uint64_t sum = (uint64_t)load32(ip + 12) + load32(ip + 16) + net16(17) +
-				       load16(ip + 24);
+			uint32_t ip_len = net16(load16(ip + 2)), udp_len = net16(load16(ip + 24));
+			uint64_t sum;
 
+			/* What it says of itself, even if it turns out to be corrupt. */
+			out->flow = payload_flow(p);
+			if (unlikely(ip[0] != 0x45 || ip[9] != 17 || ip_len != udp_len + IP_BYTES ||
+				     udp_len < UDP_BYTES + PAYLOAD_BYTES ||
+				     ip + ip_len > data + len))
+				return FRAME_CORRUPT;
+			/* pseudo header: addresses, protocol, length */
+			sum = (uint64_t)load32(ip + 12) + load32(ip + 16) + net16(17) +
+			      load16(ip + 24);
 			sum += (uint64_t)load32(ip + 20) + load32(ip + 24);
 			sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
 			       load32(p + 12) + load16(p + 16);
@@ -263,8 +262,8 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 						    udp_len - UDP_BYTES - PAYLOAD_BYTES);
 			if (unlikely(checksum_fold(sum) != 0xffff))
 				return FRAME_CORRUPT;
+			len = udp_len - UDP_BYTES;
 		}
-		len = udp_len - UDP_BYTES;
 	} else if (unlikely(len < PAYLOAD_BYTES) || load32(p) != net32(run)) {
 		return FRAME_FOREIGN;
 	}
