@@ -32,6 +32,7 @@ class FakeLab:
         self.version = "1"
         self.ran: list[int] = []
         self.given: list[int] = []
+        self.then: list[Test | None] = []
         self.closed = False
 
     def __enter__(self) -> Self:
@@ -52,7 +53,11 @@ class FakeLab:
         test: Test,
         stored: Sequence[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
     ) -> Record:
+        self.then.append(then)
         self.ran.append(number)
         self.given.append(len(stored))
         on_trial(TRIAL)

@@ -59,6 +59,7 @@ class FakeLab:
         test: Test,
         stored: Sequence[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        **_: object,
     ) -> Record:
         for trial in RECORD.trials:
             on_trial(trial)
@@ -292,8 +293,14 @@ def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> N
 def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(switchmark.campaign.measure, "plan", lambda test: ["ip link add x"])
     assert cli("plan", "--burst", "1,2").out == (
-        "# --- test 1 of 2: linux-bridge burst 1\nip link add x\n\n"
-        "# --- test 2 of 2: linux-bridge burst 2\nip link add x\n\n"
+        "# --- test 1 of 2: linux-bridge burst 1\n"
+        "# --- test 2 of 2: linux-bridge burst 2\n"
+        "# path of tests 1-2: set up once, if none of them fails\n"
+        "ip link add x\n\n"
+    )
+    assert cli("plan", "--flows", "1,2").out == (
+        "# --- test 1 of 2: linux-bridge flows 1\nip link add x\n\n"
+        "# --- test 2 of 2: linux-bridge flows 2\nip link add x\n\n"
     )
 
 

@@ -19,7 +19,7 @@ from switchmark.model.spec import Test
         ({"scenario": "v2x"}, ["no scenario named 'v2x'"]),
         ({"search": "guess"}, ["no search named 'guess'"]),
         ({"function": "firewall"}, ["no function named 'firewall'"]),
-        ({"rate": "50%"}, ["R+"]),
+        ({"rate": "50%", "search": "max"}, ["search max"]),
         ({"search": "max", "rate": "1M"}, ["search max"]),
         ({"dimension": "latency"}, ["needs a rate", "--rate 1000"]),
         ({"dimension": "latency", "rate": "10", "direction": "bi"}, ["--direction uni"]),

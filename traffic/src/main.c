@@ -2,13 +2,41 @@
 /* switchmark-traffic: serves commands on stdin, or says what this build can do. */
 #include "control.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char usage[] =
 	"usage: switchmark-traffic [serve]    commands on stdin, answers on stdout, a JSON object a line\n"
 	"       switchmark-traffic engines    the engines of this build, as JSON\n"
+	"       switchmark-traffic in-cgroup DIR -- ARGV...    a command, as a member of a cgroup\n"
 	"       switchmark-traffic version\n";
+
+/* Joins a cgroup (v1 or v2: to both, process 0 is who writes) and becomes the command. */
+static int in_cgroup(const char *dir, char **argv)
+{
+	char path[4096];
+	int fd, len = snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+	bool joined;
+
+	if (len < 0 || (size_t)len >= sizeof(path)) {
+		fprintf(stderr, "switchmark-traffic: the name of the cgroup is too long\n");
+		return 2;
+	}
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	joined = fd >= 0 && write(fd, "0", 1) == 1;
+	if (!joined) {
+		fprintf(stderr, "switchmark-traffic: cannot join %s: %s\n", dir, strerror(errno));
+		return 1;
+	}
+	close(fd);
+	execvp(argv[0], argv);
+	fprintf(stderr, "switchmark-traffic: cannot run %s: %s\n", argv[0], strerror(errno));
+	return 127;
+}
 
 int main(int argc, char **argv)
 {
@@ -20,6 +48,8 @@ int main(int argc, char **argv)
 		control_list_engines(stdout);
 		return 0;
 	}
+	if (argc > 4 && !strcmp(verb, "in-cgroup") && !strcmp(argv[3], "--"))
+		return in_cgroup(argv[2], argv + 4);
 	if (argc == 2 && !strcmp(verb, "version")) {
 		puts("switchmark-traffic " SWITCHMARK_VERSION);
 		return 0;

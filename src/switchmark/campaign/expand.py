@@ -8,35 +8,50 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from switchmark.model.spec import Test
+from switchmark.model.units import mtu_for
 
 __all__ = [
-    "BLOCK_AXES",
+    "RX_BURST",
     "count",
     "grouped",
     "label",
+    "path_key",
     "product",
     "run_order",
+    "shares_path",
     "telling",
     "varying",
 ]
 
-BLOCK_AXES = (
-    "locality",
-    "scenario",
-    "direction",
-    "switch",
-    "switch_environment",
-    "environment",
-    "function",
-    "pairs",
-    "placement",
-    "nic",
+RX_BURST = 64
+"""Frames that a receiver takes at once: every port has buffers for so many."""
+
+_OF_A_TRIAL = frozenset(
+    {
+        *("frame_size", "rate", "burst", "touch"),
+        *("search", "duration", "warmup", "repeat", "seed"),
+    }
 )
-"""Tests that agree in these share a set-up: one switch, environment and topology."""
+"""Axes that nothing but the traffic program is told, and that for each trial anew."""
+
+
+def path_key(test: Test) -> Hashable:
+    """What a path depends on: tests of one key can be measured on one, one after the other.
+
+    Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
+    DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
+    """
+    fixed = tuple(getattr(test, axis) for axis in Test.model_fields if axis not in _OF_A_TRIAL)
+    return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
+
+
+def shares_path(a: Test, b: Test | None) -> bool:
+    """Whether what is up for `a` serves `b` too."""
+    return b is not None and path_key(a) == path_key(b)
 
 
 def count(axes: Mapping[str, Sequence[Any]]) -> int:
@@ -53,9 +68,9 @@ def product(axes: Mapping[str, Sequence[Any]]) -> Iterator[Test]:
 
 def grouped(tests: Iterable[Test]) -> tuple[Test, ...]:
     """The tests without repetition, those of one block side by side, otherwise in order."""
-    blocks: dict[tuple[Any, ...], list[Test]] = {}
+    blocks: dict[Hashable, list[Test]] = {}
     for test in dict.fromkeys(tests):
-        blocks.setdefault(_block(test), []).append(test)
+        blocks.setdefault(path_key(test), []).append(test)
     return tuple(itertools.chain.from_iterable(blocks.values()))
 
 
@@ -63,7 +78,7 @@ def run_order(tests: Sequence[Test], seed: int) -> list[int]:
     """Indices into `tests` in the order to run them: blocks shuffled, and the tests within a
     block shuffled; as written when `seed` is 0."""
     indices = range(len(tests))
-    blocks = [list(run) for _, run in itertools.groupby(indices, lambda i: _block(tests[i]))]
+    blocks = [list(run) for _, run in itertools.groupby(indices, lambda i: path_key(tests[i]))]
     if seed:
         draw = random.Random(seed)
         draw.shuffle(blocks)
@@ -100,10 +115,6 @@ def label(test: Test, axes: Sequence[str]) -> str:
         elif axis != "switch" and value is not None:
             words.append(f"{axis.replace('_', ' ')} {value}" if _is_bare(value) else str(value))
     return " ".join(words)
-
-
-def _block(test: Test) -> tuple[Any, ...]:
-    return tuple(getattr(test, axis) for axis in BLOCK_AXES)
 
 
 def _is_bare(value: object) -> bool:

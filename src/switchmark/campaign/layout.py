@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +14,9 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.machine.cgroups import V2, limited_group
 from switchmark.machine.placement import Tenant
-from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
     Addressing,
@@ -29,7 +30,7 @@ from switchmark.model.topology import (
     Topology,
     Wiring,
 )
-from switchmark.model.units import FRAME_MAX, IMIX_SIZES
+from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
@@ -40,7 +41,8 @@ SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
 _TUN = "/dev/net/tun"
-_FRAME_OVERHEAD = 18  # Ethernet header and FCS: not part of the MTU
+_BARE = frozenset({"host", "netns"})
+"""Environments whose processes are the host's own: what limits them is a cgroup made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Layout:
     nodes: Mapping[str, Node]
     endpoints: Mapping[str, Endpoint]
     addressing: Mapping[str, Addressing]
+    cgroups: str = V2
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """The flows that begin at a part."""
@@ -100,6 +103,11 @@ class Layout:
         ]
         busy = self.switch.own_core(self.wiring.mode)
         return [Tenant("switch", "switch", polls=busy, cores=self.test.switch_cores), *parts]
+
+    @property
+    def streams(self) -> int:
+        """How many ports frames are sent from: a rate is that of each."""
+        return len({flow.source for flow in self.wiring.flows})
 
     def first_flow(self, flow: Flow) -> int:
         """The number of a flow's first sub-flow."""
@@ -157,14 +165,17 @@ class Layout:
 
     def construct(self) -> Plan:
         """From nothing to programs that wait for commands."""
-        steps = self.create_nodes() + self.switch.start(self.wiring)
+        steps = self.create_nodes()
+        steps += self._limited("switch", self.wiring.at, self.switch.start(self.wiring))
         for part in self.parts:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
         for node, parts in self.processes():
             ports = [self.endpoints[port.id] for part in parts for port in part.ports]
             steps += self.engine.prepare(self.wiring, node, ports)
-            steps += FUNCTIONS[parts[0].function].start(node, ports)
+            start = FUNCTIONS[parts[0].function].start(node, ports)
+            virtual = not parts[0].physical
+            steps += self._limited("function", node, start) if virtual else start
         return steps
 
     def create_nodes(self) -> Plan:
@@ -176,6 +187,17 @@ class Layout:
             steps += ENVIRONMENTS[node.environment].create(node, self._needs(part))
         return steps
 
+    def _limited(self, who: str, node: Node, steps: Plan) -> Plan:
+        """The steps with their processes under the CPU limit of the switch or of a function."""
+        percent = self.test.limits.get(who)
+        if percent is None or node.environment not in _BARE:
+            return steps
+        folder, made = limited_group(self.cgroups, node.name, percent)
+        within = (traffic_program(), "in-cgroup", folder, "--")
+        return made + tuple(
+            replace(step, within=within) if isinstance(step, Spawn) else step for step in steps
+        )
+
     def _switch_needs(self) -> Needs:
         """Of the switch's node; which programs it starts is its own business."""
         return Needs(
@@ -184,6 +206,7 @@ class Layout:
             capabilities=_SWITCH_CAPABILITIES,
             devices=(_TUN,),
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+            cpu_limit=self.test.limits.get("switch"),
         )
 
     def _needs(self, part: Part) -> Needs:
@@ -192,6 +215,7 @@ class Layout:
             programs=(str(Path(traffic_program()).parent),),
             capabilities=self.engine.capabilities,
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+            cpu_limit=None if part.physical else self.test.limits.get("function"),
             attachments=tuple(self.attachments(part)),
         )
 
@@ -238,6 +262,7 @@ def lay_out(
     cores: tuple[int, ...] = (),
     node: int = 0,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
+    cgroups: str = V2,
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -251,7 +276,6 @@ def lay_out(
         part.id: _node(prefix, part.id, "netns" if part.physical else test.environment)
         for part in topology.parts
     }
-    longest = max(frame_sizes(test)) - _FRAME_OVERHEAD
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
@@ -262,7 +286,7 @@ def lay_out(
         kind=_kind(test),
         semantics=_semantics(test),
         mode=mode,
-        mtu=min(max(1500, longest), FRAME_MAX),
+        mtu=mtu_for(test.frame_size),
         napi=engine.napi,
         ip_stack=engine.needs_ip,
         cores=cores,
@@ -281,6 +305,7 @@ def lay_out(
         nodes=nodes,
         endpoints=switch.endpoints(wiring),
         addressing=switch.addressing(wiring),
+        cgroups=cgroups,
     )
 
 

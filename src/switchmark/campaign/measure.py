@@ -1,15 +1,20 @@
-"""The lab: brings a test's path up, measures what its search asks for, takes it down again."""
+"""The lab: brings a test's path up, measures what its search asks for, takes it down again.
+
+A path stays up for the next test if that shares it (`expand.path_key`) and nothing has failed.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from switchmark import __version__
+from switchmark.campaign.expand import shares_path
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
 from switchmark.engines import TABLE as ENGINES
@@ -18,6 +23,7 @@ from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
+from switchmark.machine.cgroups import check_cpu_limit, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
@@ -33,7 +39,7 @@ from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
 from switchmark.model.version import Version
 from switchmark.searches import TABLE as SEARCHES
-from switchmark.searches.base import LoadBounds
+from switchmark.searches.base import Estimate, LoadBounds
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters
 from switchmark.switches.links import parse_link_counters
@@ -63,6 +69,17 @@ def plan(test: Test) -> list[str]:
     ]
 
 
+@dataclass(slots=True)
+class _Path:
+    """A path that is up: what was built, and since which mark of the executor."""
+
+    layout: Layout
+    placement: Placement
+    mark: int
+    trials: Trials
+    alive: Callable[[], None]
+
+
 class Lab:
     """Runs tests, one at a time. A context manager: what is up at its end is taken down,
     unless `keep`. `capture` frames of each port go to pcap files in the run folder."""
@@ -75,6 +92,7 @@ class Lab:
         self._probed: dict[tuple[str, str], Version] = {}
         self._workspace: Workspace
         self._executor: Executor
+        self._up: _Path | None = None
         self._not_undone: tuple[str, ...] = ()
         self.kept: list[str] = []
 
@@ -122,19 +140,28 @@ class Lab:
         test: Test,
         stored: Sequence[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
     ) -> Record:
         """Run one test. `stored` are trials of an earlier run of it: a search gets them
-        again, in order, before it measures anew. Expected failures are in the record."""
+        again, in order, before it measures anew. Expected failures are in the record.
+
+        The path is left up if `then`, the next test, shares it. `r_plus_pps` is what a rate in
+        percent is a share of: all that arrives under saturation.
+        """
         record = Record(
             key=key,
             number=number,
             status="ok",
             error=None,
             test=test,
+            r_plus_pps=r_plus_pps,
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         )
+        self._not_undone = ()
         try:
-            return self._run(record, list(stored), on_trial)
+            return self._run(record, list(stored), on_trial, then)
         except (Unavailable, UsageError) as error:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
@@ -142,46 +169,35 @@ class Lab:
             return record.model_copy(update={"status": "failed", "error": reasons})
 
     def _run(
-        self, record: Record, stored: list[TrialResult], on_trial: Callable[[TrialResult], None]
+        self,
+        record: Record,
+        stored: list[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+        then: Test | None,
     ) -> Record:
         test = record.test
-        self.versions(test)
-        engine = ENGINES[test.engine]
-        if engine.privilege == "root" and privileges() != "root":
-            raise Unavailable(
-                f"engine {engine.name} needs root itself, not that of a user namespace",
-                hint="run it with sudo",
-            )
-        version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
-        layout, placement = _prepare(
-            test, self._workspace.run, str(self._workspace.folder), version.mode
-        )
-        refusal = layout.switch.accepts(layout.wiring)
-        if refusal:  # for a reason that only this host gives, such as its memory
-            raise Unavailable(refusal)
         before = time.monotonic()
-        mark = self._executor.mark()
-        self._not_undone = ()
+        reused = self._goes_on_with(test)
+        if not reused:
+            self._take_down()
+            before = time.monotonic()
+            self._bring_up(test)
+        path = self._up
+        assert path is not None
+        setup_s = 0.0 if reused else time.monotonic() - before
+        down = not self._keep
         try:
-            with self._path(layout, placement, record.number) as trials:
-                setup_s = time.monotonic() - before
-
-                def measure(spec: TrialSpec) -> TrialResult:
-                    if stored:
-                        return stored.pop(0)
-                    result = trials.measure(spec)
-                    on_trial(result)
-                    return result
-
-                bounds = LoadBounds(test.rate_pps, test.duration, test.warmup, test.repeat)
-                estimate = SEARCHES[test.search].find(measure, bounds)
+            estimate = self._estimate(path, record, stored, on_trial)
+            down = down and not shares_path(test, then)
         finally:
             before = time.monotonic()
-            if self._keep:
-                self.kept = self._entrances(layout)
-            else:
-                self._not_undone = self._executor.unwind(to=mark)
-        teardown_s = time.monotonic() - before
+            if down:
+                self._take_down()
+            elif self._keep:
+                self.kept = self._entrances(path.layout)
+        teardown_s = time.monotonic() - before if down else 0.0
+        layout = path.layout
+        version = self._probe("switch", test.switch, layout.switch.probe)
         modes = dict.fromkeys(
             part.engine_mode
             for trial in estimate.trials
@@ -205,22 +221,95 @@ class Lab:
                         + ["captured"] * bool(self._capture)
                     )
                 ),
-                "placement": placement.as_dict(),
+                "placement": path.placement.as_dict(),
                 "trials": estimate.trials,
                 "search": estimate.summary,
+                "reused": reused,
                 "setup_s": round(setup_s, 3),
                 "teardown_s": round(teardown_s, 3),
             }
         )
 
-    @contextmanager
-    def _path(self, layout: Layout, placement: Placement, number: int) -> Iterator[Trials]:
+    def _estimate(
+        self,
+        path: _Path,
+        record: Record,
+        stored: list[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+    ) -> Estimate:
+        """What the test's search finds on a path; what accompanies its trials ends with them."""
+        test = record.test
+
+        def measure(spec: TrialSpec) -> TrialResult:
+            if stored and stored[0].spec == spec:
+                return stored.pop(0)
+            stored.clear()  # of another R+: what follows them is not of this search
+            result = path.trials.measure(spec)
+            on_trial(result)
+            return result
+
+        rate_pps = test.rate_pps
+        if test.parsed_rate.share is not None and record.r_plus_pps is not None:
+            rate_pps = test.parsed_rate.share * record.r_plus_pps / path.layout.streams
+        bounds = LoadBounds(rate_pps, test.duration, test.warmup, test.repeat)
+        mark = self._executor.mark()
+        try:
+            self._executor.execute(self._captures(path.layout, record.number))
+            return SEARCHES[test.search].find(measure, bounds)
+        finally:
+            if not self._keep:
+                self._not_undone += self._executor.unwind(to=mark)
+
+    def _goes_on_with(self, test: Test) -> bool:
+        """Turn the path that is up to another test; False if it does not serve or is dead."""
+        path = self._up
+        if path is None or not shares_path(path.layout.test, test):
+            return False
+        with suppress(TrialFailed):
+            path.alive()
+            path.layout = replace(path.layout, test=test)
+            path.trials.turn_to(path.layout)
+            return True
+        return False
+
+    def _bring_up(self, test: Test) -> None:
+        """Build the path of a test. What fails leaves nothing up."""
+        self.versions(test)
+        engine = ENGINES[test.engine]
+        if engine.privilege == "root" and privileges() != "root":
+            raise Unavailable(
+                f"engine {engine.name} needs root itself, not that of a user namespace",
+                hint="run it with sudo",
+            )
+        if test.limits:
+            check_cpu_limit(self._host)
+        version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
+        layout, placement = _prepare(
+            test, self._workspace.run, str(self._workspace.folder), version.mode
+        )
+        refusal = layout.switch.accepts(layout.wiring)
+        if refusal:  # for a reason that only this host gives, such as its memory
+            raise Unavailable(refusal)
+        if self._capture:
+            self._check_capture(layout)
+        mark = self._executor.mark()
+        try:
+            self._up = self._path(layout, placement, mark)
+        except BaseException:
+            self._not_undone += self._executor.unwind(to=mark)
+            raise
+
+    def _take_down(self) -> None:
+        """Undo the path that is up, if there is one."""
+        if self._up is not None:
+            path, self._up = self._up, None
+            self._not_undone += self._executor.unwind(to=path.mark)
+
+    def _path(self, layout: Layout, placement: Placement, mark: int) -> _Path:
         """The path of a layout, up and with its ports open."""
         for port in layout.wiring.ports:
             self._executor.execute(self._lend(layout, port))
         self._executor.execute(layout.construct())
-        if self._capture:
-            self._executor.execute(self._captures(layout, number))
         crews = [
             Crew(
                 TrafficProcess(
@@ -258,7 +347,7 @@ class Lab:
             join=lambda: self._executor.execute(layout.join()),
             settle=lambda: self._executor.execute(layout.settled()),
         )
-        yield trials
+        return _Path(layout, placement, mark, trials, alive)
 
     def _lend(self, layout: Layout, port: Port) -> Plan:
         if port.nic is None or port.nic_peer is None:
@@ -292,8 +381,17 @@ class Lab:
                     found[port.id] = links[layout.nodes[part.id]][ifname]
         return PathCounters(found, counters.busy_cycles, counters.idle_cycles)
 
+    def _check_capture(self, layout: Layout) -> None:
+        """UsageError if a port of this path cannot be captured."""
+        for port in layout.wiring.ports:
+            end = layout.endpoints[port.id]
+            if not (end.ifname or end.switch_ifname):
+                raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
+
     def _captures(self, layout: Layout, number: int) -> Plan:
         """tcpdump at the switch's end of every port, or at the function's where it has none."""
+        if not self._capture:
+            return ()
         folder = self._folder / "captures"
         folder.mkdir(exist_ok=True)
         steps: Plan = ()
@@ -303,14 +401,12 @@ class Lab:
                 at, ifname = layout.nodes[part.id], endpoint.ifname
                 if endpoint.switch_ifname:
                     at, ifname = layout.wiring.at, endpoint.switch_ifname
-                steps += self._capture_of(number, port, at, ifname)
+                steps += self._capture_of(f"{number:04d}-{port.id}", at, ifname)
         return steps
 
-    def _capture_of(self, number: int, port: Port, at: Node, ifname: str) -> Plan:
-        if not ifname:
-            raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
-        name = f"capture-{port.id}"
-        file = (self._folder / "captures" / f"{number:04d}-{port.id}.pcap").resolve()
+    def _capture_of(self, label: str, at: Node, ifname: str) -> Plan:
+        name = f"capture-{label}"
+        file = (self._folder / "captures" / f"{label}.pcap").resolve()
         log = (self._folder / "logs" / f"{name}.stderr").resolve()
         return (
             Spawn(
@@ -354,6 +450,7 @@ def _prepare(test: Test, prefix: str, run_dir: str, mode: str | None) -> tuple[L
         cores=placement.seats["switch"].cpus,
         node=node,
         memory="hugepages" if can_reserve(LocalHost(), node) else "no-huge",
+        cgroups=cpu_root(LocalHost()),
     )
     return layout, placement
 

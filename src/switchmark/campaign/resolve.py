@@ -10,6 +10,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.model.plan import Spawn
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.units import FRAME_MIN
@@ -55,6 +56,7 @@ def check(test: Test) -> list[str]:
         *_place_reasons(test),
         *_resource_reasons(test),
         *_driver_reasons(test, layout),
+        *_limit_reasons(test, layout),
     ]
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
@@ -78,11 +80,6 @@ def _named_parts(test: Test) -> dict[str, str]:
 
 def _load_reasons(test: Test) -> Iterable[str]:
     rate = test.parsed_rate
-    if rate.share is not None:
-        yield (
-            f"a rate of {test.rate} needs a search for R+ first, which is not in this version"
-            "\n\nhint: --search max finds R+; then give the rate in frames per second"
-        )
     if test.search == "max" and not rate.is_max:
         yield f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it"
     if test.dimension == "latency":
@@ -191,6 +188,21 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
             engine.port_options(layout.wiring, node, (end,), 0, test.driver)
     except UsageError as error:
         yield str(error)
+
+
+def _limit_reasons(test: Test, layout: Layout) -> Iterable[str]:
+    if "switch" in test.limits and not any(
+        isinstance(step, Spawn) for step in layout.switch.start(layout.wiring)
+    ):
+        yield (
+            f"switch {test.switch} has no processes of its own whose CPU could be limited"
+            "\n\nhint: --cpu-limit function:50"
+        )
+    if "function" in test.limits:
+        if all(part.physical for part in layout.parts):
+            yield f"scenario {test.scenario} has no function whose CPU could be limited"
+        if test.placement == SHARED_PROCESS:
+            yield "a function that shares its process has no CPU limit: use --placement pinned"
 
 
 def _port_reasons(test: Test, kinds: Collection[PortKind]) -> Iterable[str]:

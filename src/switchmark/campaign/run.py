@@ -16,6 +16,7 @@ from switchmark.errors import Interrupted, Unavailable
 from switchmark.machine.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.searches.max import r_plus
 
 __all__ = ["Lab", "Progress", "run", "time_left"]
 
@@ -34,8 +35,12 @@ class Lab(AbstractContextManager["Lab"], Protocol):
         test: Test,
         stored: Sequence[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
     ) -> Record:
-        """Run one test. Only Interrupted and what `on_trial` raises come out of it."""
+        """Run one test; `then` is the next one, `r_plus_pps` what its rate is a share of. Only
+        Interrupted and what `on_trial` raises come out of it."""
         ...
 
 
@@ -55,6 +60,7 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
     """
     tests = folder.campaign.tests
     spent: list[tuple[Test, float]] = []
+    known: dict[str, Record] = {}
     try:
         with interruptible(), lab:
             todo = list(_missing(folder, lab))
@@ -62,7 +68,8 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
                 test, started = tests[index], time.monotonic()
                 rest = [tests[later] for later, _, _ in todo[position:]]
                 progress.begin(test, position + 1, len(todo), time_left(spent, rest))
-                progress.end(_run_one(folder, lab, progress, index, found, versions))
+                then = rest[1] if len(rest) > 1 else None
+                progress.end(_run_one(folder, lab, progress, index, found, versions, then, known))
                 spent.append((test, time.monotonic() - started))
     except Interrupted as interruption:
         done = sum(record.status == "ok" for record in folder.latest)
@@ -105,15 +112,53 @@ def _run_one(
     index: int,
     found: str,
     versions: Mapping[str, str],
+    then: Test | None,
+    known: dict[str, Record],
 ) -> Record:
-    def keep(trial: TrialResult) -> None:
-        folder.append_trial(found, index + 1, trial)
-        progress.trial(trial)
+    """`known` holds the records of tests that found an R+, by key."""
+    test = folder.campaign.tests[index]
 
-    stored = tuple(folder.trials.get(found, ()))
-    record = lab.run(index + 1, found, folder.campaign.tests[index], stored, keep)
+    def measure(key: str, test: Test, then: Test | None, r_plus_pps: float | None = None) -> Record:
+        def keep(trial: TrialResult) -> None:
+            folder.append_trial(key, index + 1, trial)
+            progress.trial(trial)
+
+        stored = tuple(folder.trials.get(key, ()))
+        return lab.run(index + 1, key, test, stored, keep, then=then, r_plus_pps=r_plus_pps)
+
+    saturated = _saturated(test)
+    if saturated is None:
+        record = measure(found, test, then)
+    else:
+        # It has a key of its own, so that all its shares, and a resumed run, find it again.
+        reference = key(saturated, versions)
+        before = known.get(reference) or folder.records.get(reference)
+        if before is None or before.status != "ok":
+            before = measure(reference, saturated, test)
+            setup = {"reused": before.reused, "setup_s": before.setup_s}
+        else:
+            setup = {}
+        if before.status == "ok":
+            known[reference] = before
+            record = measure(found, test, then, r_plus(before))
+            if record.reused:  # what set it up was on behalf of this test
+                record = record.model_copy(update=setup)
+        else:
+            error = f"R+, of which {test.rate} was asked, was not found: {before.error}"
+            record = before.model_copy(update={"key": found, "test": test, "error": error})
     folder.append_record(record, versions)
     return record
+
+
+def _saturated(test: Test) -> Test | None:
+    """The test that finds the R+ which this one's rate is a share of; None if it is of none."""
+    if test.parsed_rate.share is None:
+        return None
+    axes = test.model_dump() | {"rate": "max", "search": "max"}
+    if test.dimension == "latency":
+        del axes["burst"]  # the usual one of throughput
+        axes["dimension"] = "throughput"
+    return Test.model_validate(axes)
 
 
 def _asked_s(test: Test) -> float:

@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
+from switchmark.engines.base import Engine
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.machine.placement import Placement
@@ -22,13 +24,12 @@ from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Flow, Part, Port, Role
-from switchmark.model.units import FCS_BYTES
+from switchmark.model.units import FCS_BYTES, LAYER_2_BYTES
 from switchmark.switches.base import PortCounters
 
 __all__ = ["AT_SWITCH", "Crew", "LinkCounters", "PathCounters", "Trials"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
-_RX_BURST = 64
 _INTERVALS = 10  # at least so many in a trial
 _INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
@@ -122,6 +123,7 @@ class Trials:
         self._busy_ns = busy_ns
         self._stolen = stolen
         self._alive = alive
+        self._openings: dict[Crew, dict[str, Any]] = {}
         self._clock: dict[str, int] = {}
 
     # -- before the first trial --------------------------------------------------------
@@ -130,10 +132,11 @@ class Trials:
         """Open all ports and wait for their links. `join` is called when all are open but those
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
+        self._openings = {crew: self._opening(crew) for crew in self._crews}
         waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
         # A client finds its server there.
         for crew in sorted(self._crews, key=lambda crew: not self._serves(crew)):
-            crew.process.send("open", **self._opening(crew))
+            crew.process.send("open", **self._openings[crew])
             if crew not in waiting:
                 crew.process.answer("open", timeout_s=_OPEN_S)
         join()
@@ -210,8 +213,8 @@ class Trials:
         opened: dict[str, Any] = {
             "engine": engine.name,
             "ifname": endpoint.ifname,
-            "burst": max(test.burst, _RX_BURST),
-            "frame_bytes": max(frame_sizes(test)),
+            "burst": max(test.burst, RX_BURST),
+            "frame_bytes": self._frame_bytes(engine),
             "flows": test.flows if self._layout.sent_by(part) else 1,
         }
         if engine.needs_ip:
@@ -220,6 +223,13 @@ class Trials:
         if len(crew.parts) > 1:
             opened["netns"] = self._layout.netns(part) or ""
         return opened
+
+    def _frame_bytes(self, engine: Engine) -> int:
+        """The longest frame that a port is opened for: the longest of the path where it cannot
+        be opened anew for each test, as a switch would lose its link."""
+        if engine.own_memory:
+            return self._layout.wiring.mtu + LAYER_2_BYTES
+        return max(frame_sizes(self._layout.test))
 
     def _addresses(self, port: Port) -> dict[str, Any]:
         for flow in self._layout.wiring.flows:
@@ -240,6 +250,18 @@ class Trials:
         seat = self._placement.seats[part.id]
         pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
         return {**pinned, "yield": seat.yield_}
+
+    def turn_to(self, layout: Layout) -> None:
+        """Measure another test of the same path from now on. Ports that are opened otherwise for
+        it are closed and opened anew."""
+        self._layout = layout
+        for crew in self._crews:
+            opening = self._opening(crew)
+            if opening != self._openings[crew]:
+                crew.process.ask("close")
+                crew.process.ask("open", timeout_s=_OPEN_S, **opening)
+                crew.process.ask("ready", timeout_ms=5000)
+                self._openings[crew] = opening
 
     # -- a trial -----------------------------------------------------------------------
 
@@ -278,7 +300,7 @@ class Trials:
         load: dict[str, Any] = {
             "first_flow": self._layout.first_flow(flow) + job.first,
             "flows": job.flows,
-            "burst": test.burst if sends else _RX_BURST,
+            "burst": test.burst if sends else RX_BURST,
         }
         if sends:
             load |= {

@@ -6,6 +6,7 @@ is quick.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -100,19 +101,19 @@ def run(
 @with_axes
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     """Print the tests and the exact steps of each; touch nothing, need no root."""
-    from switchmark.campaign.expand import label, telling
+    from switchmark.campaign.expand import label, path_key, telling
     from switchmark.campaign.measure import plan
 
     tests = _campaign(campaign, axes).tests
     shown = telling(tests)
-    for number, test in enumerate(tests, 1):
-        steps = plan(test)
-        print(
-            f"# --- test {number} of {len(tests)}: {label(test, shown)}",
-            *steps,
-            sep="\n",
-            end="\n\n",
-        )
+    numbered = enumerate(tests, 1)
+    for _, sharing in itertools.groupby(numbered, lambda each: path_key(each[1])):
+        path = list(sharing)
+        for number, test in path:
+            print(f"# --- test {number} of {len(tests)}: {label(test, shown)}")
+        if len(path) > 1:
+            print(f"# path of tests {path[0][0]}-{path[-1][0]}: set up once, if none of them fails")
+        print(*plan(path[0][1]), sep="\n", end="\n\n")
     return 0
 
 

@@ -52,7 +52,7 @@ class Needs:
     capabilities: frozenset[str] = frozenset()
     devices: tuple[str, ...] = ()
     hugepages: bool = False
-    cpu_limit: int | None = None
+    cpu_limit: float | None = None
     cpus: tuple[int, ...] = ()
     image: str | None = None
     megabytes: int = 256

@@ -31,7 +31,8 @@ def command(step: Run | Spawn | Check, inside: Inside) -> tuple[str, ...]:
     """The argv of a step as its host runs it. Variables are set by `env` within the node, as
     `docker exec` and ssh pass none on."""
     variables = tuple(f"{name}={value}" for name, value in step.env.items())
-    return inside(step.at, ("env", *variables, *step.argv) if variables else step.argv)
+    argv = inside(step.at, ("env", *variables, *step.argv) if variables else step.argv)
+    return (*step.within, *argv) if isinstance(step, Spawn) else argv
 
 
 def fill(text: str, values: Mapping[str, str], why: str) -> str:

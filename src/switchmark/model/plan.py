@@ -57,7 +57,8 @@ class Spawn:
 
     Its stdin and stdout are pipes that `Executor.process(name)` hands out; stderr goes to
     `logs/NAME.stderr` of the run folder. `stop` is the signal and the seconds granted
-    before SIGKILL.
+    before SIGKILL. `within` begins the command, outside of its node: a program that does
+    something to itself and becomes the rest, as to join a cgroup.
     """
 
     why: str
@@ -66,6 +67,7 @@ class Spawn:
     at: Node = HOST
     env: Mapping[str, str] = field(default_factory=dict)
     stop: tuple[int, float] = (SIGTERM, 5.0)
+    within: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

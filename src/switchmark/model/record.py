@@ -101,7 +101,12 @@ class TrialResult(_Frozen):
 
 
 class Record(BaseModel):
-    """One test's outcome; `to_json()` is what `--json` prints, with the names of DESIGN 9."""
+    """One test's outcome; `to_json()` is what `--json` prints, with the names of DESIGN 9.
+
+    `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
+    that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
+    percent is a share of, all receivers together.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -123,6 +128,8 @@ class Record(BaseModel):
     placement: dict[str, Any] = Field(default_factory=dict)
     trials: tuple[TrialResult, ...] = ()
     search: dict[str, Any] | None = None
+    reused: bool = False
+    r_plus_pps: float | None = None
     setup_s: float | None = None
     teardown_s: float | None = None
     started: str | None = None

@@ -6,6 +6,7 @@ derived from this one list.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from switchmark.model.units import (
     Rate,
     mean_frame_bytes,
+    parse_cpu_limit,
     parse_duration,
     parse_frame_size,
     parse_rate,
@@ -56,9 +58,12 @@ class Test(BaseModel):
     pairs: int = Field(1, ge=1, le=64)
     flows: int = Field(1, ge=1, le=16384)
     flows_by: Literal["mac", "ip", "port"] = "port"
+    copies: int = Field(1, ge=1, le=64)
     vlan: int | None = Field(None, ge=1, le=4094)
     touch: Literal["none", "header", "full"] = "header"
     placement: str = "pinned"
+    cpu_limit: str | None = None
+    noise: str | None = None
     search: str = "fixed"
     duration: float = Field(10.0, gt=0, le=86400)
     warmup: float = Field(0.5, ge=0, le=3600)
@@ -81,6 +86,19 @@ class Test(BaseModel):
     @classmethod
     def _seconds(cls, value: str | int | float) -> float:
         return parse_duration(value)
+
+    @field_validator("cpu_limit", mode="before")
+    @classmethod
+    def _cpu_limit(cls, value: str | int | float | None) -> str | None:
+        return None if value is None else str(parse_cpu_limit(value))
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The CPU limit in percent of one core, of `switch` or of `function`."""
+        if self.cpu_limit is None:
+            return {}
+        limit = parse_cpu_limit(self.cpu_limit)
+        return {limit.who: limit.percent}
 
     @property
     def parsed_rate(self) -> Rate:

@@ -15,12 +15,16 @@ __all__ = [
     "FRAME_MAX",
     "FRAME_MIN",
     "IMIX_SIZES",
+    "LAYER_2_BYTES",
     "PREAMBLE_AND_GAP_BYTES",
+    "CpuLimit",
     "Rate",
     "format_pps",
     "gbps_l1",
     "gbps_l2",
     "mean_frame_bytes",
+    "mtu_for",
+    "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
     "parse_rate",
@@ -28,6 +32,9 @@ __all__ = [
 
 FCS_BYTES = 4
 PREAMBLE_AND_GAP_BYTES = 20
+LAYER_2_BYTES = 18
+"""Ethernet's header and FCS, which the MTU does not count."""
+MTU_USUAL = 1500
 FRAME_MIN = 64
 FRAME_MAX = 9000
 IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
@@ -110,9 +117,39 @@ def parse_duration(text: str | int | float) -> float:
     return float(match[1]) * {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}[match[2]]
 
 
+@dataclass(frozen=True, slots=True)
+class CpuLimit:
+    """`who` (`switch`, or each `function`) gets `percent` of one core."""
+
+    who: str
+    percent: float
+
+    def __str__(self) -> str:
+        return f"{self.who}:{self.percent:g}"
+
+
+def parse_cpu_limit(text: str | int | float) -> CpuLimit:
+    """`50`, `12.5%` (of the switch), `switch:50`, `function:50`. UsageError otherwise."""
+    match = re.fullmatch(r"(?:(switch|function):)?([0-9]+(?:\.[0-9]+)?)%?", str(text).strip())
+    if match is None:
+        raise UsageError(
+            f"'{text}' is not a CPU limit", hint="write 50, switch:50 or function:12.5"
+        )
+    percent = float(match[2])
+    if not 1 <= percent <= 100_000:
+        raise UsageError(f"a CPU limit of '{text}' is not between 1 and 100000 percent of a core")
+    return CpuLimit(match[1] or "switch", percent)
+
+
 def mean_frame_bytes(size: int | str) -> float:
     """The mean frame size in bytes with the FCS, of a size or of `imix`."""
     return sum(IMIX_SIZES) / len(IMIX_SIZES) if isinstance(size, str) else float(size)
+
+
+def mtu_for(size: int | str) -> int:
+    """The MTU of ports that carry frames of this size, or of `imix`: Ethernet's 1500 at least."""
+    longest = max(IMIX_SIZES) if isinstance(size, str) else size
+    return min(max(MTU_USUAL, longest - LAYER_2_BYTES), FRAME_MAX)
 
 
 def gbps_l2(pps: float, frame_bytes: float) -> float:

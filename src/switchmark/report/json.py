@@ -14,7 +14,6 @@ from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.loss import losses
 from switchmark.metrics.throughput import confidence, fairness, per_flow, received, sent
 from switchmark.model.record import SCHEMA, Record
-from switchmark.model.spec import Test
 
 __all__ = ["to_object"]
 
@@ -31,7 +30,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "schema": SCHEMA,
         "status": record.status,
         "error": record.error,
-        "test": _test(record.test),
+        "test": _test(record),
         "semantics": record.semantics,
         "port": record.port,
         "memory": record.memory,
@@ -51,17 +50,23 @@ def to_object(record: Record) -> dict[str, Any]:
         "switch_version": record.switch_version,
         "switch_mode": record.switch_mode,
         "placement": record.placement or None,
+        "reused": record.reused,
+        "r_plus_pps": record.r_plus_pps,
         "setup_s": record.setup_s,
         "teardown_s": record.teardown_s,
     }
     return {name: _plain(value) for name, value in content.items()}
 
 
-def _test(test: Test) -> dict[str, Any]:
-    """Every axis, and the rate in frames per second. `chain` and `chains` are those of the
-    scenarios without a chain."""
+def _test(record: Record) -> dict[str, Any]:
+    """Every axis, and the rate in frames per second, of a share of R+ as it was found. `chain`
+    and `chains` are those of the scenarios without a chain."""
+    test = record.test
+    rate_pps = test.rate_pps
+    if test.parsed_rate.share is not None and record.trials:
+        rate_pps = record.trials[0].spec.rate_pps
     axes = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
-    return {"chain": 1, "chains": 1, **axes, "rate_pps": test.rate_pps}
+    return {"chain": 1, "chains": 1, **axes, "rate_pps": rate_pps}
 
 
 def _plain(value: Any) -> Any:

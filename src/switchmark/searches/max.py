@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from switchmark.metrics.throughput import steady_pps
+from switchmark.model.record import Record
 from switchmark.model.spec import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure
 
@@ -30,6 +31,12 @@ class Max:
             "verdict": None,
         }
         return Estimate(trials, {"name": self.name, "trials": len(trials), "goals": [goal]})
+
+
+def r_plus(record: Record) -> float:
+    """The R+ that a record of this search tells: frames per second of all receivers together."""
+    assert record.search is not None
+    return float(record.search["goals"][0]["rate_pps"])
 
 
 SEARCH = Max()
