@@ -56,7 +56,8 @@ class FakeLab:
         *,
         then: Test | None = None,
         r_plus_pps: float | None = None,
-    ) -> Record:
+        limit: int | None = None,
+    ) -> Record | None:
         self.then.append(then)
         self.ran.append(number)
         self.given.append(len(stored))

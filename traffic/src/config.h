@@ -68,8 +68,9 @@ struct task_load {
 	struct address address;
 	uint32_t vary;
 	double rate_pps;
+	uint64_t frames; /* of a phase at full rate; 0: until it ends */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */
-	bool latency;
+	bool latency, ipdv;
 	bool announce;
 	struct address announced;
 	uint64_t delay_ns;

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
@@ -30,7 +30,7 @@ from switchmark.switches.base import PortCounters
 __all__ = ["AT_SWITCH", "Crew", "LinkCounters", "PathCounters", "Trials"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
-_INTERVALS = 10  # at least so many in a trial
+_INTERVALS = 50  # at least so many in a trial, for its steady part to be found
 _INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
@@ -305,6 +305,7 @@ class Trials:
         if sends:
             load |= {
                 "rate_pps": (spec.rate_pps or 0.0) * job.flows / test.flows,
+                "frames": _share_of(spec.frames, job, test.flows),
                 "frame_bytes": list(frame_sizes(test)),
                 "address": self._address(flow, job.first),
             }
@@ -312,6 +313,7 @@ class Trials:
                 load["vary"] = [f"src_{test.flows_by}"]
         if role in (Role.RECEIVER, Role.CLIENT):
             load["latency"] = test.touch != "none"
+            load["ipdv"] = test.dimension == "latency"
         if role is not Role.SENDER:
             load["announce"] = self._announcement(part.ports[0])
         return load
@@ -486,10 +488,14 @@ class Trials:
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
     def _latency(self, received: Sequence[Mapping[str, Any]]) -> Latency | None:
-        histograms = [report["latency"] for report in received if "latency" in report]
-        if self._layout.test.dimension == "latency":
-            return from_counts("rtt", histograms)
-        return from_counts("one-way", histograms)
+        kind: Literal["rtt", "one-way"] = (
+            "rtt" if self._layout.test.dimension == "latency" else "one-way"
+        )
+        return from_counts(
+            kind,
+            [report["latency"] for report in received if "latency" in report],
+            [report["ipdv"] for report in received if "ipdv" in report],
+        )
 
     def _per_flow(
         self, sent: _Sent, received: Mapping[str, dict[str, Any]]
@@ -498,6 +504,7 @@ class Trials:
         if test.touch == "none":
             return ()
         found = []
+        apart = test.flows == 1 and len(sent) > 1
         for flow, tasks in sent.items():
             counts = [
                 report["frames"] // job.flows + (number < report["frames"] % job.flows)
@@ -516,6 +523,7 @@ class Trials:
                         duplicated=duplicated,
                         reordered=reordered,
                         corrupted=corrupted,
+                        latency=self._latency([received[flow]]) if apart else None,
                     )
                 )
         return tuple(found)
@@ -538,12 +546,19 @@ class Trials:
         return tuple(dict.fromkeys(found))
 
 
+def _share_of(frames: int | None, job: _Job, flows: int) -> int:
+    """A task's part of the frames of a burst; 0 where there is no such end."""
+    if frames is None:
+        return 0
+    return frames * (job.first + job.flows) // flows - frames * job.first // flows
+
+
 def _longest_ns(spec: TrialSpec) -> int:
     return round(max(spec.duration_s, spec.warmup_s) * 1e9)
 
 
 def _interval_ns(spec: TrialSpec) -> int:
-    """The intervals in which arrivals are counted: 0.1 s, less in a short trial."""
+    """The intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
     wanted = max(1_000_000, min(100_000_000, round(spec.duration_s * 1e9) // _INTERVALS))
     return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)
 
