@@ -54,7 +54,9 @@ class BackToBack:
                 lambda frames: True,
                 first=_FIRST_FRAMES,
                 ceiling=longest,
-                precision=max(bounds.precision, 1 / longest),
+                floor=1,
+                precision=bounds.precision,
+                least=1,
                 step=1.0,
             )
             found.append((round(low or 0), None if high is None else round(high)))

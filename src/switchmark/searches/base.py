@@ -16,6 +16,7 @@ from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 
 __all__ = [
+    "LOWEST_SHARE",
     "MAX_TRIALS",
     "Estimate",
     "LoadBounds",
@@ -172,15 +173,18 @@ def bracket(
     *,
     first: float,
     ceiling: float,
+    floor: float,
     precision: float,
+    least: float = 0.0,
     step: float,
 ) -> tuple[float | None, float | None]:
     """The highest value that passes and the lowest above it that fails, no further apart than
-    `precision` of the upper one.
+    `precision` of the upper one, or than `least`.
 
     Begins at `first`, goes up or down by `step` of it, twice as far each time, until there is one
     of each kind, and bisects. The value found has to be `confirmed`; one that is not is a failure
     after all. The first of the pair is None if nothing passes, the second if `ceiling` does.
+    Nothing below `floor` is tried.
     """
     passed: list[float] = []
     failed: list[float] = []
@@ -190,7 +194,7 @@ def bracket(
         high = min(failed, default=None)
         low = max((one for one in passed if high is None or one < high), default=None)
         while low is not None and (
-            low >= ceiling if high is None else high - low <= precision * high
+            low >= ceiling if high is None else high - low <= max(precision * high, least)
         ):
             if confirmed(low):
                 return low, high
@@ -204,9 +208,9 @@ def bracket(
             value = min(low * (1 + step), ceiling)
             step *= 2
         elif high is not None:
-            if high <= ceiling * LOWEST_SHARE:
+            if high <= floor:
                 return None, high
-            value = high / (1 + step)
+            value = max(high / (1 + step), floor)
             step *= 2
 
 

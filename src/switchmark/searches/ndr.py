@@ -11,6 +11,7 @@ from collections.abc import Callable
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
 from switchmark.searches.base import (
+    LOWEST_SHARE,
     Estimate,
     LoadBounds,
     Measure,
@@ -77,6 +78,7 @@ class BinarySearch:
             confirmed,
             first=start.received_pps if lost else start.ceiling_pps,
             ceiling=start.ceiling_pps,
+            floor=start.ceiling_pps * LOWEST_SHARE,
             precision=bounds.precision,
             step=_FIRST_STEP * bounds.precision,
         )
