@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
+from switchmark.searches.base import Measure
 
-__all__ = ["SyntheticSwitch"]
+__all__ = ["SyntheticSwitch", "answers_of"]
 
 _INTERVALS = 50
 
@@ -64,7 +64,7 @@ class SyntheticSwitch:
         )
 
 
-def answers_of(trials: list[TrialResult], then: Callable[[TrialSpec], TrialResult]) -> object:
+def answers_of(trials: list[TrialResult], then: Measure) -> Measure:
     """A `measure` that gives stored trials again, as a resumed run does, and measures after."""
     stored = list(trials)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,7 +188,7 @@ def test_runs_are_compared_by_their_tests_whatever_the_seed() -> None:
     assert as_object(found[0])["ratio"] == 2
 
 
-def repeats(rates: list[int], **test: object) -> Record:
+def repeats(rates: list[int], **test: Any) -> Record:
     trials = tuple(
         SURE.trials[0].model_copy(update={"intervals": (rate // 10,) * 10}) for rate in rates
     )
@@ -232,6 +233,10 @@ def test_the_switches_of_one_run_are_compared_with_the_first() -> None:
     stream = io.StringIO()
     print_pairs(found, stream)
     assert "b 64 B against a 64 B" in stream.getvalue()
+    assert "different work" not in stream.getvalue()
+    routed = SURE.model_copy(update={"semantics": "routed"})
+    print_pairs(within([SURE, record(routed, switch="other")]), stream)
+    assert "learning, routed: different work" in stream.getvalue()
     assert within(records[:1]) == []
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from switchmark.metrics.latency import from_counts
 from switchmark.model.record import TrialResult
 from switchmark.searches import TABLE
 from switchmark.searches.base import Estimate, LoadBounds, most_repeats
@@ -151,11 +152,26 @@ def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, nois
         rest = iter(trials[cut:])
 
         def later(spec: Any, rest: Any = rest) -> TrialResult:
-            trial = next(rest)
+            trial: TrialResult = next(rest)
             assert trial.spec == spec
             return trial
 
         assert TABLE[name].find(answers_of(stored, later), bounds) == whole
+
+
+def test_a_test_of_latency_is_certain_by_its_latency() -> None:
+    """The rate is always the one asked for: it says nothing about how certain a latency is."""
+    bounds = changed(until_certain=0.005, latency=True, rate_pps=1000)
+    assert len(TABLE["fixed"].find(SyntheticSwitch(), bounds).trials) == 5
+    drawn = iter(range(100, 1000, 7))
+
+    def slower(spec: Any) -> TrialResult:
+        value = next(drawn)
+        counts = [[value, 100]]
+        told = {"count": 100, "min": value, "max": value, "sum": 100 * value, "counts": counts}
+        return SyntheticSwitch()(spec).model_copy(update={"latency": from_counts("rtt", [told])})
+
+    assert len(TABLE["fixed"].find(slower, bounds).trials) == 50
 
 
 def test_latency_is_measured_at_shares_of_r_plus() -> None:
@@ -168,7 +184,7 @@ def test_latency_is_measured_at_shares_of_r_plus() -> None:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 50_000), st.floats(1.1, 4))
+@given(st.integers(0, 20_000), st.floats(1.2, 4))
 def test_the_longest_burst_and_the_buffer_are_found(buffer: int, excess: float) -> None:
     switch = SyntheticSwitch(sender_pps=1e6 * excess, buffer=buffer)
     _, (goal,) = find("back-to-back", switch)
@@ -177,7 +193,9 @@ def test_the_longest_burst_and_the_buffer_are_found(buffer: int, excess: float) 
     assert goal["burst_low"] <= (buffer + 1) / (1 - 1 / excess) + 1  # frames are whole
     assert goal["burst_high"] is None or goal["burst_high"] >= truth * 0.999 - 1
     if goal["burst_high"] is not None and buffer > 100:
-        assert goal["corrected_buffer_s"] * 1e6 * excess == pytest.approx(buffer, rel=0.1)
+        # What R+ got out of the buffer, in the one second of its trial, is taken for forwarding.
+        slack = 0.03 + 1.1 * buffer / 1e6 / (excess - 1)
+        assert goal["corrected_buffer_s"] * 1e6 * excess == pytest.approx(buffer, rel=slack)
 
 
 def test_a_burst_without_loss_is_bounded_by_the_sender() -> None:

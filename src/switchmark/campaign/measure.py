@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, overload
 
 from switchmark import __version__
 from switchmark.campaign.expand import shares_path
@@ -32,7 +32,7 @@ from switchmark.machine.nics import lend
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
-from switchmark.metrics.throughput import is_uncertain, is_unstable
+from switchmark.metrics.throughput import is_uncertain, is_unstable, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
 from switchmark.model.record import Record, TrialResult
@@ -138,6 +138,34 @@ class Lab:
         if (what, name) not in self._probed:
             self._probed[what, name] = probe(self._host)
         return self._probed[what, name]
+
+    @overload
+    def run(
+        self,
+        number: int,
+        key: str,
+        test: Test,
+        stored: Sequence[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
+        limit: None = None,
+    ) -> Record: ...
+
+    @overload
+    def run(
+        self,
+        number: int,
+        key: str,
+        test: Test,
+        stored: Sequence[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
+        limit: int | None,
+    ) -> Record | None: ...
 
     def run(
         self,
@@ -283,6 +311,7 @@ class Lab:
             loads=parse_shares(test.loads),
             until_certain=test.until_certain,
             senders=path.layout.streams,
+            latency=of_latency(test),
             judge=verdict,
         )
         mark = self._executor.mark()

@@ -16,10 +16,12 @@ from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 __all__ = [
     "confidence",
     "fairness",
+    "figures",
     "is_lower_bound",
     "is_uncertain",
     "is_unstable",
     "loss_ratio",
+    "of_latency",
     "per_flow",
     "rates_pps",
     "received",
@@ -99,7 +101,20 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Whether `until_certain` was asked for, and as many trials as there can be did not do."""
     if test.until_certain is None or len(trials) < _MIN_REPEATS:
         return False
-    return relative_half_width(list(map(steady_pps, trials))) > test.until_certain
+    found = figures(trials, latency=of_latency(test))
+    return relative_half_width(found) > test.until_certain
+
+
+def of_latency(test: Test) -> bool:
+    """Whether the figure of a test is a latency rather than a rate."""
+    return test.dimension == "latency" or test.search == "latency-at-load"
+
+
+def figures(trials: Sequence[TrialResult], *, latency: bool) -> list[float]:
+    """What each trial is judged by: its received rate, or its median latency (0: not known)."""
+    if not latency:
+        return [steady_pps(trial) for trial in trials]
+    return [float((trial.latency and trial.latency.p50) or 0) for trial in trials]
 
 
 def relative_half_width(rates: Sequence[float]) -> float:

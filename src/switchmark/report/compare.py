@@ -42,6 +42,7 @@ class Pair:
     ratio_low: float | None = None
     ratio_high: float | None = None
     p: float | None = None
+    semantics: tuple[str | None, str | None] = (None, None)
 
     @property
     def ratio(self) -> float | None:
@@ -114,6 +115,11 @@ def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
         before, after = form(pair.before) or "-", form(pair.after) or "-"
         ratio = "-" if pair.ratio is None else f"{pair.ratio:.3f}"
         print(f"{name:{width}}  {before:>10}  {after:>10}  {ratio}{_note(pair)}", file=stream)
+    kinds = sorted(
+        {f"{one}, {other}" for one, other in (pair.semantics for pair in found) if one != other}
+    )
+    for both in kinds:
+        print(f"{both}: different work; do not rank across them", file=stream)
     if any(pair.verdict is None for pair in found):
         print(f"without --repeat {MIN_REPEATS} or more, chance is not ruled out", file=stream)
 
@@ -136,13 +142,14 @@ def _pair(before: Record, after: Record) -> Pair:
     unit = "ns" if before.test.dimension == "latency" else "pps"
     base = before.test if _identity(before.test) != _identity(after.test) else after.test
     figures = (after.test, base, unit, _figure(first, unit), _figure(second, unit))
+    kinds = (before.semantics, after.semantics)
     one, other = _repeats(before, unit), _repeats(after, unit)
     if min(len(one), len(other)) < MIN_REPEATS:
-        return Pair(*figures)
+        return Pair(*figures, semantics=kinds)
     interval = ratio_interval(one, other)
     if interval is None:
-        return Pair(*figures)
-    return Pair(*figures, *interval, difference_p(one, other))
+        return Pair(*figures, semantics=kinds)
+    return Pair(*figures, *interval, difference_p(one, other), kinds)
 
 
 def _figure(content: dict[str, Any], unit: str) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from switchmark.metrics.latency import latency_of
-from switchmark.metrics.throughput import loss_ratio, relative_half_width, steady_pps
+from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 
@@ -55,7 +55,8 @@ class LoadBounds:
     fast as it goes); `duration_s` and `warmup_s` are those of a final trial. `loss_ratio` is that
     of the goals with loss, `precision` the width of an interval found, relative to its upper end,
     `loads` shares of R+. `until_certain` goes on repeating until the half width of the 95 %
-    interval, relative to the median, is below it. `judge` gives the verdict on some trials."""
+    interval, relative to the median, is below it: of the median latency with `latency`, else of
+    the rate. There are so many `senders`. `judge` gives the verdict on some trials."""
 
     rate_pps: float | None
     duration_s: float
@@ -66,6 +67,7 @@ class LoadBounds:
     loads: tuple[float, ...] = (0.1, 0.5, 0.99)
     until_certain: float | None = None
     senders: int = 1
+    latency: bool = False
     judge: Judge = _unjudged
 
 
@@ -143,9 +145,10 @@ def saturate(probe: Probe) -> Saturation:
 
 
 def repeated(measure: Measure, spec: TrialSpec, bounds: LoadBounds) -> tuple[TrialResult, ...]:
-    """Trials of one load, as often as asked, or until the median of their rates is certain."""
+    """Trials of one load, as often as asked, or until the median of their figures is
+    certain."""
     trials: list[TrialResult] = []
-    while not _enough([steady_pps(trial) for trial in trials], bounds):
+    while not _enough(figures(trials, latency=bounds.latency), bounds):
         trials.append(measure(spec))
     return tuple(trials)
 
