@@ -164,7 +164,7 @@ class Lab:
         *,
         then: Test | None = None,
         r_plus_pps: float | None = None,
-        limit: int | None,
+        limit: int | None = None,
     ) -> Record | None: ...
 
     def run(
