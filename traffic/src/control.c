@@ -332,8 +332,8 @@ static uint32_t window_bits(uint32_t flows)
 
 static struct histogram *histogram_new(void)
 {
-	return aligned_alloc(CACHE_LINE, (sizeof(struct histogram) + CACHE_LINE - 1) / CACHE_LINE *
-						 CACHE_LINE);
+	return aligned_alloc(CACHE_LINE,
+			     (sizeof(struct histogram) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 }
 
 static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
@@ -411,7 +411,9 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	if (why)
 		return why;
 	task_choose_step(t, arm->touch,
-			 !load->latency ? TIMING_NONE : load->ipdv ? TIMING_IPDV : TIMING_LATENCY);
+			 !load->latency ? TIMING_NONE :
+			 load->ipdv	? TIMING_IPDV :
+					  TIMING_LATENCY);
 	if (load->announce) {
 		struct port *port = t->receiver.port ? t->receiver.port : t->forwarder.ports[0];
 

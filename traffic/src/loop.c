@@ -288,7 +288,7 @@ typedef uint32_t step_function(struct task *, uint64_t);
 	{                                                                                          \
 		return sender_step(t, now, touch, headless);                                       \
 	}                                                                                          \
-	static uint32_t receiver_##touch##_##headless##_##timing(struct task *t, uint64_t now)    \
+	static uint32_t receiver_##touch##_##headless##_##timing(struct task *t, uint64_t now)     \
 	{                                                                                          \
 		return receiver_step(t, now, touch, timing, headless);                             \
 	}                                                                                          \
