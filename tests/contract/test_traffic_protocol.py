@@ -41,6 +41,43 @@ def test_a_trial_on_a_loop_loses_nothing(program: Program) -> None:
     assert sum(received["intervals"]) == received["frames"]
 
 
+def test_a_burst_has_as_many_frames_as_asked(program: Program) -> None:
+    program.open_loop()
+    for frames in (1, 31, 32, 33, 5000):
+        assert program.arm(sender={"rate_pps": 0, "frames": frames})["ok"]
+        report = program.trial(2 * 10**8)
+        sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+        assert (sent["frames"], sent["unsent"], received["frames"]) == (frames, 0, frames)
+
+
+def test_variation_is_counted_between_neighbours_of_a_flow(program: Program) -> None:
+    program.open_loop()
+    receiver = {"latency": True, "ipdv": True, "flows": 4}
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000, "flows": 4}
+    members = {"run": 7, "longest_ns": 10**9, "tasks": [load, receiver]}
+    assert program.ask("arm", **members)["ok"]
+    received = program.trial()["tasks"][1]["received"]
+    assert received["frames"] > 100
+    assert received["ipdv"]["count"] == received["frames"] - 4
+    assert received["ipdv"]["max"] <= received["latency"]["max"] - received["latency"]["min"]
+    assert sum(count for _, count in received["ipdv"]["counts"]) == received["ipdv"]["count"]
+
+
+def test_a_slow_receiver_does_not_hide_the_waiting(program: Program) -> None:
+    """Coordinated omission: 1000 frames in 0.1 s, 1 ms for each of them at the receiver. The
+    sender goes on by its clock, and what waits is as late as it is."""
+    program.open_loop()
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000}
+    slow = {"latency": True, "delay_ns": 10**6}
+    assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, slow])["ok"]
+    report = program.trial()
+    latency = report["tasks"][1]["received"]["latency"]
+    assert latency["count"] > 50
+    # One frame alone takes 1 ms; a closed loop would see no more than a burst of them.
+    assert latency["max"] > 10**7
+    assert latency["sum"] / latency["count"] > 5 * 10**6
+
+
 def test_one_process_serves_many_trials(program: Program) -> None:
     program.open_loop(take=3)
     for rate in (1000, 0, 20000):

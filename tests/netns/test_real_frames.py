@@ -145,3 +145,34 @@ def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:
     assert record.setup_s is not None
     assert record.teardown_s is not None
     assert record.setup_s + record.teardown_s < 5
+
+
+@pytest.mark.parametrize("search", ["ndr", "pdr", "mlr"])
+def test_searches_for_a_rate_on_a_real_path(measure: Measure, search: str) -> None:
+    axes = {"search": search, "rate": "20k", "precision": 0.2, "duration": 0.1}
+    record = measure(**axes)
+    assert record.search is not None
+    for goal in record.search["goals"]:
+        if goal["rate_pps"] is not None:  # a busy machine may lose frames at any rate
+            assert 0 < goal["low_pps"] == goal["rate_pps"] <= 20_000
+            assert goal["latency_ns"]["count"] > 0
+        if goal["high_pps"] is None:
+            assert goal["verdict"] in ("offered-load", "sender")
+    assert record.search["trials"] >= len(record.trials) > 0
+
+
+def test_latency_at_shares_of_r_plus(measure: Measure) -> None:
+    record = measure(search="latency-at-load", dimension="latency", rate="max", loads="10,50")
+    assert record.search is not None
+    low, high = record.search["goals"]
+    assert high["rate_pps"] == pytest.approx(5 * low["rate_pps"])
+    assert high["latency_ns"]["kind"] == "rtt"
+    assert low["latency_ns"]["ipdv"]["count"] > 0
+
+
+def test_a_burst_on_a_real_path(measure: Measure) -> None:
+    record = measure(search="back-to-back", rate="max", duration=0.1, warmup=0)
+    assert record.search is not None
+    (goal,) = record.search["goals"]
+    assert goal["burst_frames"] > 0
+    assert all(trial.tx_frames == trial.spec.frames for trial in record.trials)

@@ -57,7 +57,13 @@ class FakeLab:
         *,
         then: Test | None = None,
         r_plus_pps: float | None = None,
-    ) -> Record:
+        limit: int | None = None,
+    ) -> Record | None:
+        if limit is not None and len(stored) + limit < test.repeat:
+            self.ran.append(number)
+            for _ in range(limit):
+                on_trial(TRIAL)
+            return None
         self.then.append(then)
         self.asked.append((test.rate, r_plus_pps))
         self.ran.append(number)
@@ -138,6 +144,37 @@ def test_another_version_is_another_result(tmp_path: Path) -> None:
 def test_what_is_not_there_is_left_to_the_lab_to_refuse(tmp_path: Path) -> None:
     with new(tmp_path, burst="4096,1") as folder:
         assert go(folder, FakeLab())[-1] == "ok"
+
+
+def test_repeats_are_interleaved_in_an_order_that_changes(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1,2,3,4", repeat="6") as folder:
+        lab = FakeLab()
+        seen = go(folder, lab)
+        rounds = [lab.ran[i : i + 4] for i in range(0, 24, 4)]
+        assert rounds[0] == [1, 2, 3, 4]
+        assert all(sorted(one) == [1, 2, 3, 4] for one in rounds)
+        assert len({tuple(one) for one in rounds}) > 2
+        assert lab.given == [5, 5, 5, 5]
+        assert [word for word in seen if "/" in word] == [f"{n}/24" for n in range(1, 25)]
+        assert len(folder.latest) == 4
+    with new(tmp_path, burst="1,2,3,4", repeat="6") as folder:
+        again = FakeLab()
+        go(folder, again)
+        assert again.ran == lab.ran
+
+
+def test_searches_are_not_torn_apart(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1,2", repeat="3", search="ndr") as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.ran == [1, 2]
+
+
+def test_a_test_alone_has_its_repeats_in_one_visit(tmp_path: Path) -> None:
+    with new(tmp_path, burst="1", repeat="6") as folder:
+        lab = FakeLab()
+        go(folder, lab)
+        assert lab.ran == [1]
 
 
 def test_the_seed_changes_the_order_but_not_the_numbers(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -11,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.metrics.cpu import cores_by_role
-from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.latency import PERCENTILES, _index, from_counts, latency_ns
 from switchmark.metrics.loss import losses
+from switchmark.metrics.statistics import difference_p, is_unstable, mser_start
 from switchmark.metrics.throughput import (
     confidence,
     fairness,
@@ -59,15 +63,15 @@ def measured(values: list[int]) -> Latency:
 # --- throughput ------------------------------------------------------------------------------
 
 
-def test_rates_are_sums_over_elapsed_time() -> None:
+def test_frames_are_sums_and_the_rate_is_the_median_of_the_trials() -> None:
     one = trial(elapsed_ns=10**9, tx_frames=1000, rx_frames=900, tx_unsent=1)
     two = trial(elapsed_ns=3 * 10**9, tx_frames=5000, rx_frames=3100, tx_unsent=2)
     assert sent(record(one, two)) == {"frames": 6000, "pps": 1500, "unsent": 3}
     found = received(record(one, two))
     assert found is not None
-    assert (found["frames"], found["pps"]) == (4000, 1000)
-    assert found["gbps_l2"] == pytest.approx(1000 * 64 * 8 / 1e9)
-    assert found["gbps_l1"] == pytest.approx(1000 * 84 * 8 / 1e9)
+    assert (found["frames"], found["pps"]) == (4000, pytest.approx((900 + 3100 / 3) / 2))
+    assert found["gbps_l2"] == pytest.approx(found["pps"] * 64 * 8 / 1e9)
+    assert found["gbps_l1"] == pytest.approx(found["pps"] * 84 * 8 / 1e9)
 
 
 def test_the_rate_of_imix_counts_its_mean_frame() -> None:
@@ -82,6 +86,50 @@ def test_r_plus_leaves_out_the_first_and_the_last_interval() -> None:
     found = received(record(one, search="max"))
     assert found is not None
     assert found["pps"] == 3000
+
+
+def test_r_plus_begins_where_the_arrivals_are_steady() -> None:
+    warming = (0, *range(100, 1000, 100), *(1000, 1010, 990) * 17, 0)
+    one = trial(elapsed_ns=len(warming) * 10**8, interval_ns=10**8, intervals=warming)
+    assert steady_pps(one) == pytest.approx(10_000, rel=0.002)
+    short = trial(elapsed_ns=10**9, interval_ns=10**8, intervals=warming[:10])
+    assert steady_pps(short) == 4500
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 1000), max_size=200))
+def test_at_most_half_of_a_series_is_left_out(values: list[int]) -> None:
+    assert 0 <= mser_start(values) <= len(values) / 2
+
+
+@pytest.mark.parametrize(
+    ("series", "unstable"),
+    [
+        (lambda draw, i: 1000 + draw.gauss(0, 20), False),
+        (lambda draw, i: 1000 + draw.gauss(0, 100), False),
+        (lambda draw, i: 1000 * (1 - 0.003 * i) + draw.gauss(0, 20), True),
+        (lambda draw, i: draw.choice((700, 1000)) + draw.gauss(0, 20), True),
+        (lambda draw, i: (700 if i > 60 else 1000) + draw.gauss(0, 20), True),
+        (lambda draw, i: 1000 - 900 * (i == 40), False),
+        (lambda draw, i: 1000, False),
+        (lambda draw, i: 0, False),
+    ],
+)
+def test_drift_and_two_bands_are_unstable(series: Any, unstable: bool) -> None:
+    wrong = sum(
+        is_unstable([series(draw, i) for i in range(98)]) != unstable
+        for draw in map(random.Random, range(30))
+    )
+    assert wrong == 0
+
+
+def test_chance_is_rarely_taken_for_a_difference() -> None:
+    draw = random.Random(3)
+    draws = [[draw.gauss(100, 5) for _ in range(10)] for _ in range(100)]
+    same = sum(difference_p(one[:5], one[5:]) <= 0.05 for one in draws)
+    apart = sum(difference_p(one[:5], [n + 20 for n in one[5:]]) <= 0.05 for one in draws)
+    assert same <= 12
+    assert apart >= 95
 
 
 def test_r_plus_leaves_out_what_came_after_the_measured_phase() -> None:
@@ -223,6 +271,83 @@ def test_merged_histograms_are_that_of_all_samples(one: list[int], two: list[int
     nearby = every[(len(every) + 1) // 2 - 1]
     assert found["p50"] == pytest.approx(nearby, rel=0.002, abs=1)
     assert found["p50"] <= found["max"]
+
+
+def histogram_of(values: list[int]) -> dict[str, Any]:
+    """What the traffic program reports of these samples."""
+    counts = Counter(_index(value) for value in values)
+    return {
+        "count": len(values),
+        "min": min(values),
+        "max": max(values),
+        "sum": sum(values),
+        "counts": sorted(counts.items()),
+    }
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.integers(0, 10**11), min_size=1, max_size=30), min_size=1, max_size=4),
+    st.integers(1, 200),
+)
+def test_percentiles_are_those_of_a_sort_to_the_histograms_resolution(
+    parts: list[list[int]], times: int
+) -> None:
+    samples = [part * times for part in parts]
+    every = sorted(value for part in samples for value in part)
+    trials = [trial(latency=from_counts("one-way", [histogram_of(part)])) for part in samples]
+    together = from_counts("one-way", [histogram_of(part) for part in samples])
+    found = latency_ns(record(*trials))
+    assert found is not None
+    assert together is not None
+    assert found == latency_ns(record(trial(latency=together)))
+    for name, millionths in PERCENTILES.items():
+        rank = -(-len(every) * millionths // 10**6)
+        if len(every) * (10**6 - millionths) < 10 * 10**6:
+            assert found[name] is None
+        else:
+            exact = every[rank - 1]
+            assert exact <= found[name] <= exact * 1.001
+
+
+def test_the_highest_percentile_takes_ten_million_samples() -> None:
+    common = {
+        "count": 10**7,
+        "min": 5,
+        "max": 90,
+        "sum": 5 * 10**7,
+        "counts": [[5, 10**7 - 9], [90, 9]],
+    }
+    found = from_counts("rtt", [common])
+    assert found is not None
+    assert (found.p999999, found.p99999, found.max) == (5, 5, 90)
+    found = from_counts("rtt", [common | {"count": 10**7 - 1, "counts": [[5, 10**7 - 1]]}])
+    assert found is not None
+    assert (found.p999999, found.p99999) == (None, 5)
+
+
+def test_delay_variation_is_that_of_rfc_5481() -> None:
+    delays, steps = list(range(1000, 11_000)), [7] * 9999
+    one = from_counts("rtt", [histogram_of(delays)], [histogram_of(steps)])
+    found = latency_ns(record(trial(latency=one), trial(latency=one)))
+    assert found is not None
+    assert found["pdv"] == pytest.approx(10_989 - 1000, rel=0.002)
+    assert found["ipdv"]["count"] == 2 * 9999
+    assert (found["ipdv"]["p999"], found["ipdv"]["mean"]) == (7, 7)
+
+
+def test_each_flow_has_its_own_latency_where_it_was_measured() -> None:
+    flows = [
+        FlowCounts(
+            flow=name, tx=9, rx=9, lost=0, latency=from_counts("rtt", [histogram_of([n] * 99)])
+        )
+        for name, n in (("a", 100), ("b", 900))
+    ]
+    found = per_flow(record(trial(per_flow=flows), trial(per_flow=flows)))
+    assert [(flow["latency_ns"]["p50"], flow["latency_ns"]["count"]) for flow in found] == [
+        (100, 198),
+        (900, 198),
+    ]
 
 
 def test_one_trial_keeps_its_own_percentiles() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from switchmark.errors import RecordFailed
 from switchmark.model.record import Record
 from switchmark.report.bars import bars
-from switchmark.report.compare import as_object, pairs, print_pairs
+from switchmark.report.compare import as_object, pairs, print_pairs, within
 from switchmark.report.json import to_object
 from switchmark.report.page import page, write_page
 from switchmark.report.table import (
@@ -176,15 +177,67 @@ def test_runs_are_compared_by_their_tests_whatever_the_seed() -> None:
     before = [record(burst=1, pps=10**6), record(burst=2), record(burst=3, seed=1)]
     after = [record(burst=3, seed=2), record(burst=1, pps=2 * 10**6)]
     found = pairs(before, after)
-    assert [(pair.test.burst, pair.ratio, pair.apart) for pair in found] == [
-        (1, 2.0, True),
-        (3, 1.0, False),
+    assert [(pair.test.burst, pair.ratio, pair.verdict) for pair in found] == [
+        (1, 2.0, None),
+        (3, 1.0, None),
     ]
     stream = io.StringIO()
     print_pairs(found, stream)
     assert "1 Mpps" in stream.getvalue()
-    assert "2.000  intervals apart" in stream.getvalue()
+    assert "without --repeat 4 or more" in stream.getvalue()
     assert as_object(found[0])["ratio"] == 2
+
+
+def repeats(rates: list[int], **test: Any) -> Record:
+    trials = tuple(
+        SURE.trials[0].model_copy(update={"intervals": (rate // 10,) * 10}) for rate in rates
+    )
+    return record(SURE.model_copy(update={"trials": trials}), **test)
+
+
+SLOW = [1_000_000, 1_010_000, 990_000, 1_005_000, 995_000]
+FAST = [1_120_000, 1_130_000, 1_110_000, 1_125_000, 1_140_000]
+
+
+def test_a_difference_is_told_with_its_interval() -> None:
+    (pair,) = pairs([repeats(SLOW)], [repeats(FAST)])
+    assert pair.verdict == "faster by 11..14 %"
+    assert pair.p is not None
+    assert pair.p < 0.05
+    stream = io.StringIO()
+    print_pairs([pair], stream)
+    assert "1.125  faster by 11..14 % (p 0.0" in stream.getvalue()
+    (pair,) = pairs([repeats(FAST)], [repeats(SLOW)])
+    assert (pair.verdict or "").startswith("slower by")
+    (pair,) = pairs([repeats(SLOW)], [repeats([*SLOW[1:], 1_011_000])])
+    assert pair.verdict == "no difference shown"
+    (pair,) = pairs([repeats(SLOW[:3])], [repeats(FAST[:3])])
+    assert pair.verdict is None
+
+
+def test_the_switches_of_one_run_are_compared_with_the_first() -> None:
+    records = [
+        repeats(FAST if switch == "b" else SLOW, switch=switch, frame_size=size)
+        for switch in ("a", "b", "c")
+        for size in (64, 128)
+    ]
+    found = within(records)
+    assert [(p.base.switch, p.test.switch, p.test.frame_size) for p in found] == [
+        ("a", "b", 64),
+        ("a", "b", 128),
+        ("a", "c", 64),
+        ("a", "c", 128),
+    ]
+    assert (found[0].verdict or "").startswith("faster by")
+    assert found[2].verdict == "no difference shown"
+    stream = io.StringIO()
+    print_pairs(found, stream)
+    assert "b 64 B against a 64 B" in stream.getvalue()
+    assert "different work" not in stream.getvalue()
+    routed = SURE.model_copy(update={"semantics": "routed"})
+    print_pairs(within([SURE, record(routed, switch="other")]), stream)
+    assert "learning, routed: different work" in stream.getvalue()
+    assert within(records[:1]) == []
 
 
 def test_latency_is_compared_by_its_median() -> None:

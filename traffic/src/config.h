@@ -71,8 +71,9 @@ struct task_load {
 	uint32_t address_count; /* divides flows */
 	uint32_t vary;
 	double rate_pps;
+	uint64_t frames; /* of a phase at full rate; 0: until it ends */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */
-	bool latency;
+	bool latency, ipdv;
 	struct address announced[2]; /* of the task's ports, in order */
 	uint32_t announce_count;
 	uint64_t delay_ns;

@@ -93,6 +93,8 @@ static void receiver_free(struct receiver *r)
 	free(r->sequences);
 	free(r->windows);
 	free(r->latency);
+	free(r->ipdv);
+	free(r->neighbours);
 	free(r->intervals);
 	memset(r, 0, sizeof(*r));
 }
@@ -299,6 +301,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->sizes = load->len_count;
 	s->burst = load->burst;
 	s->rate_pps = load->rate_pps;
+	s->limit = load->frames;
 	s->clock = &c->clock;
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
@@ -328,6 +331,12 @@ static uint32_t window_bits(uint32_t flows)
 	return bits;
 }
 
+static struct histogram *histogram_new(void)
+{
+	return aligned_alloc(CACHE_LINE,
+			     (sizeof(struct histogram) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+}
+
 static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
 				const struct task_load *load)
 {
@@ -350,10 +359,13 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	r->windows = calloc((size_t)r->flows * bits / 64, sizeof(uint64_t));
 	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
 	if (load->latency)
-		r->latency = aligned_alloc(CACHE_LINE, (sizeof(*r->latency) + CACHE_LINE - 1) /
-							       CACHE_LINE * CACHE_LINE);
+		r->latency = histogram_new();
+	if (load->latency && load->ipdv) {
+		r->ipdv = histogram_new();
+		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
+	}
 	if (!r->frames || !r->sequences || !r->windows || !r->intervals ||
-	    (load->latency && !r->latency))
+	    (load->latency && (!r->latency || (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";
 	for (uint32_t i = 0; i < r->flows; i++)
 		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)i * bits / 64,
@@ -399,7 +411,10 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 		why = forwarder_arm(t, load);
 	if (why)
 		return why;
-	task_choose_step(t, arm->touch, load->latency);
+	task_choose_step(t, arm->touch,
+			 !load->latency ? TIMING_NONE :
+			 load->ipdv	? TIMING_IPDV :
+					  TIMING_LATENCY);
 	for (uint32_t i = 0; i < load->announce_count; i++) {
 		struct port *port = t->forwarder.ports[i];
 		const struct address *a = &load->announced[i];
@@ -592,6 +607,8 @@ static json_t *receiver_report(const struct receiver *r)
 			   "intervals", intervals);
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
+	if (r->ipdv)
+		json_object_set_new(report, "ipdv", histogram_report(r->ipdv));
 	return report;
 }
 

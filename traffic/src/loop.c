@@ -114,9 +114,22 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 
 /* ---- receiving -------------------------------------------------------------------- */
 
+/* A frame counts if the one sent before it is the one that came before it. */
+always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq, uint64_t delay_ns)
+{
+	struct neighbour *n = &r->neighbours[flow];
+
+	if (n->known && seq == n->next)
+		histogram_add(r->ipdv,
+			      delay_ns > n->delay_ns ? delay_ns - n->delay_ns :
+						       n->delay_ns - delay_ns,
+			      1);
+	*n = (struct neighbour){ delay_ns, seq + 1, true };
+}
+
 always_inline void receiver_count(struct receiver *r, const struct frame *f, uint64_t now_ns,
-				  const enum touch touch, const bool latency, const bool headless,
-				  uint32_t *fresh)
+				  const enum touch touch, const enum timing timing,
+				  const bool headless, uint32_t *fresh)
 {
 	struct payload p;
 	uint32_t flow;
@@ -147,12 +160,17 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 		return;
 	(*fresh)++;
 	r->bytes += f->len;
-	if (latency && touch != TOUCH_NONE)
-		histogram_add(r->latency, now_ns > p.time_ns ? now_ns - p.time_ns : 0, 1);
+	if (timing && touch != TOUCH_NONE) {
+		uint64_t delay_ns = now_ns > p.time_ns ? now_ns - p.time_ns : 0;
+
+		histogram_add(r->latency, delay_ns, 1);
+		if (timing == TIMING_IPDV)
+			receiver_vary(r, flow, p.seq, delay_ns);
+	}
 }
 
 always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum touch touch,
-				     const bool latency, const bool headless)
+				     const enum timing timing, const bool headless)
 {
 	struct receiver *r = &task->receiver;
 	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
@@ -164,12 +182,12 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 		return 0;
 	}
 	now = clock_ticks();
-	if (latency)
+	if (timing)
 		now_ns = clock_ns(r->clock, now);
 	for (uint32_t i = 0; i < n; i++) {
 		if (i + 4 < n)
 			__builtin_prefetch(r->frames[i + 4].data);
-		receiver_count(r, &r->frames[i], now_ns, touch, latency, headless, &fresh);
+		receiver_count(r, &r->frames[i], now_ns, touch, timing, headless, &fresh);
 	}
 	r->port->engine->release(r->port, r->frames, n);
 	while (unlikely(now >= r->interval_end) && r->interval + 1 < r->interval_count) {
@@ -265,22 +283,25 @@ static uint32_t forwarder_step(struct task *task, uint64_t now)
 
 typedef uint32_t step_function(struct task *, uint64_t);
 
-#define STEPS(touch, headless, latency)                                                            \
-	static uint32_t sender_##touch##_##headless##_##latency(struct task *t, uint64_t now)      \
+#define STEPS(touch, headless, timing)                                                             \
+	static uint32_t sender_##touch##_##headless##_##timing(struct task *t, uint64_t now)       \
 	{                                                                                          \
 		return sender_step(t, now, touch, headless);                                       \
 	}                                                                                          \
-	static uint32_t receiver_##touch##_##headless##_##latency(struct task *t, uint64_t now)    \
+	static uint32_t receiver_##touch##_##headless##_##timing(struct task *t, uint64_t now)     \
 	{                                                                                          \
-		return receiver_step(t, now, touch, latency, headless);                            \
+		return receiver_step(t, now, touch, timing, headless);                             \
 	}                                                                                          \
-	static uint32_t client_##touch##_##headless##_##latency(struct task *t, uint64_t now)      \
+	static uint32_t client_##touch##_##headless##_##timing(struct task *t, uint64_t now)       \
 	{                                                                                          \
-		return receiver_step(t, now, touch, latency, headless) +                           \
+		return receiver_step(t, now, touch, timing, headless) +                            \
 		       sender_step(t, clock_ticks(), touch, headless);                             \
 	}
 
-#define STEPS_OF(touch) STEPS(touch, 0, 0) STEPS(touch, 0, 1) STEPS(touch, 1, 0) STEPS(touch, 1, 1)
+#define STEPS_OF(touch)                                                                            \
+	STEPS(touch, 0, 0)                                                                         \
+	STEPS(touch, 0, 1)                                                                         \
+	STEPS(touch, 0, 2) STEPS(touch, 1, 0) STEPS(touch, 1, 1) STEPS(touch, 1, 2)
 
 STEPS_OF(TOUCH_NONE)
 STEPS_OF(TOUCH_HEADER)
@@ -288,26 +309,26 @@ STEPS_OF(TOUCH_FULL)
 
 #define ROW(role, touch)                                                                           \
 	{                                                                                          \
-		{ role##_##touch##_0_0, role##_##touch##_0_1 },                                    \
+		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2 },              \
 		{                                                                                  \
-			role##_##touch##_1_0, role##_##touch##_1_1                                 \
+			role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2           \
 		}                                                                                  \
 	}
 
-static step_function *const steps[3][3][2][2] = {
+static step_function *const steps[3][3][2][3] = {
 	{ ROW(sender, TOUCH_NONE), ROW(sender, TOUCH_HEADER), ROW(sender, TOUCH_FULL) },
 	{ ROW(receiver, TOUCH_NONE), ROW(receiver, TOUCH_HEADER), ROW(receiver, TOUCH_FULL) },
 	{ ROW(client, TOUCH_NONE), ROW(client, TOUCH_HEADER), ROW(client, TOUCH_FULL) },
 };
 
-void task_choose_step(struct task *t, enum touch touch, bool latency)
+void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 {
 	const struct port *port = role_sends(t->role) ? t->sender.port : t->receiver.port;
 
 	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER)
 		t->step = forwarder_step;
 	else
-		t->step = steps[t->role][touch][!!(port->engine->caps & ENGINE_PAYLOAD)][latency];
+		t->step = steps[t->role][touch][!!(port->engine->caps & ENGINE_PAYLOAD)][timing];
 }
 
 /* ---- phases ----------------------------------------------------------------------- */
@@ -338,6 +359,8 @@ static void sender_begin(struct sender *s)
 		s->intended = (uint64_t)(seconds * s->rate_pps + 0.5L);
 		s->period = (unsigned __int128)(ticks * 4294967296.0L);
 		s->grace = s->clock->hz / 1000;
+	} else if (s->limit) {
+		s->intended = s->limit; /* all due at the start */
 	}
 }
 
@@ -347,6 +370,10 @@ static void receiver_begin(struct receiver *r)
 		sequence_reset(&r->sequences[i]);
 	if (r->latency)
 		histogram_clear(r->latency);
+	if (r->ipdv) {
+		histogram_clear(r->ipdv);
+		memset(r->neighbours, 0, r->flows * sizeof(*r->neighbours));
+	}
 	memset(r->intervals, 0, r->interval_count * sizeof(r->intervals[0]));
 	r->interval = 0;
 	r->interval_end = r->window->start + r->window->interval;

@@ -33,6 +33,7 @@ struct sender {
 	uint32_t flows, sizes;
 	uint32_t burst;
 	double rate_pps; /* 0: as fast as it goes */
+	uint64_t limit; /* frames of a phase, at full rate; 0: until it ends */
 	const struct clock *clock;
 	const struct window *window;
 
@@ -50,6 +51,17 @@ struct sender {
 	uint64_t polls, empty, blocked, lag_max;
 };
 
+/* The last frame of a flow in its order, for the variation between neighbours. */
+struct neighbour {
+	uint64_t delay_ns;
+	uint32_t next; /* the number that the frame after it has */
+	bool known;
+};
+
+/* What is noted of a frame's delay: nothing, itself, or also how it differs from the delay of the
+ * frame sent before it (IPDV, RFC 5481 section 4.1). */
+enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV };
+
 struct receiver {
 	struct port *port;
 	uint32_t run;
@@ -62,6 +74,8 @@ struct receiver {
 	struct sequence *sequences; /* a flow each */
 	uint64_t *windows; /* their memory */
 	struct histogram *latency; /* NULL: not asked for */
+	struct histogram *ipdv; /* NULL: not asked for; absolute values */
+	struct neighbour *neighbours; /* a flow each; NULL without ipdv */
 	uint64_t *intervals;
 	uint32_t interval, interval_count;
 	uint64_t interval_end;
@@ -132,7 +146,7 @@ void worker_halt(struct worker *w);
 void worker_quit(struct worker *w);
 
 /* Chooses the step for the role, the touch mode and the engine. */
-void task_choose_step(struct task *t, enum touch touch, bool latency);
+void task_choose_step(struct task *t, enum touch touch, enum timing timing);
 
 /* Sets a task up for a phase; the window is set by then. */
 void task_begin(struct task *t);

@@ -332,7 +332,7 @@ static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t durati
 	r->intervals = b->intervals;
 	r->interval_count = 16;
 	for (int i = 0; i < 2; i++) {
-		task_choose_step(&b->tasks[i], TOUCH_HEADER, true);
+		task_choose_step(&b->tasks[i], TOUCH_HEADER, TIMING_LATENCY);
 		task_begin(&b->tasks[i]);
 	}
 	return b;

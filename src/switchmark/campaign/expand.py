@@ -33,7 +33,8 @@ RX_BURST = 64
 _OF_A_TRIAL = frozenset(
     {
         *("frame_size", "rate", "burst", "touch"),
-        *("search", "duration", "warmup", "repeat", "seed", "noise"),
+        *("search", "loss_ratio", "precision", "loads", "noise"),
+        *("duration", "warmup", "repeat", "until_certain", "seed"),
     }
 )
 """Axes that only a test's trials depend on: what the traffic program is told for each of them,
@@ -99,7 +100,7 @@ def telling(tests: Sequence[Test]) -> tuple[str, ...]:
     """The varying axes that a reader needs to tell these tests apart: how a test is measured is
     left out where the other axes tell it."""
     axes = list(varying(tests))
-    for axis in ("seed", "warmup", "repeat", "duration", "search", "burst"):
+    for axis in ("seed", "warmup", "repeat", "until_certain", "duration", "search", "burst"):
         fewer = [other for other in axes if other != axis]
         if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
             axes = fewer

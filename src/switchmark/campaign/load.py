@@ -30,7 +30,7 @@ _MAX_SHOWN = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
-_UNDIVIDED = {"nic"}
+_UNDIVIDED = {"nic", "loads"}
 """Axes whose one value has commas of its own; several values are a YAML list."""
 
 _NULL_TAG = "tag:yaml.org,2002:null"

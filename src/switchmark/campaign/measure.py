@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, overload
 
 from switchmark import __version__
 from switchmark.campaign.expand import shares_path
@@ -35,11 +35,13 @@ from switchmark.machine.placement import Placement, place
 from switchmark.machine.processes import in_network
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
+from switchmark.metrics.throughput import is_uncertain, is_unstable, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.plan import Check, Node, Plan, Reserve, Spawn, Wait
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
+from switchmark.model.units import parse_shares
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
@@ -95,6 +97,10 @@ class _Path:
     mark: int
     trials: Trials
     processes: Sequence[Process]
+
+
+class _Paused(Exception):
+    """The search wants more trials than this visit may have."""
 
 
 class Lab:
@@ -155,6 +161,7 @@ class Lab:
             self._probed[what, name] = probe(self._host)
         return self._probed[what, name]
 
+    @overload
     def run(
         self,
         number: int,
@@ -165,12 +172,41 @@ class Lab:
         *,
         then: Test | None = None,
         r_plus_pps: float | None = None,
-    ) -> Record:
+        limit: None = None,
+    ) -> Record: ...
+
+    @overload
+    def run(
+        self,
+        number: int,
+        key: str,
+        test: Test,
+        stored: Sequence[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
+        limit: int | None = None,
+    ) -> Record | None: ...
+
+    def run(
+        self,
+        number: int,
+        key: str,
+        test: Test,
+        stored: Sequence[TrialResult],
+        on_trial: Callable[[TrialResult], None],
+        *,
+        then: Test | None = None,
+        r_plus_pps: float | None = None,
+        limit: int | None = None,
+    ) -> Record | None:
         """Run one test. `stored` are trials of an earlier run of it: a search gets them
         again, in order, before it measures anew. Expected failures are in the record.
 
         The path is left up if `then`, the next test, shares it. `r_plus_pps` is what a rate in
-        percent is a share of: all that arrives under saturation.
+        percent is a share of: all that arrives under saturation. None if the search wants more
+        new trials than `limit`: those that it had are stored trials of the next call.
         """
         record = Record(
             key=key,
@@ -183,7 +219,7 @@ class Lab:
         )
         self._not_undone = ()
         try:
-            return self._run(record, list(stored), on_trial, then)
+            return self._run(record, list(stored), on_trial, then, limit)
         except (Unavailable, UsageError) as error:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
@@ -196,7 +232,8 @@ class Lab:
         stored: list[TrialResult],
         on_trial: Callable[[TrialResult], None],
         then: Test | None,
-    ) -> Record:
+        limit: int | None,
+    ) -> Record | None:
         test = record.test
         self.versions(test)
         before = time.monotonic()
@@ -209,8 +246,10 @@ class Lab:
         assert path is not None
         setup_s = 0.0 if reused else time.monotonic() - before
         down = not self._keep
+        estimate: Estimate | None = None
         try:
-            estimate = self._estimate(path, record, stored, on_trial)
+            with suppress(_Paused):
+                estimate = self._estimate(path, record, stored, on_trial, limit)
             down = down and not shares_path(test, then)
         finally:
             before = time.monotonic()
@@ -219,6 +258,9 @@ class Lab:
             elif self._keep:
                 self.kept = self._entrances(path.layout)
         teardown_s = time.monotonic() - before if down else 0.0
+        if estimate is None and not self._not_undone:
+            return None
+        estimate = estimate or Estimate((), None)
         layout = path.layout
         version = self._probe("switch", test.switch, layout.switch.probe)
         modes = dict.fromkeys(
@@ -244,6 +286,8 @@ class Lab:
                         [doubt for trial in estimate.trials for doubt in trial.doubts]
                         + ["captured"] * bool(self._capture)
                         + ["emulated"] * ("emulated" in (layout.modes.get(test.environment) or ""))
+                        + ["unstable"] * any(is_unstable(t) for t in estimate.trials)
+                        + ["uncertain"] * is_uncertain(test, estimate.trials)
                     )
                 ),
                 "placement": path.placement.as_dict(),
@@ -261,14 +305,20 @@ class Lab:
         record: Record,
         stored: list[TrialResult],
         on_trial: Callable[[TrialResult], None],
+        limit: int | None,
     ) -> Estimate:
-        """What the test's search finds on a path; what accompanies its trials ends with them."""
+        """What the test's search finds on a path; what accompanies its trials ends with them.
+        _Paused where it wants more new trials than `limit`."""
         test = record.test
+        left = [-1 if limit is None else limit]
 
         def measure(spec: TrialSpec) -> TrialResult:
             if stored and stored[0].spec == spec:
                 return stored.pop(0)
             stored.clear()  # of another R+: what follows them is not of this search
+            if left[0] == 0:
+                raise _Paused
+            left[0] -= 1
             result = path.trials.measure(spec)
             self._check_noise(noise)
             on_trial(result)
@@ -278,7 +328,19 @@ class Lab:
         rate_pps = test.rate_pps
         if test.parsed_rate.share is not None and record.r_plus_pps is not None:
             rate_pps = test.parsed_rate.share * record.r_plus_pps / path.layout.streams
-        bounds = LoadBounds(rate_pps, test.duration, test.warmup, test.repeat)
+        bounds = LoadBounds(
+            rate_pps,
+            test.duration,
+            test.warmup,
+            test.repeat,
+            loss_ratio=test.loss_ratio,
+            precision=test.precision,
+            loads=parse_shares(test.loads),
+            until_certain=test.until_certain,
+            senders=path.layout.streams,
+            latency=of_latency(test),
+            judge=verdict,
+        )
         mark = self._executor.mark()
         try:
             self._executor.execute(self._captures(path.layout, record.number))

@@ -88,13 +88,15 @@ def _load_reasons(test: Test) -> Iterable[str]:
     if test.dimension == "latency":
         if test.direction == "bi":
             yield "dimension latency is measured by a client and a server: use --direction uni"
-        if rate.is_max:
+        if rate.is_max and not SEARCHES[test.search].finds_rate:
             yield (
                 "dimension latency needs a rate: under saturation it measures queues"
-                "\n\nhint: --rate 1000"
+                "\n\nhint: --rate 1000, or --search latency-at-load"
             )
         if test.touch == "none":
             yield "dimension latency needs the time in every frame: --touch header or full"
+    if test.search == "latency-at-load" and test.touch == "none":
+        yield "search latency-at-load needs the time in every frame: --touch header or full"
     pps = test.rate_pps
     if pps is not None and pps * test.duration < 1:
         yield f"at {test.rate} not one frame is sent in {test.duration:g} s"

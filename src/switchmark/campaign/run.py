@@ -5,9 +5,12 @@ Knows the lab by its protocol and prints nothing; who watches is told through `P
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
@@ -16,6 +19,7 @@ from switchmark.errors import Interrupted, Unavailable
 from switchmark.machine.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
 __all__ = ["Lab", "Progress", "run", "time_left"]
@@ -38,8 +42,10 @@ class Lab(AbstractContextManager["Lab"], Protocol):
         *,
         then: Test | None = None,
         r_plus_pps: float | None = None,
-    ) -> Record:
-        """Run one test; `then` is the next one, `r_plus_pps` what its rate is a share of. Only
+        limit: int | None = None,
+    ) -> Record | None:
+        """Run one test; `then` is the next one, `r_plus_pps` what its rate is a share of. None
+        if it wants more new trials than `limit`: they are `stored` the next time. Only
         Interrupted and what `on_trial` raises come out of it."""
         ...
 
@@ -56,27 +62,66 @@ class Progress(Protocol):
 def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
     """Run what the folder's campaign has and its records lack; a test that failed is run again.
 
+    Repeats go in rounds, one trial of each test, so that a host that drifts does so for all of
+    them alike: the first round in the order of the campaign's seed, each further one shuffled.
     Interrupted says how to go on.
     """
-    tests = folder.campaign.tests
+    tests, seed = folder.campaign.tests, folder.campaign.seed
     spent: list[tuple[Test, float]] = []
     known: dict[str, Record] = {}
+    draw = random.Random(seed)
     try:
         with interruptible(), lab:
             todo = list(_missing(folder, lab))
-            for position, (index, found, versions) in enumerate(todo):
-                test, started = tests[index], time.monotonic()
-                rest = [tests[later] for later, _, _ in todo[position:]]
-                progress.begin(test, position + 1, len(todo), time_left(spent, rest))
-                then = rest[1] if len(rest) > 1 else None
-                progress.end(_run_one(folder, lab, progress, index, found, versions, then, known))
-                spent.append((test, time.monotonic() - started))
+            for round_ in itertools.count():
+                left: list[_Visit] = []
+                for position, visit in enumerate(todo):
+                    test, started = tests[visit.index], time.monotonic()
+                    apart = len(todo) > 1 and _is_independent(test)
+                    rest = _visits([tests[other.index] for other in todo[position:]], round_)
+                    rest += _visits([tests[other.index] for other in left], round_ + 1)
+                    done = len(spent) + 1
+                    progress.begin(test, done, done + len(rest) - 1, time_left(spent, rest))
+                    then = todo[position + 1] if position + 1 < len(todo) else None
+                    record = _run_one(
+                        folder, lab, progress, visit, then, known, 1 if apart else None
+                    )
+                    if record is None:
+                        left.append(visit)
+                    else:
+                        progress.end(record)
+                    spent.append((_visit_of(test, apart), time.monotonic() - started))
+                if not left:
+                    break
+                left.sort(key=lambda visit: visit.index)
+                order = run_order([tests[visit.index] for visit in left], draw.getrandbits(32) | 1)
+                todo = [left[position] for position in order]
     except Interrupted as interruption:
         done = sum(record.status == "ok" for record in folder.latest)
         raise Interrupted(
             f"{interruption.message}: {done} of {len(tests)} tests are done and kept\n"
             f"resume with: {folder.resume_command}"
         ) from interruption
+
+
+def _is_independent(test: Test) -> bool:
+    """Whether other tests may come between the trials of this one."""
+    repeats = test.repeat > 1 or test.until_certain is not None
+    return repeats and SEARCHES[test.search].independent
+
+
+def _visit_of(test: Test, apart: bool) -> Test:
+    """What one visit of a test asks for."""
+    return test.model_copy(update={"repeat": 1}) if apart else test
+
+
+def _visits(tests: Sequence[Test], round_: int) -> list[Test]:
+    """The visits that tests ask for from a round on, as far as that is known."""
+    found = []
+    for test in tests:
+        apart = _is_independent(test)
+        found += [_visit_of(test, apart)] * (max(test.repeat - round_, 1) if apart else 1)
+    return found
 
 
 def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> float | None:
@@ -92,8 +137,17 @@ def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> floa
     return sum(_asked_s(test) * ratios.get(test.search, usual) for test in rest)
 
 
-def _missing(folder: RunFolder, lab: Lab) -> Iterable[tuple[int, str, Mapping[str, str]]]:
-    """Index, key and versions of each test without a good record."""
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A test to be run: its index, the key of its results, and the versions they depend on."""
+
+    index: int
+    key: str
+    versions: Mapping[str, str]
+
+
+def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Visit]:
+    """Each test without a good record."""
     tests = folder.campaign.tests
     for index in run_order(tests, folder.campaign.seed):
         try:
@@ -102,51 +156,63 @@ def _missing(folder: RunFolder, lab: Lab) -> Iterable[tuple[int, str, Mapping[st
             versions = {}
         found = key(tests[index], versions)
         if not folder.is_done(found):
-            yield index, found, versions
+            yield _Visit(index, found, versions)
 
 
 def _run_one(
     folder: RunFolder,
     lab: Lab,
     progress: Progress,
-    index: int,
-    found: str,
-    versions: Mapping[str, str],
-    then: Test | None,
+    visit: _Visit,
+    following: _Visit | None,
     known: dict[str, Record],
-) -> Record:
-    """`known` holds the records of tests that found an R+, by key."""
-    test = folder.campaign.tests[index]
+    limit: int | None,
+) -> Record | None:
+    """Run a test, or `limit` trials more of it; None if that was not enough. `known` holds the
+    records of tests that found an R+, by key."""
+    tests = folder.campaign.tests
+    test, found, versions = tests[visit.index], visit.key, visit.versions
+    then = None if following is None else tests[following.index]
 
-    def measure(key: str, test: Test, then: Test | None, r_plus_pps: float | None = None) -> Record:
+    def measure(
+        key: str,
+        test: Test,
+        then: Test | None,
+        r_plus_pps: float | None = None,
+        limit: int | None = None,
+    ) -> Record | None:
         def keep(trial: TrialResult) -> None:
-            folder.append_trial(key, index + 1, trial)
+            folder.append_trial(key, visit.index + 1, trial)
             progress.trial(trial)
 
         stored = tuple(folder.trials.get(key, ()))
-        return lab.run(index + 1, key, test, stored, keep, then=then, r_plus_pps=r_plus_pps)
+        return lab.run(
+            visit.index + 1, key, test, stored, keep, then=then, r_plus_pps=r_plus_pps, limit=limit
+        )
 
     saturated = _saturated(test)
     if saturated is None:
-        record = measure(found, test, then)
+        record = measure(found, test, then, limit=limit)
     else:
         # It has a key of its own, so that all its shares, and a resumed run, find it again.
         reference = key(saturated, versions)
         before = known.get(reference) or folder.records.get(reference)
         if before is None or before.status != "ok":
             before = measure(reference, saturated, test)
+            assert before is not None  # it was not limited
             setup = {"reused": before.reused, "setup_s": before.setup_s}
         else:
             setup = {}
         if before.status == "ok":
             known[reference] = before
-            record = measure(found, test, then, r_plus(before))
-            if record.reused:  # what set it up was on behalf of this test
+            record = measure(found, test, then, r_plus(before), limit)
+            if record is not None and record.reused:  # what set it up was on behalf of this test
                 record = record.model_copy(update=setup)
         else:
             error = f"R+, of which {test.rate} was asked, was not found: {before.error}"
             record = before.model_copy(update={"key": found, "test": test, "error": error})
-    folder.append_record(record, versions)
+    if record is not None:
+        folder.append_record(record, versions)
     return record
 
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
@@ -30,7 +30,7 @@ from switchmark.switches.base import PortCounters
 __all__ = ["AT_SWITCH", "Crew", "LinkCounters", "PathCounters", "Trials"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
-_INTERVALS = 10  # at least so many in a trial
+_INTERVALS = 50  # at least so many in a trial, for its steady part to be found
 _INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
@@ -376,6 +376,7 @@ class Trials:
         if sends:
             load |= {
                 "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flows),
+                "frames": _share_of(spec.frames, job, len(flows) * test.flows),
                 "frame_bytes": list(frame_sizes(test)),
                 "address": [self._address(flow, job.first) for flow in flows],
             }
@@ -384,6 +385,7 @@ class Trials:
         if role in (Role.RECEIVER, Role.CLIENT):
             timed = role is Role.CLIENT or self._one_way(part)
             load["latency"] = test.touch != "none" and timed
+            load["ipdv"] = timed and test.dimension == "latency"
         if role is not Role.SENDER and learning:
             load["announce"] = self._announcement(part.ports[0])
         return load
@@ -582,10 +584,14 @@ class Trials:
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
     def _latency(self, received: Sequence[Mapping[str, Any]]) -> Latency | None:
-        histograms = [report["latency"] for report in received if "latency" in report]
-        if self._layout.test.dimension == "latency":
-            return from_counts("rtt", histograms)
-        return from_counts("one-way", histograms)
+        kind: Literal["rtt", "one-way"] = (
+            "rtt" if self._layout.test.dimension == "latency" else "one-way"
+        )
+        return from_counts(
+            kind,
+            [report["latency"] for report in received if "latency" in report],
+            [report["ipdv"] for report in received if "ipdv" in report],
+        )
 
     def _per_flow(
         self, sent: _Sent, received: Mapping[str, dict[str, Any]]
@@ -594,6 +600,7 @@ class Trials:
         if test.touch == "none":
             return ()
         found = []
+        apart = test.flows == 1 and len(sent) > 1
         for flow in self._layout.flows:
             if flow.id not in received:
                 continue  # counted with the first flow of its part
@@ -610,6 +617,7 @@ class Trials:
                 for number in range(test.flows)
                 if one.sink == flow.sink
             ]
+            alone = apart and len(names) == 1
             for name, tx, (rx, duplicated, reordered, corrupted) in zip(
                 names, counts, received[flow.id]["flows"], strict=True
             ):
@@ -622,6 +630,9 @@ class Trials:
                         duplicated=duplicated,
                         reordered=reordered,
                         corrupted=corrupted,
+                        latency=self._latency([received[flow.id]])
+                        if apart and len(names) == 1
+                        else None,
                     )
                 )
         return tuple(found)
@@ -664,12 +675,19 @@ class Trials:
         return bool(own) and not own & others
 
 
+def _share_of(frames: int | None, job: _Job, flows: int) -> int:
+    """A task's part of the frames of a burst; 0 where there is no such end."""
+    if frames is None:
+        return 0
+    return frames * (job.first + job.flows) // flows - frames * job.first // flows
+
+
 def _longest_ns(spec: TrialSpec) -> int:
     return round(max(spec.duration_s, spec.warmup_s) * 1e9)
 
 
 def _interval_ns(spec: TrialSpec) -> int:
-    """The intervals in which arrivals are counted: 0.1 s, less in a short trial."""
+    """The intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
     wanted = max(1_000_000, min(100_000_000, round(spec.duration_s * 1e9) // _INTERVALS))
     return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)
 

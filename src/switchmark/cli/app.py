@@ -248,15 +248,23 @@ def report(
 @app.command()
 def compare(
     before: RunFolderPath,
-    after: Annotated[Path, typer.Argument(metavar="RUN", help="another run folder")],
+    after: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="another run folder", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Compare two runs test by test."""
+    """Compare two runs test by test, or the tests of one run with each other."""
     from switchmark.campaign.store import read_records
     from switchmark.errors import UsageError
-    from switchmark.report.compare import as_object, pairs, print_pairs
+    from switchmark.report.compare import as_object, pairs, print_pairs, within
 
-    found = pairs(read_records(before), read_records(after))
+    records = read_records(before)
+    found = within(records) if after is None else pairs(records, read_records(after))
+    if not found and after is None:
+        raise UsageError(
+            f"{before} has no tests that differ in one axis only", hint="name another run too"
+        )
     if not found:
         raise UsageError(f"{before} and {after} have no test in common")
     if as_json:

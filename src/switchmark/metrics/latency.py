@@ -1,95 +1,174 @@
-"""Latency of a test: the trials' histograms merged, and percentiles only where they mean much."""
+"""Latency of trials: histograms merged exactly, percentiles only where they mean much, and how
+delay varies (RFC 5481)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from switchmark.model.record import Latency, Record
+from switchmark.model.record import Latency, Record, TrialResult, Variation
 
-__all__ = ["HIGHEST_NS", "from_counts", "latency_ns"]
+__all__ = ["HIGHEST_NS", "PERCENTILES", "from_counts", "latency_ns", "latency_of", "merged"]
 
 HIGHEST_NS = 100_000_000_000
 """The highest latency that the traffic program tells apart (`traffic/src/histogram.h`)."""
 
-_PERCENTILES = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
-"""In thousandths."""
+PERCENTILES = {
+    "p50": 500_000,
+    "p90": 900_000,
+    "p99": 990_000,
+    "p999": 999_000,
+    "p9999": 999_900,
+    "p99999": 999_990,
+    "p999999": 999_999,
+}
+"""In millionths."""
 
+_ALL = 1_000_000
 _MIN_BEYOND = 10
+_OF_VARIATION = ("p50", "p90", "p99", "p999")
+
+_Counts = Mapping[int, int]
+"""Samples by the index of HdrHistogram (lowest 1, three digits)."""
 
 
 def latency_ns(record: Record) -> dict[str, Any] | None:
-    """`latency_ns`: nanoseconds of all frames of all trials; None where none was measured.
+    """`latency_ns` of a test: that of all its trials."""
+    return latency_of(record.trials)
+
+
+def latency_of(trials: Sequence[TrialResult]) -> dict[str, Any] | None:
+    """Nanoseconds of all frames of some trials; None where none was measured.
 
     A percentile is None unless at least ten samples lie beyond it. Minimum, mean and maximum
-    are exact; percentiles are the histogram's, three digits of them.
+    are exact; percentiles are the histogram's, three digits of them. `pdv` is the packet delay
+    variation, the 99.9th percentile less the minimum (RFC 5481 section 4.2); `ipdv` that between
+    frames sent in turn, as absolute values (section 4.1), where it was measured.
     """
-    found = [trial.latency for trial in record.trials if trial.latency and trial.latency.count]
-    if not found:
+    found = merged([trial.latency for trial in trials if trial.latency])
+    if found is None:
         return None
-    count = sum(latency.count for latency in found)
-    highest = max(latency.max for latency in found)
+    told = found.model_dump(exclude={"histogram", "ipdv"})
+    ipdv = None if found.ipdv is None else found.ipdv.model_dump(exclude={"histogram"})
+    pdv = None if found.p999 is None else found.p999 - found.min
+    return {**told, "pdv": pdv, "ipdv": ipdv}
+
+
+def merged(parts: Sequence[Latency]) -> Latency | None:
+    """One latency of several; None without samples. One without its histogram leaves no
+    percentile to several."""
+    found = [part for part in parts if part.count]
+    if len(found) <= 1:
+        return found[0] if found else None
+    variations = [part.ipdv for part in found if part.ipdv and part.ipdv.count]
+    return Latency(
+        kind=found[0].kind,
+        **_summary(found, tuple(PERCENTILES)),
+        ipdv=Variation(**_summary(variations, _OF_VARIATION)) if variations else None,
+    )
+
+
+def _summary(
+    found: Sequence[Latency] | Sequence[Variation], names: Sequence[str]
+) -> dict[str, Any]:
+    count = sum(part.count for part in found)
+    highest = max(part.max for part in found)
+    texts = [part.histogram for part in found if part.histogram is not None]
+    known = len(texts) == len(found)
+    counts: Counter[int] = Counter()
+    for text in texts if known else ():
+        counts.update(_decoded(text))
     return {
-        "kind": found[0].kind,
         "count": count,
-        "min": min(latency.min for latency in found),
-        "mean": sum(latency.mean * latency.count for latency in found) / count,
-        **_percentiles(found, count, highest),
+        "min": min(part.min for part in found),
+        "mean": sum(part.mean * part.count for part in found) / count,
         "max": highest,
+        **_percentiles(counts, count, highest, names),
+        "histogram": _encoded(counts) if known else None,
     }
-
-
-def _percentiles(found: Sequence[Latency], count: int, highest: int) -> dict[str, int | None]:
-    told = [name for name, p in _PERCENTILES.items() if count * (1000 - p) >= _MIN_BEYOND * 1000]
-    values: dict[str, int | None] = dict.fromkeys(_PERCENTILES)
-    if len(found) == 1:
-        values.update({name: getattr(found[0], name) for name in told})
-    elif told and all(latency.histogram for latency in found):
-        from hdrh.histogram import HdrHistogram
-
-        merged = HdrHistogram.decode(found[0].histogram)
-        for latency in found[1:]:
-            merged.add(HdrHistogram.decode(latency.histogram))
-        for name in told:
-            value = merged.get_value_at_percentile(_PERCENTILES[name] / 10)
-            values[name] = min(int(value), highest)
-    return values
 
 
 def from_counts(
-    kind: Literal["rtt", "one-way"], histograms: Sequence[Mapping[str, Any]]
+    kind: Literal["rtt", "one-way"],
+    histograms: Sequence[Mapping[str, Any]],
+    variations: Sequence[Mapping[str, Any]] = (),
 ) -> Latency | None:
     """A trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum` in
-    nanoseconds and `counts`, pairs of HdrHistogram's index and count. None without samples."""
+    nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
+    without samples."""
+    told = _told(histograms, tuple(PERCENTILES))
+    varied = _told(variations, _OF_VARIATION)
+    if told is None:
+        return None
+    return Latency(kind=kind, **told, ipdv=None if varied is None else Variation(**varied))
+
+
+def _told(histograms: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any] | None:
     found = [histogram for histogram in histograms if histogram["count"]]
     if not found:
         return None
-    from hdrh.histogram import HdrHistogram
-
-    merged = HdrHistogram(1, HIGHEST_NS, 3)
+    counts: Counter[int] = Counter()
     for histogram in found:
         for index, times in histogram["counts"]:
-            merged.record_value(_value(index), times)
+            counts[index] += times
     count = sum(histogram["count"] for histogram in found)
     highest = max(histogram["max"] for histogram in found)
-    percentiles = {
-        name: min(int(merged.get_value_at_percentile(p / 10)), highest)
-        if count * (1000 - p) >= _MIN_BEYOND * 1000
-        else None
-        for name, p in _PERCENTILES.items()
+    return {
+        "count": count,
+        "min": min(histogram["min"] for histogram in found),
+        "mean": sum(histogram["sum"] for histogram in found) / count,
+        "max": highest,
+        **_percentiles(counts, count, highest, names),
+        "histogram": _encoded(counts),
     }
-    return Latency(
-        kind=kind,
-        count=count,
-        min=min(histogram["min"] for histogram in found),
-        mean=sum(histogram["sum"] for histogram in found) / count,
-        **percentiles,
-        max=highest,
-        histogram=merged.encode().decode(),
-    )
+
+
+def _percentiles(
+    counts: _Counts, count: int, highest: int, names: Sequence[str]
+) -> dict[str, int | None]:
+    """The highest value that the histogram cannot tell from the sample of that rank."""
+    found: dict[str, int | None] = dict.fromkeys(names)
+    wanted = [
+        (-(-count * PERCENTILES[name] // _ALL), name)
+        for name in names
+        if count * (_ALL - PERCENTILES[name]) >= _MIN_BEYOND * _ALL
+    ]
+    seen, waiting = 0, iter(wanted)
+    rank, name = next(waiting, (0, ""))
+    for index in sorted(counts):
+        seen += counts[index]
+        while name and rank <= seen:
+            found[name] = min(_value(index + 1) - 1, highest)
+            rank, name = next(waiting, (0, ""))
+    return found
+
+
+def _encoded(counts: _Counts) -> str:
+    from hdrh.histogram import HdrHistogram
+
+    histogram = HdrHistogram(1, HIGHEST_NS, 3)
+    for index, times in counts.items():
+        histogram.record_value(_value(index), times)
+    return str(histogram.encode().decode())
+
+
+def _decoded(text: str) -> _Counts:
+    from hdrh.histogram import HdrHistogram
+
+    return {
+        _index(item.value_iterated_to): item.count_at_value_iterated_to
+        for item in HdrHistogram.decode(text).get_recorded_iterator()
+    }
 
 
 def _value(index: int) -> int:
     """The lowest value that HdrHistogram counts at this index (2048 sub-buckets)."""
     bucket, sub = (index >> 10) - 1, index & 1023
     return sub if bucket < 0 else (sub + 1024) << bucket
+
+
+def _index(value: int) -> int:
+    """The index of HdrHistogram for a value."""
+    bucket = (value | 2047).bit_length() - 11
+    return (bucket << 10) + (value >> bucket)

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
+from switchmark.metrics import statistics
+from switchmark.metrics.latency import merged
+from switchmark.metrics.statistics import median_interval, mser_start
 from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
-__all__ = ["confidence", "fairness", "is_lower_bound", "per_flow", "received", "sent", "steady_pps"]
+__all__ = [
+    "confidence",
+    "fairness",
+    "figures",
+    "is_lower_bound",
+    "is_uncertain",
+    "is_unstable",
+    "loss_ratio",
+    "of_latency",
+    "per_flow",
+    "rates_pps",
+    "received",
+    "relative_half_width",
+    "sent",
+    "steady_pps",
+]
 
-_DRAWS = 10_000
 _MIN_REPEATS = 3
 
 
@@ -28,13 +47,10 @@ def sent(record: Record) -> dict[str, Any] | None:
 
 def received(record: Record) -> dict[str, Any] | None:
     """`rx`: all frames that arrived, duplicates too, and the rate of distinct ones in frames
-    and in bits per second of L1 and L2."""
+    and in bits per second of L1 and L2: the median of the trials."""
     if not record.trials:
         return None
-    if record.test.search == "max":
-        pps = sum(map(steady_pps, record.trials)) / len(record.trials)
-    else:
-        pps = sum(trial.distinct for trial in record.trials) / _elapsed_s(record.trials)
+    pps = median(rates_pps(record))
     size = mean_frame_bytes(record.test.frame_size)
     return {
         "frames": sum(trial.rx_frames for trial in record.trials),
@@ -45,13 +61,29 @@ def received(record: Record) -> dict[str, Any] | None:
 
 
 def steady_pps(trial: TrialResult) -> float:
-    """R+: the mean of the interval arrivals without the first and the last interval, and
-    without what came after the measured phase; of the whole trial where that leaves none."""
+    """R+: the mean of the interval arrivals without the first and the last interval, without what
+    came after the measured phase, and without the transient that MSER-5 finds at the beginning;
+    of the whole trial where that leaves none."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
     steady = within[1:-1]
     if not steady:
         return _whole_pps(trial)
+    steady = steady[mser_start(steady) :]
     return sum(steady) / len(steady) * 1e9 / trial.interval_ns
+
+
+def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:
+    """Lost frames of those sent; with `unsent`, those that should have been sent count as lost.
+    0 if there were none."""
+    lost = sum(trial.lost + trial.tx_unsent * trial.copies * unsent for trial in trials)
+    wanted = sum((t.tx_frames + t.tx_unsent * unsent) * t.copies for t in trials)
+    return lost / wanted if wanted else 0.0
+
+
+def rates_pps(record: Record) -> list[float]:
+    """The received rate of each trial: R+ where that was searched for, else that of the whole."""
+    one = steady_pps if record.test.search == "max" else _whole_pps
+    return [one(trial) for trial in record.trials]
 
 
 def is_lower_bound(verdict: str) -> bool:
@@ -59,34 +91,64 @@ def is_lower_bound(verdict: str) -> bool:
     return verdict in ("sender", "receiver")
 
 
-def confidence(record: Record) -> tuple[float, float] | None:
-    """95 % of the mean received rate, bootstrapped over the repeats; None below three of them.
+def is_unstable(trial: TrialResult) -> bool:
+    """Whether the arrivals of a trial drift or split in two bands, from interval to interval."""
+    within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
+    return trial.spec.frames is None and statistics.is_unstable(within[1:-1])
 
-    The draws are seeded by a constant, so that a record always yields the same interval.
-    """
+
+def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
+    """Whether `until_certain` was asked for, and as many trials as there can be did not do."""
+    if test.until_certain is None or len(trials) < _MIN_REPEATS:
+        return False
+    found = figures(trials, latency=of_latency(test))
+    return relative_half_width(found) > test.until_certain
+
+
+def of_latency(test: Test) -> bool:
+    """Whether the figure of a test is a latency rather than a rate."""
+    return test.dimension == "latency" or test.search == "latency-at-load"
+
+
+def figures(trials: Sequence[TrialResult], *, latency: bool) -> list[float]:
+    """What each trial is judged by: its received rate, or its median latency (0: not known)."""
+    if not latency:
+        return [steady_pps(trial) for trial in trials]
+    return [float((trial.latency and trial.latency.p50) or 0) for trial in trials]
+
+
+def relative_half_width(rates: Sequence[float]) -> float:
+    """Half of the 95 % interval of the median, relative to it; 0 where all are 0."""
+    low, high = median_interval(rates)
+    middle = median(rates)
+    return (high - low) / 2 / middle if middle else high - low
+
+
+def confidence(record: Record) -> tuple[float, float] | None:
+    """The 95 % interval of the median received rate over the repeats; None below three."""
     if len(record.trials) < _MIN_REPEATS:
         return None
-    import numpy as np
-
-    one = steady_pps if record.test.search == "max" else _whole_pps
-    rates = np.array([one(trial) for trial in record.trials])
-    draws = np.random.default_rng(0).choice(rates, (_DRAWS, len(rates))).mean(axis=1)
-    low, high = np.percentile(draws, (2.5, 97.5))
-    return float(low), float(high)
+    return median_interval(rates_pps(record))
 
 
 def per_flow(record: Record) -> list[dict[str, Any]]:
-    """The counts of each flow, summed over the trials."""
+    """The counts of each flow, summed over the trials, and its latency where each was measured
+    by itself."""
     flows: dict[str, dict[str, Any]] = {}
     for trial in record.trials:
         for counts in trial.per_flow:
-            new = counts.model_dump()
+            new = counts.model_dump(exclude={"latency"})
             old = flows.get(counts.flow)
             flows[counts.flow] = (
                 {name: n if name == "flow" else n + old[name] for name, n in new.items()}
                 if old
                 else new
             )
+    for name, told in flows.items():
+        parts = [c.latency for t in record.trials for c in t.per_flow if c.flow == name]
+        found = merged([part for part in parts if part])
+        if found is not None:
+            told["latency_ns"] = found.model_dump(exclude={"histogram", "ipdv"})
     return list(flows.values())
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.spec import Test, TrialSpec
 
-__all__ = ["SCHEMA", "FlowCounts", "Latency", "PartReport", "Record", "TrialResult"]
+__all__ = ["SCHEMA", "FlowCounts", "Latency", "PartReport", "Record", "TrialResult", "Variation"]
 
 SCHEMA = 1
 
@@ -30,6 +30,22 @@ class FlowCounts(_Frozen):
     duplicated: int = 0
     reordered: int = 0
     corrupted: int = 0
+    latency: Latency | None = None
+
+
+class Variation(_Frozen):
+    """How the delays of frames sent in turn differ (IPDV, RFC 5481): absolute nanoseconds, of
+    those of a flow that arrived in turn too."""
+
+    count: int
+    min: int
+    mean: float
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    p999: int | None
+    max: int
+    histogram: str | None = None
 
 
 class Latency(_Frozen):
@@ -44,8 +60,12 @@ class Latency(_Frozen):
     p90: int | None
     p99: int | None
     p999: int | None
+    p9999: int | None = None
+    p99999: int | None = None
+    p999999: int | None = None
     max: int
     histogram: str | None = None
+    ipdv: Variation | None = None
 
 
 class PartReport(_Frozen):

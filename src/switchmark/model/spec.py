@@ -18,6 +18,8 @@ from switchmark.model.units import (
     parse_duration,
     parse_frame_size,
     parse_rate,
+    parse_share,
+    parse_shares,
 )
 
 __all__ = ["Test", "TrialSpec"]
@@ -67,9 +69,13 @@ class Test(BaseModel):
     cpu_limit: str | None = None
     noise: str | None = None
     search: str = "fixed"
+    loss_ratio: float = 0.005
+    precision: float = 0.005
+    loads: str = "10,50,99"
     duration: float = Field(10.0, gt=0, le=86400)
     warmup: float = Field(0.5, ge=0, le=3600)
     repeat: int = Field(1, ge=1, le=1000)
+    until_certain: float | None = None
     seed: int = Field(0, ge=0)
     nic: str | None = None
 
@@ -82,6 +88,17 @@ class Test(BaseModel):
     @classmethod
     def _rate(cls, value: str | int | float) -> str:
         parse_rate(value)
+        return str(value)
+
+    @field_validator("loss_ratio", "precision", "until_certain", mode="before")
+    @classmethod
+    def _share(cls, value: str | int | float | None) -> float | None:
+        return None if value is None else parse_share(value)
+
+    @field_validator("loads", mode="before")
+    @classmethod
+    def _loads(cls, value: str | int | float) -> str:
+        parse_shares(str(value))
         return str(value)
 
     @field_validator("duration", "warmup", mode="before")
@@ -113,10 +130,12 @@ class Test(BaseModel):
 
 
 class TrialSpec(BaseModel):
-    """One run of the traffic: a load for a time. `rate_pps` None means as fast as it goes."""
+    """One run of the traffic: a load for a time. `rate_pps` None means as fast as it goes;
+    `frames` ends that after so many of each sender."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rate_pps: float | None
     duration_s: float
     warmup_s: float
+    frames: int | None = None

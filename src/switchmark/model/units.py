@@ -28,6 +28,8 @@ __all__ = [
     "parse_duration",
     "parse_frame_size",
     "parse_rate",
+    "parse_share",
+    "parse_shares",
 ]
 
 FCS_BYTES = 4
@@ -139,6 +141,26 @@ def parse_cpu_limit(text: str | int | float) -> CpuLimit:
     if not 1 <= percent <= 100_000:
         raise UsageError(f"a CPU limit of '{text}' is not between 1 and 100000 percent of a core")
     return CpuLimit(match[1] or "switch", percent)
+
+
+def parse_share(text: str | int | float) -> float:
+    """A share above 0 and below 1 from `0.5%` or `0.005`. UsageError otherwise."""
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(%?)", str(text).strip())
+    share = 0.0 if match is None else float(match[1]) / (100 if match[2] else 1)
+    if not 0 < share < 1:
+        raise UsageError(f"'{text}' is not a share above 0 and below 1", hint="write 0.5% or 0.005")
+    return share
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Shares of R+ from percents, `10,50,99`, in ascending order. UsageError otherwise."""
+    words = [word.strip().removesuffix("%") for word in str(text).split(",")]
+    if not all(re.fullmatch(r"[0-9]*\.?[0-9]+", word) for word in words):
+        raise UsageError(f"'{text}' is no list of percents of R+", hint="write 10,50,99")
+    shares = tuple(sorted({float(word) / 100 for word in words}))
+    if not 0 < shares[0] <= shares[-1] <= 1:
+        raise UsageError(f"loads of '{text}' are not all between 0 and 100 % of R+")
+    return shares
 
 
 def mean_frame_bytes(size: int | str) -> float:

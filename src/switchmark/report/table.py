@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import IO, Any
 
-from switchmark.campaign.expand import telling
+from switchmark.campaign.expand import label, telling
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.record import Record
 from switchmark.model.units import format_pps
@@ -54,6 +54,13 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if doubts:
         each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
         notes.append(f"{DOUBT_MARK} doubted: {each}")
+    axes = telling([record.test for record in records])
+    notes += [
+        f"{label(record.test, axes)}: {_goal(goal)}, {record.search['trials']} trials"
+        for record in records
+        if record.search and record.search["name"] != "max"
+        for goal in record.search["goals"]
+    ]
     if any(is_lower_bound(record.verdict) for record in records):
         notes.append(">= the traffic program was the limit; the switch may be faster")
     kinds = {record.semantics for record in records if record.semantics}
@@ -140,6 +147,19 @@ def _found(record: Record) -> list[str]:
         ", ".join(cores),
         record.verdict if record.status == "ok" else record.status,
     ]
+
+
+def _goal(goal: dict[str, Any]) -> str:
+    """A goal of a search: its rate with the bounds, or its burst, and the median latency."""
+    bound = ">= " if is_lower_bound(goal["verdict"] or "") else ""
+    if "burst_frames" in goal:
+        buffer = format_ns(goal["corrected_buffer_s"] * 1e9)
+        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames, a buffer of {buffer}"
+    words = [f"{goal['goal']} {bound}{format_pps(goal['rate_pps'])}"]
+    if goal["high_pps"] is not None:
+        words.append(f"less than {format_pps(goal['high_pps'])}")
+    median = format_ns((goal["latency_ns"] or {}).get("p50"))
+    return ", ".join([*words, *([f"median {median}"] if median else [])])
 
 
 def _axis(value: object) -> str:

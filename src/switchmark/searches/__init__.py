@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.plugins import load_plugins
-from switchmark.searches import fixed, max  # noqa: A004 (named as the command line names it)
+from switchmark.searches import (
+    back_to_back,
+    fixed,
+    latency_at_load,
+    max,  # noqa: A004 (named as the command line names it)
+    mlr,
+    ndr,
+    pdr,
+)
 from switchmark.searches.base import Search
 
 __all__ = ["TABLE"]
@@ -13,5 +21,13 @@ __all__ = ["TABLE"]
 TABLE: Mapping[str, Search] = load_plugins(
     "switchmark.searches",
     Search,  # type: ignore[type-abstract]
-    (fixed.SEARCH, max.SEARCH),
+    (
+        fixed.SEARCH,
+        max.SEARCH,
+        ndr.SEARCH,
+        pdr.SEARCH,
+        mlr.SEARCH,
+        latency_at_load.SEARCH,
+        back_to_back.SEARCH,
+    ),
 )

@@ -1,28 +1,74 @@
-"""The contract of a search: a policy that picks trials to find a rate."""
+"""The contract of a search: a policy that picks trials to find a rate; and what searches share.
+
+What a search asks for follows from the answers alone, never from a clock or from chance: a search
+that was cut off is gone through again with the trials that it has had.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from switchmark.metrics.latency import latency_of
+from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 
-__all__ = ["Estimate", "LoadBounds", "Measure", "Search"]
+__all__ = [
+    "LOWEST_SHARE",
+    "MAX_TRIALS",
+    "Estimate",
+    "LoadBounds",
+    "Measure",
+    "Probe",
+    "Saturation",
+    "Search",
+    "bracket",
+    "goal_of",
+    "limit_of",
+    "most_repeats",
+    "repeated",
+    "saturate",
+]
 
 Measure = Callable[[TrialSpec], TrialResult]
+Judge = Callable[[Sequence[TrialResult]], str]
+
+MAX_TRIALS = 200
+"""A search ends here, and tells the bounds that it has."""
+
+LOWEST_SHARE = 0.001
+"""Of the most that was offered: no rate below is tried."""
+
+_MIN_UNTIL_CERTAIN = 5
+_MAX_FACTOR = 10
+
+
+def _unjudged(trials: Sequence[TrialResult]) -> str:
+    return "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadBounds:
-    """What was asked: a rate per sender (None: max), seconds of a trial and of its warm-up,
-    and how often to repeat."""
+    """What was asked. `rate_pps` is the rate of a sender, or the highest to be tried (None: as
+    fast as it goes); `duration_s` and `warmup_s` are those of a final trial. `loss_ratio` is that
+    of the goals with loss, `precision` the width of an interval found, relative to its upper end,
+    `loads` shares of R+. `until_certain` goes on repeating until the half width of the 95 %
+    interval, relative to the median, is below it: of the median latency with `latency`, else of
+    the rate. There are so many `senders`. `judge` gives the verdict on some trials."""
 
     rate_pps: float | None
     duration_s: float
     warmup_s: float
     repeat: int = 1
+    loss_ratio: float = 0.005
+    precision: float = 0.005
+    loads: tuple[float, ...] = (0.1, 0.5, 0.99)
+    until_certain: float | None = None
+    senders: int = 1
+    latency: bool = False
+    judge: Judge = _unjudged
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +82,170 @@ class Estimate:
 
 @runtime_checkable
 class Search(Protocol):
-    """A search. `measure` is its only way to the lab."""
+    """A search. `measure` is its only way to the lab. The trials of an `independent` one do not
+    depend on each other: those of other tests may come between them. One that `finds_rate` takes
+    the rate asked for as the highest to be tried."""
 
     name: str
     summary: str
+    independent: bool
+    finds_rate: bool
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         """Run trials until the answer is known. Errors of `measure` pass through."""
         ...
+
+
+@dataclass(slots=True)
+class Probe:
+    """`measure` with the durations of a test. Remembers every trial; raises nothing itself."""
+
+    measure: Measure
+    bounds: LoadBounds
+    trials: list[TrialResult] = field(default_factory=list)
+
+    def __call__(
+        self, rate_pps: float | None, *, duration_s: float | None = None, frames: int | None = None
+    ) -> TrialResult:
+        trial = self.measure(
+            TrialSpec(
+                rate_pps=rate_pps,
+                duration_s=duration_s or self.bounds.duration_s,
+                warmup_s=self.bounds.warmup_s,
+                frames=frames,
+            )
+        )
+        self.trials.append(trial)
+        return trial
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the search has had all the trials that one may have."""
+        return len(self.trials) >= MAX_TRIALS
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """What a trial as fast as it goes shows, in frames per second of one sender: what was sent,
+    what arrived (R+), and the highest rate worth trying, which is what was sent or asked for."""
+
+    trial: TrialResult
+    sent_pps: float
+    received_pps: float
+    ceiling_pps: float
+
+
+def saturate(probe: Probe) -> Saturation:
+    """One trial without pacing: the bounds of every search for a rate."""
+    trial = probe(None)
+    sent = trial.tx_frames * 1e9 / trial.elapsed_ns / probe.bounds.senders
+    received = min(steady_pps(trial) / probe.bounds.senders / trial.copies, sent)
+    ceiling = min(sent, probe.bounds.rate_pps or sent)
+    return Saturation(trial, sent, received, max(ceiling, 1 / probe.bounds.duration_s))
+
+
+def repeated(measure: Measure, spec: TrialSpec, bounds: LoadBounds) -> tuple[TrialResult, ...]:
+    """Trials of one load, as often as asked, or until the median of their figures is
+    certain."""
+    trials: list[TrialResult] = []
+    while not _enough(figures(trials, latency=bounds.latency), bounds):
+        trials.append(measure(spec))
+    return tuple(trials)
+
+
+def most_repeats(repeat: int, until_certain: float | None) -> int:
+    """How many trials of one load there can be at most."""
+    if until_certain is None:
+        return repeat
+    return _MAX_FACTOR * max(repeat, _MIN_UNTIL_CERTAIN)
+
+
+def _enough(rates: Sequence[float], bounds: LoadBounds) -> bool:
+    if bounds.until_certain is None:
+        return len(rates) >= bounds.repeat
+    if len(rates) < max(bounds.repeat, _MIN_UNTIL_CERTAIN):
+        return False
+    if len(rates) >= most_repeats(bounds.repeat, bounds.until_certain):
+        return True
+    return relative_half_width(rates) <= bounds.until_certain
+
+
+def bracket(
+    passes: Callable[[float], bool],
+    confirmed: Callable[[float], bool],
+    *,
+    first: float,
+    ceiling: float,
+    floor: float,
+    precision: float,
+    least: float = 0.0,
+    step: float,
+) -> tuple[float | None, float | None]:
+    """The highest value that passes and the lowest above it that fails, no further apart than
+    `precision` of the upper one, or than `least`.
+
+    Begins at `first`, goes up or down by `step` of it, twice as far each time, until there is one
+    of each kind, and bisects. The value found has to be `confirmed`; one that is not is a failure
+    after all. The first of the pair is None if nothing passes, the second if `ceiling` does.
+    Nothing below `floor` is tried.
+    """
+    passed: list[float] = []
+    failed: list[float] = []
+    value = min(first, ceiling)
+    while True:
+        (passed if passes(value) else failed).append(value)
+        high = min(failed, default=None)
+        low = max((one for one in passed if high is None or one < high), default=None)
+        while low is not None and (
+            low >= ceiling if high is None else high - low <= max(precision * high, least)
+        ):
+            if confirmed(low):
+                return low, high
+            passed.remove(low)
+            failed.append(low)
+            high = low
+            low = max((one for one in passed if one < high), default=None)
+        if low is not None and high is not None:
+            value = (low + high) / 2
+        elif low is not None:
+            value = min(low * (1 + step), ceiling)
+            step *= 2
+        elif high is not None:
+            if high <= floor:
+                return None, high
+            value = max(high / (1 + step), floor)
+            step *= 2
+
+
+def limit_of(trial: TrialResult, judge: Judge = _unjudged) -> str:
+    """Which part kept a trial from passing: the sender if more frames were unsent than lost, the
+    receiver if its rings dropped most of the lost ones, otherwise as judged."""
+    if trial.tx_unsent > trial.lost:
+        return "sender"
+    rings = sum(n for place, n in trial.lost_at.items() if place.startswith("ring "))
+    if 2 * rings > trial.lost > 0:
+        return "receiver"
+    return judge((trial,))
+
+
+def goal_of(
+    name: str,
+    trials: Sequence[TrialResult],
+    *,
+    rate_pps: float | None,
+    low_pps: float | None = None,
+    high_pps: float | None = None,
+    verdict: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """A goal as a record tells it; loss and latency are those of `trials`."""
+    return {
+        "goal": name,
+        "loss_ratio": loss_ratio(trials),
+        "rate_pps": rate_pps,
+        "low_pps": low_pps,
+        "high_pps": high_pps,
+        "latency_ns": latency_of(trials),
+        "verdict": verdict,
+        **more,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switchmark.model.spec import TrialSpec
-from switchmark.searches.base import Estimate, LoadBounds, Measure
+from switchmark.searches.base import Estimate, LoadBounds, Measure, repeated
 
 
 class Fixed:
@@ -11,12 +11,14 @@ class Fixed:
 
     name = "fixed"
     summary = "one trial at the rate asked for"
+    independent = True
+    finds_rate = False
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         spec = TrialSpec(
             rate_pps=bounds.rate_pps, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s
         )
-        return Estimate(tuple(measure(spec) for _ in range(bounds.repeat)), None)
+        return Estimate(repeated(measure, spec, bounds), None)
 
 
 SEARCH = Fixed()

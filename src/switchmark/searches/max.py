@@ -7,7 +7,7 @@ from statistics import median
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.record import Record
 from switchmark.model.spec import TrialSpec
-from switchmark.searches.base import Estimate, LoadBounds, Measure
+from switchmark.searches.base import Estimate, LoadBounds, Measure, goal_of, repeated
 
 
 class Max:
@@ -15,21 +15,14 @@ class Max:
 
     name = "max"
     summary = "R+: the mean rate received under saturation"
+    independent = True
+    finds_rate = False
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         spec = TrialSpec(rate_pps=None, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
-        trials = tuple(measure(spec) for _ in range(bounds.repeat))
-        rates = sorted(steady_pps(trial) for trial in trials)
-        sent = sum(trial.copies * trial.tx_frames for trial in trials)
-        goal = {
-            "goal": "r+",
-            "loss_ratio": sum(trial.lost for trial in trials) / sent if sent else None,
-            "rate_pps": median(rates),
-            "low_pps": rates[0],
-            "high_pps": rates[-1],
-            "latency_ns": None,
-            "verdict": None,
-        }
+        trials = repeated(measure, spec, bounds)
+        rates = sorted(map(steady_pps, trials))
+        goal = goal_of("r+", trials, rate_pps=median(rates), low_pps=rates[0], high_pps=rates[-1])
         return Estimate(trials, {"name": self.name, "trials": len(trials), "goals": [goal]})
 
 

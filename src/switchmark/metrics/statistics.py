@@ -1,0 +1,135 @@
+"""What a handful of figures say: intervals by the bootstrap, differences, the steady part.
+
+All draws are seeded by a constant, so that a record always yields the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["difference_p", "is_unstable", "median_interval", "mser_start", "ratio_interval"]
+
+_DRAWS = 10_000
+_BATCH = 5
+_MIN_BATCHES = 4
+
+_POINTS = 100
+_MIN_POINTS = 10
+_DRIFT = 0.10
+_BANDS = 0.10
+_SEPARATION = 4.0
+_SMALLEST_BAND = 0.10
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % of the median, by the percentile bootstrap (Efron 1979)."""
+    import numpy as np
+
+    low, high = np.percentile(_medians(values), (2.5, 97.5))
+    return float(low), float(high)
+
+
+def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
+    """95 % of the ratio of the medians, `after` to `before`; None where that may be zero."""
+    import numpy as np
+
+    base = _medians(before, 1)
+    if not (base > 0).all():
+        return None
+    low, high = np.percentile(_medians(after, 2) / base, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def difference_p(before: Sequence[float], after: Sequence[float]) -> float:
+    """How often chance alone sets the means as far apart as they are: a permutation test of
+    10,000 draws, two-sided. Three values against three never come below 0.1."""
+    import numpy as np
+
+    pooled = np.array([*before, *after], dtype=float)
+    split = len(before)
+
+    def apart(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.abs(
+            rows[:, :split].mean(axis=1) - rows[:, split:].mean(axis=1)
+        )
+        return found
+
+    draws = np.random.default_rng(0).permuted(np.tile(pooled, (_DRAWS, 1)), axis=1)
+    seen = apart(pooled[np.newaxis])[0]
+    return float((1 + (apart(draws) >= seen * (1 - 1e-12)).sum()) / (1 + _DRAWS))
+
+
+def mser_start(values: Sequence[float]) -> int:
+    """Where the steady part of a series begins: MSER-5 (White 1997), the beginning that leaves the
+    least standard error of the mean of batches of five; at most half of the series is left out. 0
+    for a series that is too short to tell."""
+    import numpy as np
+
+    count = len(values) // _BATCH
+    if count < _MIN_BATCHES:
+        return 0
+    batches = np.array(values[: count * _BATCH], dtype=float).reshape(count, _BATCH).mean(axis=1)
+    errors = [
+        ((batches[start:] - batches[start:].mean()) ** 2).sum() / (count - start) ** 2
+        for start in range(count // 2 + 1)
+    ]
+    return int(np.argmin(errors)) * _BATCH
+
+
+def is_unstable(values: Sequence[float]) -> bool:
+    """Whether a series drifts, by a tenth of its median from end to end beyond what chance does
+    (Kendall's tau, p below 0.001), or splits in two bands a tenth apart and four times as far as
+    either is wide. False for a series that is too short to tell."""
+    import numpy as np
+
+    if len(values) < _MIN_POINTS:
+        return False
+    series = np.array(values, dtype=float)
+    middle = float(np.median(series))
+    if middle <= 0:
+        return False
+    joined = max(len(series) // _POINTS, 1)
+    whole = series[: len(series) // joined * joined].reshape(-1, joined).mean(axis=1)
+    return _drifts(whole / middle) or _splits(series / middle)
+
+
+def _drifts(series: NDArray[np.float64]) -> bool:
+    import numpy as np
+
+    count = len(series)
+    first, second = np.triu_indices(count, 1)
+    rises = series[second] - series[first]
+    across = float(np.median(rises / (second - first))) * (count - 1)
+    spread = (count * (count - 1) * (2 * count + 5) / 18) ** 0.5
+    return abs(across) > _DRIFT and abs(float(np.sign(rises).sum())) > 3.29 * spread
+
+
+def _splits(series: NDArray[np.float64]) -> bool:
+    """The best division of the sorted values in two (Otsu 1979)."""
+    import numpy as np
+
+    found = np.sort(series)
+    count = len(found)
+    sums = np.cumsum(found)
+    below = np.arange(1, count)
+    low = sums[:-1] / below
+    high = (sums[-1] - sums[:-1]) / (count - below)
+    at = int(np.argmax(below * (count - below) * (high - low) ** 2))
+    size = at + 1
+    if min(size, count - size) < max(_SMALLEST_BAND * count, 2):
+        return False
+    gap = float(high[at] - low[at])
+    width = max(float(found[:size].std()), float(found[size:].std()))
+    return gap > _BANDS and gap > _SEPARATION * width
+
+
+def _medians(values: Sequence[float], seed: int = 0) -> Any:
+    import numpy as np
+
+    draws = np.random.default_rng(seed).choice(np.array(values, float), (_DRAWS, len(values)))
+    return np.median(draws, axis=1)

@@ -1,0 +1,82 @@
+"""The longest burst at full rate without loss (RFC 2544 section 26.4), and how much of the
+switch's buffer that shows (RFC 9004 section 6.3: what was forwarded meanwhile is no buffer)."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.record import TrialResult
+from switchmark.searches.base import (
+    Estimate,
+    LoadBounds,
+    Measure,
+    Probe,
+    bracket,
+    goal_of,
+    limit_of,
+    saturate,
+)
+from switchmark.searches.ndr import majority
+
+_FIRST_FRAMES = 1024
+_SENT_BY_THEN = 0.5
+"""Of what a trial's time has room for: a longer burst is no burst."""
+
+
+class BackToBack:
+    """`burst_frames` is the mean over the repeats, of one sender. `buffer_s` is the time that the
+    buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded during
+    the burst, taken from R+ where the RFC has the rate of its section 26.1."""
+
+    name = "back-to-back"
+    summary = "the longest burst without loss, and the buffer that it shows"
+    independent = False
+    finds_rate = True
+
+    def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
+        probe = Probe(measure, bounds)
+        start = saturate(probe)
+        longest = max(int(start.sent_pps * bounds.duration_s * _SENT_BY_THEN), 1)
+        trials: dict[int, TrialResult] = {}
+
+        def passes(frames: float) -> bool:
+            length = max(round(frames), 1)
+            if probe.exhausted:
+                return False
+            trials[length] = majority(lambda: probe(None, frames=length), 0.0)[-1]
+            return loss_ratio([trials[length]], unsent=True) == 0
+
+        found: list[tuple[int, int | None]] = []
+        for _ in range(bounds.repeat):
+            low, high = bracket(
+                passes,
+                lambda frames: True,
+                first=_FIRST_FRAMES,
+                ceiling=longest,
+                floor=1,
+                precision=bounds.precision,
+                least=1,
+                step=1.0,
+            )
+            found.append((round(low or 0), None if high is None else round(high)))
+        frames = mean(low for low, _ in found)
+        beyond = [high for _, high in found if high is not None]
+        held_s = frames / start.sent_pps
+        verdict = limit_of(trials[min(beyond)], bounds.judge) if beyond else "sender"
+        figure = tuple(trials[low] for low, _ in found if low in trials) or (start.trial,)
+        goal = goal_of(
+            self.name,
+            figure,
+            rate_pps=start.sent_pps,
+            verdict=verdict,
+            burst_frames=frames,
+            burst_low=min(low for low, _ in found),
+            burst_high=max(beyond, default=None),
+            buffer_s=held_s,
+            corrected_buffer_s=held_s * (1 - min(start.received_pps / start.sent_pps, 1)),
+        )
+        return Estimate(figure, {"name": self.name, "trials": len(probe.trials), "goals": [goal]})
+
+
+SEARCH = BackToBack()

@@ -1,0 +1,53 @@
+"""Latency under a known load: at shares of R+, which is found first (Zhang 2021, table 3)."""
+
+from __future__ import annotations
+
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import TrialSpec
+from switchmark.searches.base import (
+    Estimate,
+    LoadBounds,
+    Measure,
+    Probe,
+    goal_of,
+    limit_of,
+    repeated,
+    saturate,
+)
+
+
+class LatencyAtLoad:
+    """A goal for each load; the figures of the test itself are those of the highest load."""
+
+    name = "latency-at-load"
+    summary = "latency at shares of R+: 10, 50 and 99 %, or --loads"
+    independent = False
+    finds_rate = True
+
+    def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
+        probe = Probe(measure, bounds)
+        start = saturate(probe)
+        r_plus = min(start.received_pps, start.ceiling_pps)
+
+        def once(spec: TrialSpec) -> TrialResult:
+            return probe(spec.rate_pps)
+
+        goals = []
+        trials: tuple[TrialResult, ...] = (start.trial,)
+        for load in sorted(bounds.loads):
+            rate = load * r_plus
+            spec = TrialSpec(rate_pps=rate, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
+            trials = repeated(once, spec, bounds)
+            worst = max(trials, key=lambda trial: trial.lost + trial.tx_unsent)
+            verdict = limit_of(worst, bounds.judge)
+            goals.append(goal_of(f"{load:.4g}", trials, rate_pps=rate, verdict=verdict))
+        summary = {
+            "name": self.name,
+            "trials": len(probe.trials),
+            "r_plus_pps": r_plus,
+            "goals": goals,
+        }
+        return Estimate(trials, summary)
+
+
+SEARCH = LatencyAtLoad()

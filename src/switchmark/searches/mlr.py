@@ -1,0 +1,126 @@
+"""NDR and PDR in one search, by FD.io's library MLRsearch (draft-ietf-bmwg-mlrsearch).
+
+A trial beyond the loss of a goal is no verdict: half of the time measured at a load may be lossy
+(exceed ratio 0.5) before the load is. Early trials are shorter.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from switchmark.model.record import TrialResult
+from switchmark.searches.base import (
+    LOWEST_SHARE,
+    Estimate,
+    LoadBounds,
+    Measure,
+    Probe,
+    Saturation,
+    goal_of,
+    limit_of,
+    saturate,
+)
+
+EXCEED_RATIO = 0.5
+TRIALS_A_LOAD = 3
+"""Final trials whose durations make up CSIT's duration sum; two that agree decide."""
+
+_FOREVER_S = 1e9  # the number of trials is the limit: a clock would make a resumed search differ
+_SHORTEST_S = 0.1
+_INITIAL_SHARE = 0.25  # of the duration
+
+
+class _Exhausted(Exception):
+    """The search has had all trials that it may have."""
+
+
+class Mlr:
+    """Two goals: `ndr` without loss, and `pdr` with the loss asked for."""
+
+    name = "mlr"
+    summary = "NDR and PDR together, by the MLRsearch library"
+    independent = False
+    finds_rate = True
+
+    def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
+        from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal
+
+        probe = Probe(measure, bounds)
+        start = saturate(probe)
+        shortest = max(_SHORTEST_S, _INITIAL_SHARE * bounds.duration_s)
+        wanted = {
+            name: SearchGoal(
+                loss_ratio=allowed,
+                exceed_ratio=EXCEED_RATIO,
+                relative_width=bounds.precision,
+                initial_trial_duration=min(shortest, bounds.duration_s),
+                final_trial_duration=bounds.duration_s,
+                duration_sum=TRIALS_A_LOAD * bounds.duration_s,
+                preceding_targets=2,
+                expansion_coefficient=2,
+                fail_fast=False,
+            )
+            for name, allowed in (("ndr", 0.0), ("pdr", bounds.loss_ratio))
+        }
+        search = MultipleLossRatioSearch(
+            config=Config(
+                goals=list(wanted.values()),
+                min_load=start.ceiling_pps * LOWEST_SHARE,
+                max_load=start.ceiling_pps,
+                search_duration_max=_FOREVER_S,
+                warmup_duration=None,
+            )
+        )
+        tried: dict[float, TrialResult] = {}
+        with suppress(_Exhausted):  # the bounds so far are told, as far apart as they are
+            search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
+        goals = []
+        figure: tuple[TrialResult, ...] = ()
+        for name, goal in wanted.items():
+            target = search.scaling.goal_to_final_target[goal]
+            found = search.database.get_relevant_bounds(target=target)
+            low = None if found.clo is None else float(found.clo)
+            high = None if found.chi is None else float(found.chi)
+            finals = tuple(probe(low) for _ in range(bounds.repeat)) if low is not None else ()
+            verdict = _verdict(start, bounds, tried.get(high) if high is not None else None)
+            goals.append(
+                goal_of(name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict)
+                | {"loss_ratio": goal.loss_ratio}
+            )
+            figure = figure or finals
+        summary = {"name": self.name, "trials": len(probe.trials), "goals": goals}
+        return Estimate(figure or (start.trial,), summary)
+
+
+def _measurer(probe: Probe, tried: dict[float, TrialResult]) -> Any:
+    """The lab as the library sees it; `tried` gets the last trial of each load."""
+    from MLRsearch import AbstractMeasurer, MeasurementResult
+
+    class Measurer(AbstractMeasurer):  # type: ignore[misc]
+        def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
+            if probe.exhausted:
+                raise _Exhausted
+            trial = probe(intended_load, duration_s=intended_duration)
+            if intended_duration >= probe.bounds.duration_s:
+                tried[intended_load] = trial
+            return MeasurementResult(
+                intended_duration=intended_duration,
+                intended_load=intended_load,
+                intended_count=(trial.tx_frames + trial.tx_unsent) * trial.copies,
+                offered_count=trial.tx_frames * trial.copies,
+                loss_count=trial.lost,
+            )
+
+    return Measurer()
+
+
+def _verdict(start: Saturation, bounds: LoadBounds, beyond: TrialResult | None) -> str:
+    """What keeps the goal from a higher rate; `beyond` is a trial at the upper bound."""
+    if beyond is not None:
+        return limit_of(beyond, bounds.judge)
+    asked = bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps
+    return "offered-load" if asked else "sender"
+
+
+SEARCH = Mlr()

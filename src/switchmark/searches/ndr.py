@@ -1,0 +1,109 @@
+"""NDR and, with loss allowed, PDR: binary search with loss verification (ETSI GS NFV-TST 009).
+
+One lost frame or one disturbance must not mislead: a trial that fails is repeated, and two of
+three decide; the rate found has to pass again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.record import TrialResult
+from switchmark.searches.base import (
+    LOWEST_SHARE,
+    Estimate,
+    LoadBounds,
+    Measure,
+    Probe,
+    bracket,
+    goal_of,
+    limit_of,
+    saturate,
+)
+
+__all__ = ["SEARCH", "BinarySearch", "majority"]
+
+_FIRST_STEP = 4
+"""Of the precision: how far from R+ a second rate is tried."""
+
+
+class BinarySearch:
+    """The highest rate whose loss is within a ratio: 0, or the one asked for.
+
+    A frame that should have been sent and was not counts as lost: the load was not offered.
+    """
+
+    independent = False
+    finds_rate = True
+
+    def __init__(self, name: str, summary: str, *, lossless: bool) -> None:
+        self.name = name
+        self.summary = summary
+        self._lossless = lossless
+
+    def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
+        allowed = 0.0 if self._lossless else bounds.loss_ratio
+        probe = Probe(measure, bounds)
+        start = saturate(probe)
+        good: dict[float, list[TrialResult]] = {}
+        bad: dict[float, TrialResult] = {}
+
+        def passes(rate_pps: float) -> bool:
+            if probe.exhausted:
+                return False
+            trials = majority(lambda: probe(rate_pps), allowed)
+            last = trials[-1]
+            if loss_ratio([last], unsent=True) <= allowed:
+                good[rate_pps] = []
+                return True
+            bad[rate_pps] = last
+            return False
+
+        def confirmed(rate_pps: float) -> bool:
+            finals = good[rate_pps] = [probe(rate_pps) for _ in range(bounds.repeat)]
+            # The trial that it passed before counts too; if that leaves a tie, one more.
+            failures = sum(loss_ratio([one], unsent=True) > allowed for one in finals)
+            if 2 * failures == len(finals) + 1:
+                finals.append(probe(rate_pps))
+                failures += loss_ratio([finals[-1]], unsent=True) > allowed
+            if 2 * failures > len(finals) + 1:
+                bad[rate_pps] = finals[-1]
+                return False
+            return True
+
+        lost = loss_ratio([start.trial]) > allowed
+        low, high = bracket(
+            passes,
+            confirmed,
+            first=start.received_pps if lost else start.ceiling_pps,
+            ceiling=start.ceiling_pps,
+            floor=start.ceiling_pps * LOWEST_SHARE,
+            precision=bounds.precision,
+            step=_FIRST_STEP * bounds.precision,
+        )
+        finals = tuple(good[low]) if low is not None else ()
+        if high is None:
+            asked = bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps
+            verdict = "offered-load" if asked else "sender"
+        else:
+            verdict = limit_of(bad.get(high, start.trial), bounds.judge)
+        goal = goal_of(
+            self.name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict
+        ) | {"loss_ratio": allowed}
+        summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
+        return Estimate(finals or (bad[min(bad)] if bad else start.trial,), summary)
+
+
+def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
+    """One trial if it passes; else two or three, of which the last is as most of them are."""
+    trials = [trial()]
+    if loss_ratio(trials, unsent=True) <= allowed:
+        return trials
+    trials.append(trial())
+    if loss_ratio(trials[-1:], unsent=True) <= allowed:
+        trials.append(trial())
+    return trials
+
+
+SEARCH = BinarySearch("ndr", "the highest rate without loss: binary, verified", lossless=True)

@@ -1,0 +1,7 @@
+"""PDR: as NDR, with a little loss allowed (`--loss-ratio`)."""
+
+from __future__ import annotations
+
+from switchmark.searches.ndr import BinarySearch
+
+SEARCH = BinarySearch("pdr", "the highest rate with no more loss than allowed", lossless=False)

@@ -1,0 +1,215 @@
+"""Searches against a switch whose truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchmark.metrics.latency import from_counts
+from switchmark.model.record import TrialResult
+from switchmark.searches import TABLE
+from switchmark.searches.base import Estimate, LoadBounds, most_repeats
+from synthetic import SyntheticSwitch, answers_of
+
+BOUNDS = LoadBounds(rate_pps=None, duration_s=1.0, warmup_s=0.1)
+RATES = ("ndr", "pdr", "mlr")
+NOISES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "half a percent": {"noise": 0.005},
+    "two percent": {"noise": 0.02},
+    "rare loss": {"rare": 7},
+    "two bands": {"bands": 0.8},
+    "drift": {"drift": 0.001},
+}
+
+
+def find(
+    name: str, switch: SyntheticSwitch, bounds: LoadBounds = BOUNDS
+) -> tuple[Estimate, list[dict[str, Any]]]:
+    estimate = TABLE[name].find(switch, bounds)
+    assert estimate.summary is not None
+    assert estimate.summary["name"] == name
+    assert estimate.summary["trials"] == len(switch.asked)
+    return estimate, estimate.summary["goals"]
+
+
+def changed(**fields: Any) -> LoadBounds:
+    return LoadBounds(**{"rate_pps": None, "duration_s": 1.0, "warmup_s": 0.1, **fields})
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("name", RATES)
+def test_the_truth_is_bracketed(name: str, noise: str) -> None:
+    switch = SyntheticSwitch(**NOISES[noise])
+    _, goals = find(name, switch)
+    spread = {"half a percent": 0.015, "two percent": 0.06, "drift": 0.03}.get(noise, 0.0)
+    for goal in goals:
+        low, high = goal["low_pps"], goal["high_pps"]
+        assert goal["rate_pps"] == low < high <= low * 1.0051
+        truth = {0.0: 1e6, 0.005: 1e6 / 0.995}[goal["loss_ratio"]]
+        slow = truth * (0.8 if noise == "two bands" else 1)
+        assert low <= truth * (1 + spread) + 1
+        assert high >= slow * (1 - spread) - 1
+    assert len(switch.asked) <= 40
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(1e3, 4e7), st.floats(1.05, 500), st.sampled_from(RATES), st.floats(0.002, 0.05))
+def test_any_capacity_is_found(
+    capacity_pps: float, excess: float, name: str, precision: float
+) -> None:
+    switch = SyntheticSwitch(capacity_pps=capacity_pps, sender_pps=capacity_pps * excess)
+    _, goals = find(name, switch, changed(precision=precision))
+    frame = 1.5  # one of a trial, and its rounding
+    for goal in goals:
+        truth = capacity_pps / (1 - goal["loss_ratio"])
+        assert goal["low_pps"] - frame <= truth
+        assert goal["high_pps"] is None or goal["high_pps"] >= truth * 0.9999 - 2 * frame
+    assert len(switch.asked) <= 40
+
+
+def test_mlr_needs_few_trials_for_both_goals() -> None:
+    switch = SyntheticSwitch()
+    _, goals = find("mlr", switch)
+    assert [goal["goal"] for goal in goals] == ["ndr", "pdr"]
+    assert len(switch.asked) <= 40
+    assert min(spec.duration_s for spec in switch.asked) >= 0.1
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_one_lost_frame_does_not_mislead(name: str) -> None:
+    quiet, rare = SyntheticSwitch(), SyntheticSwitch(rare=5)
+    for one, other in zip(find(name, quiet)[1], find(name, rare)[1], strict=True):
+        assert other["rate_pps"] == pytest.approx(one["rate_pps"], rel=0.011)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_switch_that_always_loses_has_no_ndr(name: str) -> None:
+    for goal in find(name, SyntheticSwitch(rare=1))[1]:
+        if goal["loss_ratio"] == 0:
+            assert goal["rate_pps"] is goal["low_pps"] is None
+            assert goal["high_pps"] > 0
+        else:
+            assert goal["rate_pps"] == pytest.approx(1e6, rel=0.011)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_sender_bounds_what_is_found(name: str) -> None:
+    for goal in find(name, SyntheticSwitch(sender_pps=9e5))[1]:
+        assert (goal["verdict"], goal["high_pps"]) == ("sender", None)
+        assert goal["rate_pps"] == pytest.approx(9e5, rel=0.006)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_asked_for_is_the_highest_that_is_tried(name: str) -> None:
+    switch = SyntheticSwitch()
+    for goal in find(name, switch, changed(rate_pps=4e5))[1]:
+        assert (goal["rate_pps"], goal["verdict"]) == (4e5, "offered-load")
+    assert max(spec.rate_pps or 0 for spec in switch.asked) == 4e5
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_rings_of_the_receiver_are_blamed(name: str) -> None:
+    for goal in find(name, SyntheticSwitch(receiver=True))[1]:
+        assert goal["verdict"] == "receiver"
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_another_limit_is_for_the_judge(name: str) -> None:
+    for goal in find(name, SyntheticSwitch(), changed(judge=lambda trials: "switch"))[1]:
+        assert goal["verdict"] == "switch"
+
+
+def test_rates_are_those_of_one_sender() -> None:
+    switch = SyntheticSwitch(capacity_pps=1e6, sender_pps=2e6)
+
+    def two_senders(spec: Any) -> TrialResult:
+        both = None if spec.rate_pps is None else 2 * spec.rate_pps
+        return switch(spec.model_copy(update={"rate_pps": both}))
+
+    summary = TABLE["ndr"].find(two_senders, changed(senders=2)).summary
+    assert summary is not None
+    assert summary["goals"][0]["rate_pps"] == pytest.approx(5e5, rel=0.006)
+
+
+@pytest.mark.parametrize("noise", ["none", "two percent"])
+@pytest.mark.parametrize("name", [name for name in TABLE if name != "fixed"])
+def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, noise: str) -> None:
+    trials: list[TrialResult] = []
+    switch = SyntheticSwitch(buffer=100, **NOISES[noise])
+
+    def measure(spec: Any) -> TrialResult:
+        trials.append(switch(spec))
+        return trials[-1]
+
+    bounds = changed(repeat=3)
+    whole = TABLE[name].find(measure, bounds)
+    for cut in range(len(trials) + 1):
+        stored = [TrialResult.model_validate_json(one.model_dump_json()) for one in trials[:cut]]
+        rest = iter(trials[cut:])
+
+        def later(spec: Any, rest: Any = rest) -> TrialResult:
+            trial: TrialResult = next(rest)
+            assert trial.spec == spec
+            return trial
+
+        assert TABLE[name].find(answers_of(stored, later), bounds) == whole
+
+
+def test_a_test_of_latency_is_certain_by_its_latency() -> None:
+    """The rate is always the one asked for: it says nothing about how certain a latency is."""
+    bounds = changed(until_certain=0.005, latency=True, rate_pps=1000)
+    assert len(TABLE["fixed"].find(SyntheticSwitch(), bounds).trials) == 5
+    drawn = iter(range(100, 1000, 7))
+
+    def slower(spec: Any) -> TrialResult:
+        value = next(drawn)
+        counts = [[value, 100]]
+        told = {"count": 100, "min": value, "max": value, "sum": 100 * value, "counts": counts}
+        return SyntheticSwitch()(spec).model_copy(update={"latency": from_counts("rtt", [told])})
+
+    assert len(TABLE["fixed"].find(slower, bounds).trials) == 50
+
+
+def test_latency_is_measured_at_shares_of_r_plus() -> None:
+    switch = SyntheticSwitch(sender_pps=1e6)
+    estimate, goals = find("latency-at-load", switch, changed(loads=(0.99, 0.2), repeat=2))
+    assert [goal["goal"] for goal in goals] == ["0.2", "0.99"]
+    assert [goal["rate_pps"] for goal in goals] == pytest.approx([2e5, 9.9e5])
+    assert len(estimate.trials) == 2
+    assert len(switch.asked) == 5
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 20_000), st.floats(1.2, 4))
+def test_the_longest_burst_and_the_buffer_are_found(buffer: int, excess: float) -> None:
+    switch = SyntheticSwitch(sender_pps=1e6 * excess, buffer=buffer)
+    _, (goal,) = find("back-to-back", switch)
+    # While a burst comes in, a part of it goes out.
+    truth = buffer / (1 - 1 / excess)
+    assert goal["burst_low"] <= (buffer + 1) / (1 - 1 / excess) + 1  # frames are whole
+    assert goal["burst_high"] is None or goal["burst_high"] >= truth * 0.999 - 1
+    if goal["burst_high"] is not None and buffer > 100:
+        # What R+ got out of the buffer, in the one second of its trial, is taken for forwarding.
+        slack = 0.03 + 1.1 * buffer / 1e6 / (excess - 1)
+        assert goal["corrected_buffer_s"] * 1e6 * excess == pytest.approx(buffer, rel=slack)
+
+
+def test_a_burst_without_loss_is_bounded_by_the_sender() -> None:
+    _, (goal,) = find("back-to-back", SyntheticSwitch(sender_pps=9e5))
+    assert (goal["burst_high"], goal["verdict"]) == (None, "sender")
+
+
+@pytest.mark.parametrize("name", ["fixed", "max"])
+def test_repeating_ends_when_it_is_certain(name: str) -> None:
+    counts = []
+    for noise in (0.001, 0.01, 0.05):
+        switch = SyntheticSwitch(noise=noise)
+        bounds = changed(until_certain=0.005)
+        trials = TABLE[name].find(switch, bounds).trials
+        counts.append(len(trials))
+        assert 5 <= len(trials) <= most_repeats(1, 0.005) == 50
+    assert counts[0] == 5 < counts[1] < counts[2]
