@@ -630,9 +630,7 @@ class Trials:
                         duplicated=duplicated,
                         reordered=reordered,
                         corrupted=corrupted,
-                        latency=self._latency([received[flow.id]])
-                        if apart and len(names) == 1
-                        else None,
+                        latency=self._latency([received[flow.id]]) if alone else None,
                     )
                 )
         return tuple(found)
