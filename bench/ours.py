@@ -65,7 +65,7 @@ def trial(
             track.placement,
             crews,
             counters=lambda: PathCounters({}),
-            busy_ns=lambda: None,
+            switch_ns=lambda: None,
             stolen=lambda: 0.0,
             alive=lambda: None,
         )

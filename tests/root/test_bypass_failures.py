@@ -441,3 +441,28 @@ def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_p
             assert record["memory"] == "hugepages"
             assert record["rx"]["frames"] > 0
             assert record["foreign"] == record["corrupted"] == 0
+
+
+# --- a host that is busy ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", ["testpmd", "ovs-dpdk"])
+def test_a_switch_that_does_not_get_its_core_is_doubted(
+    environment: dict[str, str], switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", environment["SWITCHMARK_TRAFFIC"])
+    with Lab(tmp_path) as lab:
+        seats = run_in(lab, switch=switch).placement["seats"]
+        (cpu,) = seats["switch"]["cpus"]
+        hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            os.sched_setaffinity(hog.pid, {cpu})
+            record = run_in(lab, switch=switch, duration=0.5)
+        finally:
+            hog.kill()
+            hog.wait()
+    assert record.status == "ok", record.error
+    assert "host-busy" in record.doubts
+    (part,) = (part for part in record.trials[0].parts if part.part == "switch")
+    assert part.cores is not None
+    assert part.cores < 0.8

@@ -244,6 +244,22 @@ def test_a_machine_wide_value_is_leased(workspace: Workspace) -> None:
     assert host.files == {"/proc/sys/vm/x": b"1\n"}
 
 
+def test_a_value_that_could_not_be_set_does_not_cost_an_earlier_lease(
+    workspace: Workspace,
+) -> None:
+    host = RecordingHost(files={"/x": b"1\n"}, fault=1)
+    executor = recorded(host, workspace)
+    executor.execute((Write("more", "/x", b"2", machine_wide=True),))
+    mark = executor.mark()
+    with pytest.raises(SetupFailed, match="still more: /x cannot be set: injected fault"):
+        executor.execute((Write("still more", "/x", b"3", machine_wide=True),))
+    assert executor.unwind(to=mark) == ()
+    assert workspace.leases.held_by(workspace.run) == [("local", "/x")]
+    assert host.files == {"/x": b"2"}
+    assert executor.unwind() == ()
+    assert host.files == {"/x": b"1\n"}
+
+
 def test_a_value_that_cannot_be_set_says_why(executor: Executor) -> None:
     for wide in (False, True):
         step = Write("more", "/proc/no/such", b"1", machine_wide=wide)

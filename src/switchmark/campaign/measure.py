@@ -250,7 +250,7 @@ class Lab:
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            busy_ns=lambda: sum(_cpu_ns(daemon.pid) for daemon in daemons) if daemons else None,
+            switch_ns=lambda: _cpu_ns([daemon.pid for daemon in daemons]) if daemons else None,
             stolen=_Steal(),
             alive=alive,
         )
@@ -366,15 +366,18 @@ def _seat_in_words(placement: Placement, part: str) -> str:
     return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"
 
 
-def _cpu_ns(pid: int) -> int:
-    """The CPU time that all threads of a process have used; 0 once it is gone."""
-    total = 0
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+def _cpu_ns(pids: Sequence[int]) -> tuple[int, int]:
+    """The CPU time that all threads of some processes have used, and the time that they were
+    ready to run and did not; 0 once they are gone."""
+    ran = waited = 0
+    for thread in (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")):
         try:
-            total += int(thread.read_text().split()[0])
+            words = thread.read_text().split()
         except OSError:  # the thread has ended
             continue
-    return total
+        ran += int(words[0])
+        waited += int(words[1])
+    return ran, waited
 
 
 class _Steal:

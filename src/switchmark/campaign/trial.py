@@ -100,7 +100,8 @@ _Sent = dict[str, tuple[tuple[_Job, dict[str, Any]], ...]]
 
 class Trials:
     """Measures trials on a path that is up. `counters` reads those of the whole path,
-    `busy_ns` the CPU time that the switch's own processes have used (None: it has none),
+    `switch_ns` the CPU time that the switch's own processes have used, and the time that they
+    were kept waiting for a CPU (None: it has none),
     `stolen` the share of CPU time that a hypervisor took since its last call, and `alive`
     raises TrialFailed if the switch has died."""
 
@@ -111,7 +112,7 @@ class Trials:
         crews: Sequence[Crew],
         *,
         counters: Callable[[], PathCounters],
-        busy_ns: Callable[[], int | None],
+        switch_ns: Callable[[], tuple[int, int] | None],
         stolen: Callable[[], float],
         alive: Callable[[], None],
     ) -> None:
@@ -119,7 +120,7 @@ class Trials:
         self._placement = placement
         self._crews = crews
         self._counters = counters
-        self._busy_ns = busy_ns
+        self._switch_ns = switch_ns
         self._stolen = stolen
         self._alive = alive
         self._clock: dict[str, int] = {}
@@ -259,13 +260,15 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before, busy = self._counters(), self._busy_ns()
+        before, spent = self._counters(), self._switch_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
-        stolen, busy_after, after = self._stolen(), self._busy_ns(), self._counters()
+        stolen, spent_after, after = self._stolen(), self._switch_ns(), self._counters()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
-        switch_ns = None if busy is None or busy_after is None else busy_after - busy
+        switch_ns = None
+        if spent is not None and spent_after is not None:
+            switch_ns = spent_after[0] - spent[0], spent_after[1] - spent[1]
         return self._result(spec, reports, after.since(before), switch_ns, stolen)
 
     def _sends(self, crew: Crew) -> bool:
@@ -353,7 +356,7 @@ class Trials:
         spec: TrialSpec,
         reports: Sequence[dict[str, Any]],
         path: PathCounters,
-        switch_ns: int | None,
+        switch_ns: tuple[int, int] | None,
         stolen: float,
     ) -> TrialResult:
         sums: dict[str, int] = {}
@@ -382,10 +385,10 @@ class Trials:
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
+        waited = 0.0
         if switch_ns is not None:
-            parts.append(
-                PartReport(part="switch", roles=("switch",), cpu=None, cores=switch_ns / elapsed_ns)
-            )
+            cores, waited = switch_ns[0] / elapsed_ns, switch_ns[1] / elapsed_ns
+            parts.append(PartReport(part="switch", roles=("switch",), cpu=None, cores=cores))
         return TrialResult(
             spec=spec,
             elapsed_ns=elapsed_ns,
@@ -406,7 +409,7 @@ class Trials:
             latency=self._latency(list(received.values())),
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
-            doubts=self._doubts(spec, stolen, sums["foreign"], parts),
+            doubts=self._doubts(spec, stolen, sums["foreign"], parts, waited),
             counters=path.as_dict(),
         )
 
@@ -499,9 +502,18 @@ class Trials:
         return tuple(found)
 
     def _doubts(
-        self, spec: TrialSpec, stolen: float, foreign: int, parts: Sequence[PartReport]
+        self,
+        spec: TrialSpec,
+        stolen: float,
+        foreign: int,
+        parts: Sequence[PartReport],
+        waited: float,
     ) -> tuple[str, ...]:
+        """`waited` is how long the switch's threads waited for a CPU, over the elapsed time."""
         found = list(self._placement.doubts)
+        # Not all of its threads need be busy: those that waited wanted to be.
+        if self._switch_is_alone() and waited > 1 - _ALONE:
+            found.append("host-busy")
         for part in parts:
             alone = part.cpu is not None and not self._placement.seats[part.part].yield_
             # It polls: what its core did not give to it went to somebody else on this host.
@@ -514,6 +526,14 @@ class Trials:
         if foreign:
             found.append("foreign-frames")
         return tuple(dict.fromkeys(found))
+
+
+    def _switch_is_alone(self) -> bool:
+        """Does it poll, on CPUs that the placement gives to nobody else?"""
+        seats = self._placement.seats
+        own = set(seats["switch"].cpus)
+        others = {cpu for part, seat in seats.items() if part != "switch" for cpu in seat.cpus}
+        return bool(own) and not own & others
 
 
 def _longest_ns(spec: TrialSpec) -> int:

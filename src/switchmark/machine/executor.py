@@ -157,8 +157,7 @@ class Executor:
         host = self._host(step.at)
         try:
             if step.machine_wide:
-                self._journal.intend(Lease(host=host.name, path=path))
-                self._workspace.leases.take(self._workspace.run, host, path, content)
+                self._lease(host, path, content)
             else:
                 old = host.read(path) if host.exists(path) else None
                 self._journal.intend(Restore(host=host.name, path=path, content=old))
@@ -166,6 +165,15 @@ class Executor:
         except OSError as error:
             reason = error.strerror or str(error)
             raise SetupFailed(f"{step.why}: {path} cannot be set: {reason}") from error
+
+    def _lease(self, host: Host, path: str, content: bytes) -> None:
+        lease = self._journal.intend(Lease(host=host.name, path=path))
+        try:
+            self._workspace.leases.take(self._workspace.run, host, path, content)
+        except (SetupFailed, Unavailable, OSError):
+            # There is no lease: the undo would give back one that the run had before.
+            self._journal.done(lease)
+            raise
 
     def _write_inside(self, step: Write, path: str, content: bytes) -> None:
         """A file as its node sees it is read and written by the node's own `cat` and `tee`."""
