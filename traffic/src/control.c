@@ -299,6 +299,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->sizes = load->len_count;
 	s->burst = load->burst;
 	s->rate_pps = load->rate_pps;
+	s->delay_ticks = load->delay_ns * c->clock.hz / 1000000000;
 	s->clock = &c->clock;
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
@@ -653,8 +654,10 @@ static void control_report(struct control *c)
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		json_array_append_new(
 			threads,
-			json_pack("{s:i,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
+			json_pack("{s:i,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
 				  COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
+				  "user_ns",
+				  COUNT(c->workers[i].user_end_ns - c->workers[i].user_start_ns),
 				  "yields", COUNT(c->workers[i].yields)));
 	why = control_failure(c);
 	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- sending ---------------------------------------------------------------------- */
@@ -109,6 +110,12 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 	s->held -= taken;
 	s->sent += taken;
 	s->blocked += !taken;
+	if (unlikely(s->delay_ticks)) {
+		uint64_t until = clock_ticks() + s->delay_ticks * taken;
+
+		while (clock_ticks() < until)
+			;
+	}
 	return taken;
 }
 
@@ -427,6 +434,15 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
+static uint64_t thread_user_ns(void)
+{
+	struct rusage used;
+
+	getrusage(RUSAGE_THREAD, &used);
+	return (uint64_t)used.ru_utime.tv_sec * 1000000000u +
+	       (uint64_t)used.ru_utime.tv_usec * 1000u;
+}
+
 static void port_enter(struct port *port)
 {
 	if (port && port->engine->enter)
@@ -444,15 +460,19 @@ static void worker_loop(struct worker *w)
 		port_enter(w->tasks[i]->forwarder.ports[1]);
 	}
 	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
+	w->user_start_ns = w->user_end_ns = thread_user_ns();
 	w->yields = 0;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
 		bool sending = false, receiving = false;
 
 		if (unlikely(now >= mark)) {
-			if (!started)
+			if (!started) {
 				w->cpu_start_ns = thread_cpu_ns();
+				w->user_start_ns = thread_user_ns();
+			}
 			w->cpu_end_ns = thread_cpu_ns();
+			w->user_end_ns = thread_user_ns();
 			mark = started ? UINT64_MAX : w->window->end;
 			started = true;
 		}
@@ -468,8 +488,10 @@ static void worker_loop(struct worker *w)
 			w->yields++;
 		}
 		if (unlikely(!sending && !receiving)) {
-			if (mark != UINT64_MAX)
+			if (mark != UINT64_MAX) {
 				w->cpu_end_ns = thread_cpu_ns();
+				w->user_end_ns = thread_user_ns();
+			}
 			break;
 		}
 	}

@@ -48,6 +48,7 @@ struct sender {
 	struct frame *frames;
 
 	uint64_t polls, empty, blocked, lag_max;
+	uint64_t delay_ticks; /* test option: cost added to each frame sent */
 };
 
 struct receiver {
@@ -111,6 +112,7 @@ struct worker {
 	atomic_bool idle;
 
 	uint64_t cpu_start_ns, cpu_end_ns, yields;
+	uint64_t user_start_ns, user_end_ns; /* of the CPU time, what was not the kernel's */
 	int started; /* whether the thread exists */
 };
 

@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from switchmark import __version__
+from switchmark.campaign.calibration import Calibrations, Mode
+from switchmark.campaign.gate import Gate, pass_gate
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
+from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
-from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.errors import NotEquivalent, SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import read_cpus
@@ -23,6 +27,7 @@ from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
+from switchmark.machine.noise import certificate
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
@@ -65,12 +70,28 @@ def plan(test: Test) -> list[str]:
 
 class Lab:
     """Runs tests, one at a time. A context manager: what is up at its end is taken down,
-    unless `keep`. `capture` frames of each port go to pcap files in the run folder."""
+    unless `keep`. `capture` frames of each port go to pcap files in the run folder.
 
-    def __init__(self, folder: Path, *, keep: bool = False, capture: int | None = None) -> None:
+    `calibrate` says whether the traffic program is measured without a switch first, `gate` what
+    becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
+    disturbance spoiled is run again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: bool = False,
+        capture: int | None = None,
+        calibrate: Mode = "never",
+        gate: Gate = "refuse",
+        rerun: int = 0,
+    ) -> None:
         self._folder = folder
         self._keep = keep
         self._capture = capture
+        self._gate: Gate = gate
+        self._rerun = rerun
+        self._calibrations = Calibrations(calibrate, self._without_switch)
         self._host: Host = LocalHost()
         self._probed: dict[tuple[str, str], Version] = {}
         self._workspace: Workspace
@@ -139,13 +160,15 @@ class Lab:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
             reasons = "\n".join((str(error), *self._not_undone))
-            return record.model_copy(update={"status": "failed", "error": reasons})
+            doubts = ("not-equivalent",) if isinstance(error, NotEquivalent) else ()
+            failed = {"status": "failed", "error": reasons, "doubts": doubts}
+            return record.model_copy(update=failed)
 
     def _run(
         self, record: Record, stored: list[TrialResult], on_trial: Callable[[TrialResult], None]
     ) -> Record:
         test = record.test
-        self.versions(test)
+        versions = self.versions(test)
         engine = ENGINES[test.engine]
         if engine.privilege == "root" and privileges() != "root":
             raise Unavailable(
@@ -159,17 +182,27 @@ class Lab:
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
             raise Unavailable(refusal)
+        trust = Trust(
+            layout,
+            placement,
+            read_cpus(),
+            noise=self._noise(placement),
+            calibration=self._calibrations.of(test, layout, placement, versions),
+            versions=versions,
+            rerun=self._rerun,
+        )
         before = time.monotonic()
         mark = self._executor.mark()
         self._not_undone = ()
         try:
             with self._path(layout, placement, record.number) as trials:
                 setup_s = time.monotonic() - before
+                trust.gate = pass_gate(layout, trials, self._gate)
 
                 def measure(spec: TrialSpec) -> TrialResult:
                     if stored:
                         return stored.pop(0)
-                    result = trials.measure(spec)
+                    result = trust.measure(trials, spec)
                     on_trial(result)
                     return result
 
@@ -205,6 +238,10 @@ class Lab:
                         + ["captured"] * bool(self._capture)
                     )
                 ),
+                "noise": {"before": trust.noise, "after": self._noise(placement)},
+                "calibration": trust.calibration,
+                "gate": trust.gate,
+                "discarded": tuple(trust.discarded),
                 "placement": placement.as_dict(),
                 "trials": estimate.trials,
                 "search": estimate.summary,
@@ -213,13 +250,29 @@ class Lab:
             }
         )
 
+    def _noise(self, placement: Placement) -> dict[str, Any]:
+        """What else happens on the cores of a test, while none of its parts runs."""
+        kept = ("switch",) if self.kept else ()
+        found = certificate(self._host, traffic_program(), used_cpus(placement, but=kept))
+        return dict(found)
+
+    def _without_switch(self, test: Test, placement: Placement, spec: TrialSpec) -> TrialResult:
+        """A trial of a test without a switch, on the seats of another one's placement."""
+        layout, _ = _prepare(test, self._workspace.run, str(self._workspace.folder), None)
+        mark = self._executor.mark()
+        try:
+            with self._path(layout, placement, 0) as trials:
+                return trials.measure(spec)
+        finally:
+            self._executor.unwind(to=mark)
+
     @contextmanager
     def _path(self, layout: Layout, placement: Placement, number: int) -> Iterator[Trials]:
         """The path of a layout, up and with its ports open."""
         for port in layout.wiring.ports:
             self._executor.execute(self._lend(layout, port))
         self._executor.execute(layout.construct())
-        if self._capture:
+        if self._capture and number:
             self._executor.execute(self._captures(layout, number))
         crews = [
             Crew(
@@ -254,6 +307,7 @@ class Lab:
             stolen=_Steal(),
             alive=alive,
         )
+        trials.daemons = tuple(daemon.pid for daemon in daemons)
         trials.open(
             join=lambda: self._executor.execute(layout.join()),
             settle=lambda: self._executor.execute(layout.settled()),

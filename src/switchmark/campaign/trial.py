@@ -124,6 +124,8 @@ class Trials:
         self._stolen = stolen
         self._alive = alive
         self._clock: dict[str, int] = {}
+        self.daemons: tuple[int, ...] = ()
+        """The switch's own processes, by pid."""
 
     # -- before the first trial --------------------------------------------------------
 
@@ -430,8 +432,10 @@ class Trials:
                     roles=tuple(role.value for role in self._layout.roles(part)),
                     cpu=None if thread["cpu"] < 0 else thread["cpu"],
                     cores=None if together else thread["cpu_ns"] / elapsed_ns,
+                    user_cores=None if together else thread["user_ns"] / elapsed_ns,
                     polls=sum(c["polls"] for c in counted),
                     empty_polls=sum(c["empty_polls"] for c in counted),
+                    blocked=sum(c.get("blocked", 0) for c in counted),
                     yields=thread["yields"],
                     lag_max_ns=max(c.get("lag_max_ns", 0) for c in counted),
                     engine_mode=report["ports"][self._opened(crew).index((part, 0))]["mode"],
@@ -526,7 +530,6 @@ class Trials:
         if foreign:
             found.append("foreign-frames")
         return tuple(dict.fromkeys(found))
-
 
     def _switch_is_alone(self) -> bool:
         """Does it poll, on CPUs that the placement gives to nobody else?"""
