@@ -14,13 +14,14 @@ from typing import Any, Literal
 
 from switchmark.campaign.layout import Layout
 from switchmark.campaign.resolve import check
+from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.machine.placement import Placement
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
-from switchmark.switches.direct import SWITCH as CABLE
-from switchmark.switches.null import SWITCH as NOTHING
+from switchmark.model.topology import PortKind
+from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["Calibrations", "Mode", "is_saturating"]
 
@@ -29,6 +30,7 @@ Mode = Literal["auto", "never", "again"]
 _ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.5, warmup_s=0.1)
 _INTO_NOTHING = TrialSpec(rate_pps=None, duration_s=0.1, warmup_s=0.0)
 _TRIES = 3
+_CABLE = "direct"
 _OWN = ("search", "rate", "duration", "warmup", "repeat", "seed")
 """Axes of a test that a calibration does not depend on."""
 
@@ -94,7 +96,7 @@ class Calibrations:
         polls = sum(part.polls for part in receivers)
         empty = sum(part.empty_polls for part in receivers)
         return {
-            "switch": CABLE.name,
+            "switch": _CABLE,
             "rate_pps": list(rate_interval(best)),
             "sent_pps": best.tx_frames * 1e9 / best.elapsed_ns,
             "empty_polls": empty / polls if polls else None,
@@ -105,7 +107,11 @@ class Calibrations:
         }
 
     def _into_nothing(self, cable: Test, placement: Placement) -> float | None:
-        changes = {"switch": NOTHING.name, "engine": NOTHING.name, "port": "auto", "driver": "auto"}
+        nothing = {
+            "switch": next(s.name for s in SWITCHES.values() if PortKind.NULL in s.port_kinds),
+            "engine": next(e.name for e in ENGINES.values() if PortKind.NULL in e.port_kinds),
+        }
+        changes = {**nothing, "port": "auto", "driver": "auto", "memory": "auto"}
         test = cable.model_copy(update={**changes, "queues": 1, "descriptors": None})
         if check(test):
             return None
@@ -122,9 +128,9 @@ def _without_switch(test: Test, layout: Layout) -> Test | None:
     cable = test.model_copy(
         update={
             **changes,
-            "switch": CABLE.name,
+            "switch": _CABLE,
             "switch_environment": "netns",
-            "port": str(kind) if kind in CABLE.port_kinds else "auto",
+            "port": str(kind) if kind in SWITCHES[_CABLE].port_kinds else "auto",
             "nic": None,
         }
     )

@@ -22,6 +22,9 @@ _BUSY_POLLS = 0.05
 """A receiver with fewer empty polls than this share has no time left."""
 
 _IDLE_POLLS = 0.5
+_BACKLOG = 16
+"""Frames that a receiver finds at once, where they wait for it."""
+
 _BLOCKED = 0.2
 
 
@@ -64,7 +67,7 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     """What the senders, or the receivers, spend on a frame: CPU time outside of the kernel, and
     all of it, in nanoseconds. None where it is not known."""
     parts = [part for part in trial.parts if role in part.roles]
-    frames = trial.tx_frames if role == "sender" else trial.distinct
+    frames = trial.tx_frames if role == "sender" else trial.distinct - trial.late
     if not parts or not frames:
         return None
     user = [part.user_cores for part in parts if part.user_cores is not None]
@@ -87,6 +90,7 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict
         "sender_ns": own_ns(trial, "sender"),
         "receiver_ns": own_ns(trial, "receiver"),
         "receiver_empty_polls": _share(trial, "receiver", "empty_polls"),
+        "receiver_found": _found_at_once(trial),
         "switch_busy": busy / (busy + idle) if busy is not None and idle and busy + idle else None,
         "stolen": window.get("stolen"),
         "rate_pps": list(rate_interval(trial)),
@@ -101,6 +105,13 @@ def _share(trial: TrialResult, role: str, name: str) -> float | None:
     found = [part for part in trial.parts if role in part.roles and part.polls]
     polls = sum(part.polls for part in found)
     return sum(getattr(part, name) for part in found) / polls if polls else None
+
+
+def _found_at_once(trial: TrialResult) -> float | None:
+    """Frames that the receivers found at a poll which was not empty, on average."""
+    receivers = [part for part in trial.parts if "receiver" in part.roles]
+    polls = sum(part.polls - part.empty_polls for part in receivers)
+    return (trial.distinct - trial.late) / polls if polls else None
 
 
 def _blame(trial: TrialResult) -> dict[str, int]:
@@ -131,11 +142,11 @@ def _by_own_time(
     if calibration is None or trial.spec.rate_pps is not None:
         return None, ""
     behind = evidence["lost_by"].get("receiver", 0) + trial.late
-    blocked, empty = evidence["sender_blocked"], evidence["receiver_empty_polls"]
+    blocked, found = evidence["sender_blocked"], evidence["receiver_found"]
     busy = {
         "sender": blocked is not None and blocked < _BLOCKED,
-        "receiver": empty is not None
-        and empty < _BUSY_POLLS
+        "receiver": found is not None
+        and found >= _BACKLOG
         and behind > _MATTERS * trial.tx_frames
         and 2 * behind > trial.lost + trial.late,
     }
