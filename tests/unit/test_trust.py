@@ -15,6 +15,7 @@ from switchmark.metrics.verdict import judge, rate_interval, verdict
 from switchmark.model.record import PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
 
+PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
 PACED = TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0)
 
@@ -134,7 +135,7 @@ def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> Non
         "f1@switch": port(0, 80),
         "f1": port(77, 0),
     }
-    found = balanced(trial(100, lost=25, counters=counters), through=True)
+    found = balanced(trial(100, lost=25, counters=counters), ports=PORTS, through=True)
     assert found.lost_at == {"f0 out": 5, "inside switch": 15, "f1 in": 3}
     assert found.unaccounted == 2
     assert found.evidence["balance"]["inside switch"] == {"in": 95, "out": 80}
@@ -143,13 +144,15 @@ def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> Non
 def test_what_is_placed_already_is_not_placed_twice() -> None:
     counters = {"f0@switch": port(100, 0), "f1@switch": port(0, 80)}
     lost_at = {"f1@switch out": 20, "ring f1": 5}
-    found = balanced(trial(100, lost=25, lost_at=lost_at, counters=counters), through=True)
+    found = balanced(
+        trial(100, lost=25, lost_at=lost_at, counters=counters), ports=PORTS, through=True
+    )
     assert found.lost_at == lost_at
 
 
 def test_foreign_frames_never_make_more_lost_than_were_lost() -> None:
     counters = {"f0@switch": port(500, 0), "f1@switch": port(0, 90)}
-    found = balanced(trial(100, lost=10, counters=counters), through=True)
+    found = balanced(trial(100, lost=10, counters=counters), ports=PORTS, through=True)
     assert found.lost_at == {"inside switch": 10}
 
 

@@ -66,8 +66,10 @@ class Trust:
         return trial
 
     def _judged(self, trial: TrialResult, window: Mapping[str, Any]) -> TrialResult:
-        through = all(len(part.ports) == 1 for part in self.layout.parts)
-        trial = balanced(trial, through=through)
+        one_way = self.layout.test.dimension == "throughput"
+        through = one_way and all(len(part.ports) == 1 for part in self.layout.parts)
+        ports = [port.id for port in self.layout.wiring.ports]
+        trial = balanced(trial, ports=ports, through=through)
         found = self._found(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
         evidence = {**trial.evidence, "window": dict(window)}

@@ -3,7 +3,7 @@ not. What no counter calls a drop is placed by the difference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +30,15 @@ class _Leg:
         return self.entered - self.left - self.counted
 
 
-def balanced(trial: TrialResult, *, through: bool) -> TrialResult:
+def balanced(trial: TrialResult, *, ports: Collection[str], through: bool) -> TrialResult:
     """The trial with lost frames placed that the counters imply, never more than were lost.
 
-    `through` says that no function stands in the way, so that all that was sent enters the switch
-    once. `evidence["balance"]` has each leg as frames in and out; a leg that gives more than it
+    `ports` are all ports of the switch: what is inside of it is known only where it counts at each
+    of them. `through` says that nobody stands in the way or answers, so that all that was sent
+    enters the switch once. `evidence["balance"]` has each leg as frames in and out; a leg that gives more than it
     got multiplies frames.
     """
-    legs = [leg for leg in _legs(trial, through) if leg is not None]
+    legs = [leg for leg in _legs(trial, ports, through) if leg is not None]
     places = dict(trial.lost_at)
     left = trial.lost - sum(places.values())
     for leg in legs:
@@ -50,7 +51,7 @@ def balanced(trial: TrialResult, *, through: bool) -> TrialResult:
     return trial.model_copy(update={"lost_at": places, "evidence": evidence})
 
 
-def _legs(trial: TrialResult, through: bool) -> Iterable[_Leg | None]:
+def _legs(trial: TrialResult, ports: Collection[str], through: bool) -> Iterable[_Leg | None]:
     switch = {
         place.removesuffix(_AT_SWITCH): counted
         for place, counted in trial.counters.items()
@@ -60,8 +61,9 @@ def _legs(trial: TrialResult, through: bool) -> Iterable[_Leg | None]:
     for port, end in parts.items():
         known = _known(trial, f"{port} out", f"{port}@switch in")
         yield _leg(f"{port} out", end["tx"], switch[port]["rx"], known)
-    entered = _sum(end["rx"] for end in switch.values()) if switch else None
-    left = _sum(end["tx"] for end in switch.values()) if switch else None
+    whole = bool(switch) and set(switch) == set(ports)
+    entered = _sum(end["rx"] for end in switch.values()) if whole else None
+    left = _sum(end["tx"] for end in switch.values()) if whole else None
     if through and switch and not parts:
         known = sum(_known(trial, f"{port}@switch in", f"engine {port}") for port in switch)
         yield _leg("to switch", trial.tx_frames, entered, known)
