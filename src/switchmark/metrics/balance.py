@@ -35,8 +35,8 @@ def balanced(trial: TrialResult, *, ports: Collection[str], through: bool) -> Tr
 
     `ports` are all ports of the switch: what is inside of it is known only where it counts at each
     of them. `through` says that nobody stands in the way or answers, so that all that was sent
-    enters the switch once. `evidence["balance"]` has each leg as frames in and out; a leg that gives more than it
-    got multiplies frames.
+    enters the switch once. `evidence["balance"]` has each leg as frames in and out; a leg that
+    gives more than it got multiplies frames.
     """
     legs = [leg for leg in _legs(trial, ports, through) if leg is not None]
     places = dict(trial.lost_at)
