@@ -26,6 +26,10 @@ demo: setup ## first measurements: campaigns/demo.yaml, and bypass.yaml where DP
 test: setup build/sanitize ## every test: unit, contract, golden, netns, root
 	.venv/bin/python -m pytest -v --durations=10 tests $(PYTEST)
 
+.PHONY: soak
+soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet machine
+	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
+
 .PHONY: check
 check: setup ## formats, lints and types, of Python and C; the structure of the code
 	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-structure

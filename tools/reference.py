@@ -50,6 +50,9 @@ def pages() -> Iterator[tuple[str, str]]:
             yield f"{folder}.md", page(folder.capitalize(), lead, rows)
             index.append((f"[{folder}]({folder}.md)", meaning))
     yield "axes.md", page("Axes", "The axes of a test, for campaigns and options alike.", axes())
+    lead = "Reasons not to trust a trial. `--rerun N` tries again where a passing one spoiled it."
+    yield "doubts.md", page("Doubts", lead, doubts())
+    index.append(("[doubts](doubts.md)", "when a trial is doubted, and what would cure it"))
     index.append(("[axes](axes.md)", "what a campaign or an option can set, with the defaults"))
     yield (
         "README.md",
@@ -105,6 +108,16 @@ def sentence(text: str) -> str:
     """The first sentence of a text."""
     paragraph = " ".join(text.split("\n\n")[0].split())
     return re.split(r"(?<=\.)\s", paragraph)[0]
+
+
+def doubts() -> Iterator[tuple[str, ...]]:
+    """Every doubt with its threshold and its cure."""
+    from switchmark.metrics.doubts import TABLE
+
+    yield ("doubt", "raised when", "what it means", "cure", "passing")
+    for doubt in TABLE.values():
+        passing = "yes" if doubt.passing else ""
+        yield (f"`{doubt.name}`", doubt.threshold, doubt.meaning, doubt.cure, passing)
 
 
 def axes() -> Iterator[tuple[str, ...]]:

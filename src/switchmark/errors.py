@@ -8,6 +8,7 @@
     │   ├── CommandTimedOut             a command outlived its limit
     │   └── NotReady                    a Wait whose condition never held
     ├── TrialFailed           exit 1    the path came up, but a trial could not be finished
+    │   └── NotEquivalent               the switch does not do the work that it is compared by
     ├── RecordFailed          exit 4    the record could not be written; what was written is safe
     └── Interrupted           exit 130  Ctrl-C or SIGTERM
 
@@ -67,6 +68,10 @@ class TrialFailed(SwitchmarkError):
     """A trial could not be finished, for instance because a traffic process died."""
 
     exit_code = 1
+
+
+class NotEquivalent(TrialFailed):
+    """The functional trial before measuring showed that the switch does other work."""
 
 
 class RecordFailed(SwitchmarkError):

@@ -40,7 +40,7 @@ class FakeLab:
 
     outcome: Callable[[Test], dict[str, Any]] = staticmethod(lambda test: {"doubts": ()})
 
-    def __init__(self, folder: Path, *, keep: bool = False, capture: int | None = None) -> None:
+    def __init__(self, folder: Path, *, keep: bool = False, **options: object) -> None:
         self.kept = ["nsenter --target 1 bash"] if keep else []
 
     def __enter__(self) -> Self:

@@ -45,6 +45,7 @@ PLAIN_WORDS = {"direct"}
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
+    ("campaign/calibration.py", "direct"): "the cable that every switch is held against",
 }
 """(file, name of a switch): why the name may stand there."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from switchmark.environments import vm
@@ -82,7 +80,6 @@ def test_a_machine_is_started_where_the_taps_are_on_the_cpu_of_its_part() -> Non
 
 def test_the_guest_has_a_traffic_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vm, "traffic_program", lambda: "/a b/switchmark-traffic")
-    monkeypatch.setattr(vm, "default_base", lambda: Path("/run/switchmark"))
     words = vm.ENVIRONMENT.inside(NODE, ("/a b/switchmark-traffic", "serve"))
     socket = "/run/switchmark/sm0000/sm0000-f0.sock"
     enter = ("/a b/switchmark-traffic", "enter", socket, "--")

@@ -302,6 +302,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->burst = load->burst;
 	s->rate_pps = load->rate_pps;
 	s->limit = load->frames;
+	s->delay_ticks = load->delay_ns * c->clock.hz / 1000000000;
 	s->clock = &c->clock;
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
@@ -580,7 +581,7 @@ static json_t *histogram_report(const struct histogram *h)
 			 "counts", counts);
 }
 
-static json_t *receiver_report(const struct receiver *r)
+static json_t *receiver_report(const struct control *c, const struct receiver *r)
 {
 	json_t *flows = json_array(), *intervals = json_array(), *report;
 	uint64_t duplicated = 0, reordered = 0, beyond = 0;
@@ -597,13 +598,14 @@ static json_t *receiver_report(const struct receiver *r)
 	}
 	for (uint32_t i = 0; i < r->interval_count; i++)
 		json_array_append_new(intervals, json_integer(COUNT(r->intervals[i])));
-	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
+	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
 			   "frames", COUNT(r->rx), "bytes", COUNT(r->bytes), "late", COUNT(r->late),
 			   "after_drain", COUNT(r->after_drain), "duplicated", COUNT(duplicated),
 			   "reordered", COUNT(reordered), "beyond", COUNT(beyond), "corrupted",
 			   COUNT(r->corrupted), "foreign", COUNT(r->foreign), "stray",
 			   COUNT(r->stray), "other_phase", COUNT(r->other_phase), "polls",
-			   COUNT(r->polls), "empty_polls", COUNT(r->empty), "flows", flows,
+			   COUNT(r->polls), "empty_polls", COUNT(r->empty), "idle_ns",
+			   COUNT((__int128)r->idle * 1000000000 / c->clock.hz), "flows", flows,
 			   "intervals", intervals);
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
@@ -638,7 +640,7 @@ static json_t *task_report(const struct control *c, const struct task *t)
 	if (role_sends(t->role))
 		json_object_set_new(report, "sent", sender_report(c, &t->sender));
 	if (role_receives(t->role))
-		json_object_set_new(report, "received", receiver_report(&t->receiver));
+		json_object_set_new(report, "received", receiver_report(c, &t->receiver));
 	if (!role_sends(t->role) && !role_receives(t->role))
 		json_object_set_new(report, "forwarded", forwarder_report(&t->forwarder));
 	return report;
@@ -675,8 +677,10 @@ static void control_report(struct control *c)
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		json_array_append_new(
 			threads,
-			json_pack("{s:i,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
+			json_pack("{s:i,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
 				  COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
+				  "user_ns",
+				  COUNT(c->workers[i].user_end_ns - c->workers[i].user_start_ns),
 				  "yields", COUNT(c->workers[i].yields)));
 	why = control_failure(c);
 	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",

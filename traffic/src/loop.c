@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- sending ---------------------------------------------------------------------- */
@@ -71,6 +72,7 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 				   const bool headless)
 {
 	struct sender *s = &task->sender;
+	bool room = true;
 	uint32_t taken;
 
 	if (unlikely(now < s->window->start))
@@ -88,10 +90,12 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 			/* No room for all of the burst: the rest of it is due at the same time. */
 			if (unlikely(got < n) && s->intended != UINT64_MAX)
 				s->due -= s->period * (n - got) / s->burst;
+			room = got == n;
 			n = got;
 		}
 		if (!n) {
-			s->empty++;
+			s->empty += room;
+			s->blocked += !room;
 			if (now >= s->window->end + s->grace || task->stop ||
 			    s->built == s->intended)
 				task->sent_all = true;
@@ -108,7 +112,13 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 	s->first += taken;
 	s->held -= taken;
 	s->sent += taken;
-	s->blocked += !taken;
+	s->blocked += !room || s->held;
+	if (unlikely(s->delay_ticks)) {
+		uint64_t until = clock_ticks() + s->delay_ticks * taken;
+
+		while (clock_ticks() < until)
+			;
+	}
 	return taken;
 }
 
@@ -174,11 +184,17 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 {
 	struct receiver *r = &task->receiver;
 	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
+	const bool measured = now >= r->window->start && now < r->window->end;
 	uint64_t now_ns = 0;
 
-	r->polls += now >= r->window->start && now < r->window->end;
+	r->polls += measured;
+	if (unlikely(r->idle_since)) {
+		r->idle += measured ? now - r->idle_since : 0;
+		r->idle_since = 0;
+	}
 	if (!n) {
-		r->empty += now >= r->window->start && now < r->window->end;
+		r->empty += measured;
+		r->idle_since = measured ? now : 0;
 		return 0;
 	}
 	now = clock_ticks();
@@ -382,6 +398,7 @@ static void receiver_begin(struct receiver *r)
 	r->rx = r->bytes = r->late = r->after_drain = 0;
 	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
 	r->polls = r->empty = 0;
+	r->idle = r->idle_since = 0;
 }
 
 void task_begin(struct task *t)
@@ -454,6 +471,15 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
+static uint64_t thread_user_ns(void)
+{
+	struct rusage used;
+
+	getrusage(RUSAGE_THREAD, &used);
+	return (uint64_t)used.ru_utime.tv_sec * 1000000000u +
+	       (uint64_t)used.ru_utime.tv_usec * 1000u;
+}
+
 static void port_enter(struct port *port)
 {
 	if (port && port->engine->enter)
@@ -471,15 +497,19 @@ static void worker_loop(struct worker *w)
 		port_enter(w->tasks[i]->forwarder.ports[1]);
 	}
 	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
+	w->user_start_ns = w->user_end_ns = thread_user_ns();
 	w->yields = 0;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
 		bool sending = false, receiving = false;
 
 		if (unlikely(now >= mark)) {
-			if (!started)
+			if (!started) {
 				w->cpu_start_ns = thread_cpu_ns();
+				w->user_start_ns = thread_user_ns();
+			}
 			w->cpu_end_ns = thread_cpu_ns();
+			w->user_end_ns = thread_user_ns();
 			mark = started ? UINT64_MAX : w->window->end;
 			started = true;
 		}
@@ -495,8 +525,10 @@ static void worker_loop(struct worker *w)
 			w->yields++;
 		}
 		if (unlikely(!sending && !receiving)) {
-			if (mark != UINT64_MAX)
+			if (mark != UINT64_MAX) {
 				w->cpu_end_ns = thread_cpu_ns();
+				w->user_end_ns = thread_user_ns();
+			}
 			break;
 		}
 	}

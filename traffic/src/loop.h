@@ -49,6 +49,7 @@ struct sender {
 	struct frame *frames;
 
 	uint64_t polls, empty, blocked, lag_max;
+	uint64_t delay_ticks; /* test option: cost added to each frame sent */
 };
 
 /* The last frame of a flow in its order, for the variation between neighbours. */
@@ -84,6 +85,7 @@ struct receiver {
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
 	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;
+	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
 	uint64_t delay_ticks; /* test option: cost added to each receive */
 };
 
@@ -125,6 +127,7 @@ struct worker {
 	atomic_bool idle;
 
 	uint64_t cpu_start_ns, cpu_end_ns, yields;
+	uint64_t user_start_ns, user_end_ns; /* of the CPU time, what was not the kernel's */
 	int started; /* whether the thread exists */
 };
 

@@ -2,6 +2,7 @@
 /* switchmark-traffic: serves commands on stdin, or says what this build can do. */
 #include "control.h"
 #include "machine.h"
+#include "jitter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,6 +55,8 @@ int main(int argc, char **argv)
 	}
 	if (argc > 4 && !strcmp(verb, "in-cgroup") && !strcmp(argv[3], "--"))
 		return in_cgroup(argv[2], argv + 4);
+	if (argc > 2 && !strcmp(verb, "jitter"))
+		return jitter_main(argc - 2, argv + 2, stdout);
 	if (argc == 2 && !strcmp(verb, "version")) {
 		puts("switchmark-traffic " SWITCHMARK_VERSION);
 		return 0;

@@ -124,9 +124,13 @@ class Layout:
             found[source] = {"src_mac": a.sent_src_mac, "dst_mac": a.sent_dst_mac}
         return [found[port.id] for port in part.ports]
 
+    def forwards(self, part: Part) -> bool:
+        """Is a part a function of a chain, whoever plays it?"""
+        return FUNCTIONS[part.function].forwards
+
     def roles(self, part: Part) -> tuple[Role, ...]:
         """What the traffic program does for a part."""
-        if FUNCTIONS[part.function].forwards:
+        if self.forwards(part):
             return (Role.FORWARDER,)
         sends, receives = bool(self.sent_by(part)), bool(self.received_by(part))
         if self.test.dimension == "latency":

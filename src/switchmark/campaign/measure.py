@@ -12,16 +12,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, overload
+from typing import Any, Self, overload
 
 from switchmark import __version__
+from switchmark.campaign.calibration import Calibrations, Mode
 from switchmark.campaign.expand import shares_path
+from switchmark.campaign.gate import Gate, pass_gate
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
+from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
-from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.errors import NotEquivalent, SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
@@ -31,14 +35,15 @@ from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
+from switchmark.machine.noise import certificate
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.processes import in_network
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
-from switchmark.metrics.throughput import is_uncertain, is_unstable, of_latency
+from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.plan import Check, Node, Plan, Reserve, Spawn, Wait
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, Verdict
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
 from switchmark.model.units import parse_shares
@@ -90,13 +95,16 @@ def plan(test: Test, *others: Test) -> list[str]:
 @dataclass(slots=True)
 class _Path:
     """A path that is up: what was built, since which mark of the executor, and the processes
-    without which it is dead."""
+    without which it is dead. `at_work` tells those that do the switch's work, `gate` is what the
+    functional trial showed."""
 
     layout: Layout
     placement: Placement
     mark: int
     trials: Trials
     processes: Sequence[Process]
+    at_work: Callable[[], Collection[int]]
+    gate: dict[str, Any] | None = None
 
 
 class _Paused(Exception):
@@ -105,12 +113,28 @@ class _Paused(Exception):
 
 class Lab:
     """Runs tests, one at a time. A context manager: what is up at its end is taken down,
-    unless `keep`. `capture` frames of each port go to pcap files in the run folder."""
+    unless `keep`. `capture` frames of each port go to pcap files in the run folder.
 
-    def __init__(self, folder: Path, *, keep: bool = False, capture: int | None = None) -> None:
+    `calibrate` says whether the traffic program is measured without a switch first, `gate` what
+    becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
+    disturbance spoiled is run again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: bool = False,
+        capture: int | None = None,
+        calibrate: Mode = "never",
+        gate: Gate = "refuse",
+        rerun: int = 0,
+    ) -> None:
         self._folder = folder
         self._keep = keep
         self._capture = capture
+        self._gate: Gate = gate
+        self._rerun = rerun
+        self._calibrations = Calibrations(calibrate, self._without_switch)
         self._host: Host = LocalHost()
         self._probed: dict[tuple[str, str], Version] = {}
         self._workspace: Workspace
@@ -224,7 +248,9 @@ class Lab:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
             reasons = "\n".join((str(error), *self._not_undone))
-            return record.model_copy(update={"status": "failed", "error": reasons})
+            doubts = ("not-equivalent",) if isinstance(error, NotEquivalent) else ()
+            failed = {"status": "failed", "error": reasons, "doubts": doubts}
+            return record.model_copy(update=failed)
 
     def _run(
         self,
@@ -235,21 +261,39 @@ class Lab:
         limit: int | None,
     ) -> Record | None:
         test = record.test
-        self.versions(test)
-        before = time.monotonic()
-        reused = self._goes_on_with(test)
-        if not reused:
+        versions = self.versions(test)
+        reused = self._goes_on_with(test, versions)
+        setup_s = 0.0
+        if reused:
+            assert self._up is not None
+            path = self._up
+            layout, placement = path.layout, path.placement
+            noise = self._noise(layout, placement)
+            calibration = self._calibrations.of(test, layout, placement, versions)
+        else:
             self._take_down()
+            layout, placement = self._drawn(test)
+            noise = self._noise(layout, placement)
+            calibration = self._calibrations.of(test, layout, placement, versions)
             before = time.monotonic()
-            self._bring_up(test)
-        path = self._up
-        assert path is not None
-        setup_s = 0.0 if reused else time.monotonic() - before
+            path = self._bring_up(layout, placement)
+            setup_s = time.monotonic() - before
+        trust = Trust(
+            layout,
+            placement,
+            read_cpus(),
+            at_work=path.at_work,
+            noise=noise,
+            calibration=calibration,
+            gate=path.gate,
+            capture=self._capture,
+            rerun=self._rerun,
+        )
         down = not self._keep
         estimate: Estimate | None = None
         try:
             with suppress(_Paused):
-                estimate = self._estimate(path, record, stored, on_trial, limit)
+                estimate = self._estimate(path, trust, record, stored, on_trial, limit)
             down = down and not shares_path(test, then)
         finally:
             before = time.monotonic()
@@ -261,7 +305,6 @@ class Lab:
         if estimate is None and not self._not_undone:
             return None
         estimate = estimate or Estimate((), None)
-        layout = path.layout
         version = self._probe("switch", test.switch, layout.switch.probe)
         modes = dict.fromkeys(
             part.engine_mode
@@ -280,17 +323,18 @@ class Lab:
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "verdict": verdict(estimate.trials),
+                "verdict": _verdict(estimate),
                 "doubts": tuple(
                     dict.fromkeys(
                         [doubt for trial in estimate.trials for doubt in trial.doubts]
-                        + ["captured"] * bool(self._capture)
-                        + ["emulated"] * ("emulated" in (layout.modes.get(test.environment) or ""))
-                        + ["unstable"] * any(is_unstable(t) for t in estimate.trials)
                         + ["uncertain"] * is_uncertain(test, estimate.trials)
                     )
                 ),
-                "placement": path.placement.as_dict(),
+                "noise": {"before": noise, "after": self._noise(layout, placement)},
+                "calibration": calibration,
+                "gate": path.gate,
+                "discarded": tuple(trust.discarded),
+                "placement": placement.as_dict(),
                 "trials": estimate.trials,
                 "search": estimate.summary,
                 "reused": reused,
@@ -302,6 +346,7 @@ class Lab:
     def _estimate(
         self,
         path: _Path,
+        trust: Trust,
         record: Record,
         stored: list[TrialResult],
         on_trial: Callable[[TrialResult], None],
@@ -314,12 +359,12 @@ class Lab:
 
         def measure(spec: TrialSpec) -> TrialResult:
             if stored and stored[0].spec == spec:
-                return stored.pop(0)
+                return trust.recall(stored.pop(0))
             stored.clear()  # of another R+: what follows them is not of this search
             if left[0] == 0:
                 raise _Paused
             left[0] -= 1
-            result = path.trials.measure(spec)
+            result = trust.measure(path.trials, spec)
             self._check_noise(noise)
             on_trial(result)
             return result
@@ -359,21 +404,25 @@ class Lab:
                     words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
                     raise TrialFailed(f"{step.why}: it ended during the trial{words}")
 
-    def _goes_on_with(self, test: Test) -> bool:
-        """Turn the path that is up to another test; False if it does not serve or is dead."""
+    def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
+        """Turn the path that is up to another test; False if it does not serve or is dead, or
+        stands in the way of a calibration."""
         path = self._up
         if path is None or not shares_path(path.layout.test, test):
             return False
         if any(process.poll() is not None for process in path.processes):
             return False
+        layout = replace(path.layout, test=test)
+        if self._calibrations.lacks(test, layout, path.placement, versions):
+            return False
         with suppress(TrialFailed):
-            path.layout = replace(path.layout, test=test)
+            path.layout = layout
             path.trials.turn_to(path.layout)
             return True
         return False
 
-    def _bring_up(self, test: Test) -> None:
-        """Build the path of a test. What fails leaves nothing up."""
+    def _drawn(self, test: Test) -> tuple[Layout, Placement]:
+        """What is to be built for a test. Unavailable or UsageError if this host cannot."""
         engine = ENGINES[test.engine]
         if engine.privilege == "root" and privileges() != "root":
             raise Unavailable(
@@ -382,36 +431,65 @@ class Lab:
             )
         if test.limits:
             check_cpu_limit(self._host)
-        version = self._probe("switch", test.switch, SWITCHES[test.switch].probe)
-        layout, placement = _prepare(
-            test,
-            self._workspace.run,
-            str(self._workspace.folder),
-            version.mode,
-            {
-                name: self._probe("environment", name, ENVIRONMENTS[name].probe).mode
-                for name in _environments(test)
-            },
-            self._executor.can,
-        )
+        layout, placement = self._prepared(test)
         self._refuse_without_memory(layout)
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
             raise Unavailable(refusal)
         if self._capture:
             self._check_capture(layout)
+        return layout, placement
+
+    def _prepared(self, test: Test) -> tuple[Layout, Placement]:
+        return _prepare(
+            test,
+            self._workspace.run,
+            str(self._workspace.folder),
+            self._probe("switch", test.switch, SWITCHES[test.switch].probe).mode,
+            {
+                name: self._probe("environment", name, ENVIRONMENTS[name].probe).mode
+                for name in _environments(test)
+            },
+            self._executor.can,
+        )
+
+    def _bring_up(self, layout: Layout, placement: Placement) -> _Path:
+        """Build a path and let it show that its switch does the work. What fails leaves nothing
+        up."""
         mark = self._executor.mark()
         try:
-            self._up = self._path(layout, placement, mark)
+            path = self._path(layout, placement, mark)
+            path.gate = pass_gate(layout, path.trials, self._gate)
         except BaseException:
             self._not_undone += self._executor.unwind(to=mark)
             raise
+        self._up = path
+        return path
 
     def _take_down(self) -> None:
         """Undo the path that is up, if there is one."""
         if self._up is not None:
             path, self._up = self._up, None
             self._not_undone += self._executor.unwind(to=path.mark)
+
+    def _noise(self, layout: Layout, placement: Placement) -> dict[str, Any]:
+        """What else happens on the cores of a test while it rests. What polls on a path that is
+        up is no noise: its cores are left out."""
+        polling = ["switch", *(part.id for part, _, _ in layout.hosted)]
+        cpus = used_cpus(placement, but=polling if self._up or self.kept else ())
+        return dict(certificate(self._host, traffic_program(), cpus))
+
+    def _without_switch(self, test: Test, placement: Placement, spec: TrialSpec) -> TrialResult:
+        """A trial of a test without a switch, on the seats of another one's placement and beside
+        the same noise. No path may be up."""
+        layout, _ = self._prepared(test)
+        mark = self._executor.mark()
+        try:
+            path = self._path(layout, placement, mark)
+            self._executor.execute(_noise(layout, placement))
+            return path.trials.measure(spec)
+        finally:
+            self._executor.unwind(to=mark)
 
     def _refuse_without_memory(self, layout: Layout) -> None:
         """Unavailable where the machines of a test would not fit into this host's memory."""
@@ -483,7 +561,15 @@ class Lab:
         )
         programs = [self._executor.process(process_name(node)) for node, _ in layout.processes()]
         others = [process for _, _, processes in daemons.values() for process in processes]
-        return _Path(layout, placement, mark, trials, [*others, *programs])
+        _, at, of_switch = daemons["switch"]
+        return _Path(
+            layout,
+            placement,
+            mark,
+            trials,
+            processes=[*others, *programs],
+            at_work=lambda: _at_work(at, of_switch) if of_switch else (),
+        )
 
     def _spawned(self, steps: Plan) -> list[Process]:
         return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]
@@ -581,6 +667,13 @@ class Lab:
             for node in nodes
             if inside(node, ("bash",)) != ("bash",)
         ] + [f"switchmark clean {self._workspace.run}"]
+
+
+def _verdict(estimate: Estimate) -> Verdict:
+    """That of a test: of its first goal where a search has one, else of its trials."""
+    goals = (estimate.summary or {}).get("goals") or [{}]
+    found: Verdict | None = goals[0].get("verdict")
+    return found or verdict(estimate.trials)
 
 
 def _environments(test: Test) -> tuple[str, ...]:

@@ -526,6 +526,8 @@ class Trials:
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
             if own_kernel:
                 cpu = next(iter(self._layout.seats.get(part.id, ())), None)
+            # What a guest thinks it used is not what its machine took of the host.
+            unknown = together or own_kernel
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
@@ -534,10 +536,12 @@ class Trials:
                     part=part.id,
                     roles=tuple(role.value for role in self._layout.roles(part)),
                     cpu=cpu,
-                    # What a guest thinks it used is not what its machine took of the host.
-                    cores=None if together or own_kernel else thread["cpu_ns"] / elapsed_ns,
+                    cores=None if unknown else thread["cpu_ns"] / elapsed_ns,
+                    user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
                     polls=sum(c["polls"] for c in counted),
                     empty_polls=sum(c["empty_polls"] for c in counted),
+                    blocked=sum(c.get("blocked", 0) for c in counted),
+                    idle=_mean([c["idle_ns"] / elapsed_ns for c in counted if "idle_ns" in c]),
                     yields=thread["yields"],
                     lag_max_ns=max(c.get("lag_max_ns", 0) for c in counted),
                     engine_mode=report["ports"][self._opened(crew).index((part, part.ports[0], 0))][
@@ -573,6 +577,10 @@ class Trials:
             # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
             if place.endswith(AT_SWITCH) or place in self._guests:
                 places[f"{place} in"] = counters.rx_dropped or 0
+        if self._layout.test.copies > 1:  # what does not enter the switch lacks in every copy
+            for source in {flow.source for flow in self._layout.flows}:
+                for place in (f"{source} out", f"{source}@switch in", f"engine {source}"):
+                    places[place] *= self._layout.test.copies
         places["corrupted"] = sums["corrupted"]
         places["stray"] = stray
         places["late"] = sums["after_drain"]
@@ -688,6 +696,10 @@ def _interval_ns(spec: TrialSpec) -> int:
     """The intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
     wanted = max(1_000_000, min(100_000_000, round(spec.duration_s * 1e9) // _INTERVALS))
     return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)
+
+
+def _mean(shares: Sequence[float]) -> float | None:
+    return sum(shares) / len(shares) if shares else None
 
 
 def _less(a: int | None, b: int | None) -> int | None:

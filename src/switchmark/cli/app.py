@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -51,6 +51,22 @@ Capture = Annotated[
     typer.Option(metavar="N", min=1, help="keep the first N frames of each port as pcap"),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="exit with 5 if a trial is doubted")]
+CalibrateOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHEN", help="the traffic program without a switch: auto, never, again [auto]"
+    ),
+]
+GateOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT", help="a switch that does other work: refuse, doubt, off (untried) [refuse]"
+    ),
+]
+Rerun = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+]
 
 _FAILED, _UNAVAILABLE, _INCOMPLETE, _DOUBTED = 1, 3, 4, 5
 
@@ -86,6 +102,9 @@ def run(
     keep: Keep = False,
     capture: Capture = None,
     strict: Strict = False,
+    calibrate: CalibrateOption = "auto",
+    gate: GateOption = "refuse",
+    rerun: Rerun = 0,
 ) -> int:
     """Run the tests of a campaign, of the axes given here, or of both.
 
@@ -94,7 +113,8 @@ def run(
     """
     found = _campaign(campaign, axes)
     _check_keep(keep, found)
-    return _measure(_new_run(found, out), as_json, quiet, keep, capture, strict)
+    lab = _lab_options(keep, capture, calibrate, gate, rerun)
+    return _measure(_new_run(found, out), as_json, quiet, lab, strict)
 
 
 @app.command("plan")
@@ -125,6 +145,9 @@ def resume(
     keep: Keep = False,
     capture: Capture = None,
     strict: Strict = False,
+    calibrate: CalibrateOption = "auto",
+    gate: GateOption = "refuse",
+    rerun: Rerun = 0,
 ) -> int:
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
@@ -132,7 +155,8 @@ def resume(
 
     _check_keep(keep, read_campaign(folder))
     anchor()
-    return _measure(RunFolder(folder), as_json, quiet, keep, capture, strict)
+    lab = _lab_options(keep, capture, calibrate, gate, rerun)
+    return _measure(RunFolder(folder), as_json, quiet, lab, strict)
 
 
 @app.command()
@@ -146,6 +170,9 @@ def paper(
     quiet: Quiet = False,
     capture: Capture = None,
     strict: Strict = False,
+    calibrate: CalibrateOption = "auto",
+    gate: GateOption = "refuse",
+    rerun: Rerun = 0,
 ) -> int:
     """Run an experiment of the literature, and show its results beside the published ones."""
     from switchmark.campaign.load import from_options
@@ -153,10 +180,11 @@ def paper(
     from switchmark.papers.experiment import read
     from switchmark.report.paper import print_beside
 
+    lab = _lab_options(False, capture, calibrate, gate, rerun)
     experiment = read(name)
     options = {**experiment.options(quick), **axes}
     folder = _new_run(from_options(options, check, name.replace("/", "-")), out)
-    status = _measure(folder, as_json, quiet, False, capture, strict)
+    status = _measure(folder, as_json, quiet, lab, strict)
     if not as_json:
         print()
         print_beside(experiment, folder.latest, sys.stdout)
@@ -307,8 +335,22 @@ def _new_run(campaign: Campaign, out: Path) -> RunFolder:
     return RunFolder.create(out, campaign, host_facts())
 
 
+def _lab_options(
+    keep: bool, capture: int | None, calibrate: str, gate: str, rerun: int
+) -> dict[str, Any]:
+    """What the lab is told besides the tests; UsageError for a word that it does not know."""
+    from switchmark.campaign.calibration import Mode
+    from switchmark.campaign.gate import Gate
+    from switchmark.errors import UsageError
+
+    for option, value, words in (("calibrate", calibrate, Mode), ("gate", gate, Gate)):
+        if value not in get_args(words):
+            raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
+    return {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
+
+
 def _measure(
-    folder: RunFolder, as_json: bool, quiet: bool, keep: bool, capture: int | None, strict: bool
+    folder: RunFolder, as_json: bool, quiet: bool, options: dict[str, Any], strict: bool
 ) -> int:
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.measure import Lab
@@ -316,7 +358,7 @@ def _measure(
     from switchmark.cli.progress import JsonLines, watch
 
     progress = watch(folder.campaign.tests, quiet)
-    lab = Lab(folder.path, keep=keep, capture=capture)
+    lab = Lab(folder.path, **options)
     if as_json:
         _print_records([record for record in folder.latest if record.status == "ok"])
     try:

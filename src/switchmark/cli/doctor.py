@@ -16,10 +16,12 @@ from typing import IO, Any
 
 from switchmark.campaign.facts import host_facts
 from switchmark.cli.listing import Thing, listed
+from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.host import LocalHost
+from switchmark.machine.noise import certificate
 
 __all__ = ["Finding", "examine", "print_findings"]
 
@@ -44,6 +46,8 @@ _AF_XDP = 44
 _CORES_OF_A_PAIR = 3
 _STEAL_WINDOW_S = 0.3
 _STEAL_LIMIT = 0.01
+_LOST_LIMIT = 0.01
+_PRESSURE_LIMIT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything that is looked at, the most basic first."""
-    return [*_privileges(), *_tools(), *_kernel(), *_cores(), *_memory(), *_drivers()]
+    return [*_privileges(), *_tools(), *_kernel(), *_cores(), *_noise(), *_memory(), *_drivers()]
 
 
 def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
@@ -163,6 +167,29 @@ def _cores() -> Iterator[Finding]:
     )
     steady = len(facts["tsc"]) == 2
     yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
+
+
+def _noise() -> Iterator[Finding]:
+    """The noise certificate of every CPU that may be used, as a test keeps it."""
+    cpus = [cpu.id for cpu in read_cpus()]
+    found = certificate(LocalHost(), traffic_program(), cpus)
+    if found["jitter"] is None:
+        yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
+    for cpu, jitter in (found["jitter"] or {}).items():
+        lost, longest = jitter["lost"] or 0.0, jitter["max_ns"] / 1e6
+        quiet = lost < _LOST_LIMIT
+        yield Finding(
+            "noise",
+            f"CPU {cpu}",
+            quiet,
+            f"a busy loop lost {lost:.2%}, at most {longest:.3f} ms at once; "
+            f"{found['interrupts_per_s'].get(cpu, 0):g} device interrupts/s",
+            None if quiet else "end what else runs, or boot with isolcpus=",
+        )
+    pressure = found["pressure"]
+    if pressure is not None:
+        text = f"somebody waited for a CPU {min(pressure, 1.0):.0%} of the time"
+        yield Finding("noise", "pressure", pressure < _PRESSURE_LIMIT, text)
 
 
 def _steal() -> float:

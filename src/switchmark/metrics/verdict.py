@@ -1,26 +1,225 @@
-"""Which part was the limit, as far as the counts of the trials alone can tell."""
+"""Which part was the limit of a trial, and what that rests on (DESIGN section 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any, Literal
 
-from switchmark.model.record import TrialResult
+from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.record import TrialResult, Verdict
 
-__all__ = ["verdict"]
+__all__ = ["judge", "own_ns", "rate_interval", "verdict"]
 
 _KEPT_UP = 0.001
 """A share of frames unsent or lost that still counts as keeping up."""
 
+_MATTERS = 0.05
+"""A share of lost frames that decides who limits a trial at full rate."""
 
-def verdict(trials: Sequence[TrialResult]) -> Literal["offered-load", "unknown"]:
-    """`offered-load` if the path carried all that was offered. Otherwise `unknown`: to tell
-    the sender's limit from the switch's takes a calibration on `direct`."""
-    for trial in trials:
-        wanted = trial.tx_frames + trial.tx_unsent
-        if (
-            trial.spec.rate_pps is None
-            or trial.tx_unsent + trial.lost > _KEPT_UP * wanted * trial.copies
+_STOLEN = 0.05
+_BELOW_DIRECT = 0.9
+_BUSY_POLLS = 0.05
+"""A receiver with fewer empty polls than this share has no time left."""
+
+_IDLE_POLLS = 0.5
+_NEVER_WAITS = 0.2
+"""The share of a trial that a receiver may be without a frame, and still be busy."""
+
+_BLOCKED = 0.2
+
+
+def verdict(trials: Sequence[TrialResult]) -> Verdict:
+    """That of a test: the one that all its trials have; `unknown` where they differ, unless all
+    but those that were carried name one part."""
+    found = {trial.verdict for trial in trials}
+    named = found - {"offered-load"} or found
+    return named.pop() if len(named) == 1 else "unknown"
+
+
+def judge(
+    trial: TrialResult, calibration: Mapping[str, Any] | None, *, own_core: bool
+) -> tuple[Verdict, dict[str, Any]]:
+    """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
+    `campaign.calibration`), None where nobody measured it; `own_core` says that the switch
+    forwards on cores of its own, not in the context of who sends."""
+    evidence = _evidence(trial, calibration)
+    found, rule = _by_own_time(trial, evidence, calibration)
+    if found is None:
+        found, rule = _by_place(trial, evidence)
+    if found is None:
+        found, rule = _by_calibration(trial, evidence, calibration, own_core)
+    return found, {"rule": rule, **evidence}
+
+
+def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
+    """Low, mean and high of the rate received, frames a second: two standard errors of the steady
+    intervals each way, of the whole trial where there are too few."""
+    within = trial.intervals[: trial.elapsed_ns // trial.interval_ns][1:-1]
+    if len(within) < 3:
+        pps = trial.distinct * 1e9 / trial.elapsed_ns
+        return pps, pps, pps
+    scale = 1e9 / trial.interval_ns
+    middle, error = mean(within) * scale, 2 * stdev(within) * scale / len(within) ** 0.5
+    return middle - error, middle, middle + error
+
+
+def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
+    """What the senders, or the receivers, spend on a frame: CPU time outside of the kernel, and
+    all of it, in nanoseconds. None where it is not known."""
+    parts = [part for part in trial.parts if role in part.roles]
+    frames = trial.tx_frames if role == "sender" else trial.distinct - trial.late
+    if not parts or not frames:
+        return None
+    user = [part.user_cores for part in parts if part.user_cores is not None]
+    cores = [part.cores for part in parts if part.cores is not None]
+    if len(user) < len(parts) or len(cores) < len(parts):
+        return None
+    return sum(user) * trial.elapsed_ns / frames, sum(cores) * trial.elapsed_ns / frames
+
+
+def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict[str, Any]:
+    offered = trial.tx_frames + trial.tx_unsent
+    window = trial.evidence.get("window") or {}
+    cycles = trial.counters.get("switch") or {}
+    busy, idle = cycles.get("busy_cycles"), cycles.get("idle_cycles")
+    return {
+        "unsent_share": trial.tx_unsent / offered if offered else 0.0,
+        "lost_share": loss_ratio([trial]),
+        "lost_by": _blame(trial),
+        "sender_blocked": _share(trial, "sender", "blocked"),
+        "sender_ns": own_ns(trial, "sender"),
+        "receiver_ns": own_ns(trial, "receiver"),
+        "receiver_empty_polls": _share(trial, "receiver", "empty_polls"),
+        "receiver_idle": _idle(trial),
+        "switch_busy": busy / (busy + idle) if busy is not None and idle and busy + idle else None,
+        "stolen": window.get("stolen"),
+        "rate_pps": list(rate_interval(trial)),
+        "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
+        "direct_pps": None if calibration is None else calibration["rate_pps"],
+        "direct_sent_pps": None if calibration is None else calibration["sent_pps"],
+    }
+
+
+def _share(trial: TrialResult, role: str, name: str) -> float | None:
+    """Of the polls of all parts of a role."""
+    found = [part for part in trial.parts if role in part.roles and part.polls]
+    polls = sum(part.polls for part in found)
+    return sum(getattr(part, name) for part in found) / polls if polls else None
+
+
+def _idle(trial: TrialResult) -> float | None:
+    """The share of the trial that the idlest receiver was without a frame."""
+    known = [part.idle for part in trial.parts if "receiver" in part.roles]
+    return max((idle for idle in known if idle is not None), default=None)
+
+
+def _blame(trial: TrialResult) -> dict[str, int]:
+    """The lost frames by whose they are: what a port had no room for is charged to who did not
+    take it out, the receiver or a function."""
+    functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
+    blame: dict[str, int] = {}
+    for place, frames in trial.lost_at.items():
+        taker: Verdict = "function" if _part_of(place) in functions else "receiver"
+        whose: Verdict
+        if place.startswith("function "):
+            whose = "function"
+        elif place.startswith(("ring ", "from switch")) or place.endswith("@switch out"):
+            whose = taker
+        elif place in ("inside switch", "to switch", "stray", "corrupted") or place.endswith(
+            ("@switch in", " out")
         ):
-            return "unknown"
-    return "offered-load" if trials else "unknown"
+            whose = "switch"
+        elif place.endswith(" in"):
+            whose = taker
+        else:
+            continue
+        blame[whose] = blame.get(whose, 0) + frames
+    return blame
+
+
+def _part_of(place: str) -> str:
+    """The part at which a frame was lost: `f1` of `ring f1.0` and of `f1.0@switch out`."""
+    port = place.removeprefix("ring ").partition(" ")[0].partition("@")[0]
+    return port.partition(".")[0]
+
+
+def _by_own_time(
+    trial: TrialResult, evidence: Mapping[str, Any], calibration: Mapping[str, Any] | None
+) -> tuple[Verdict | None, str]:
+    """Does the traffic program itself take so much longer for a frame than on a cable that it
+    would be the limit on any host?
+
+    Only where it never waits: one that polls an empty or a full ring spends CPU time too, without
+    being the limit. And only where what it does not do shows: frames that wait for the receiver,
+    or none that are lost behind the sender.
+    """
+    if calibration is None or trial.spec.rate_pps is not None:
+        return None, ""
+    wanted = trial.tx_frames * trial.copies
+    behind = evidence["lost_by"].get("receiver", 0) + trial.late
+    blocked, idle = evidence["sender_blocked"], evidence["receiver_idle"]
+    busy = {
+        "sender": blocked is not None
+        and blocked < _BLOCKED
+        and trial.lost + trial.late <= _MATTERS * wanted,
+        "receiver": idle is not None
+        and idle < _NEVER_WAITS
+        and behind > _MATTERS * wanted
+        and 2 * behind > trial.lost + trial.late,
+    }
+    roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
+    for role in roles:
+        mine, there = evidence[f"{role}_ns"], calibration.get(f"{role}_ns")
+        if busy[role] and mine and there and 2 * (mine[0] - there[0]) > mine[1]:
+            return role, f"the {role}'s own work on a frame takes far longer than on direct"
+    return None, ""
+
+
+def _by_place(trial: TrialResult, evidence: Mapping[str, Any]) -> tuple[Verdict | None, str]:
+    """What the trial itself shows, without a calibration."""
+    saturated = trial.spec.rate_pps is None
+    if not saturated and loss_ratio([trial], unsent=True) <= _KEPT_UP:
+        return "offered-load", "what was offered was carried"
+    if "host-busy" in trial.doubts:
+        return "host", "something else ran on a core of the test"
+    if (evidence["stolen"] or 0.0) > _STOLEN:
+        return "host", f"the hypervisor kept more than {_STOLEN:.0%} of the CPU time"
+    if evidence["lost_share"] > (_MATTERS if saturated else _KEPT_UP):
+        for whose, frames in evidence["lost_by"].items():
+            if 2 * frames < trial.lost:
+                continue
+            idle = (evidence["receiver_empty_polls"] or 0.0) > _IDLE_POLLS
+            if whose == "receiver" and idle and "cores-shared" in trial.doubts:
+                return "host", "the receiver had time, but on a shared core not its turn"
+            return whose, "most of the lost frames were lost there"
+    return None, ""
+
+
+def _by_calibration(
+    trial: TrialResult,
+    evidence: Mapping[str, Any],
+    calibration: Mapping[str, Any] | None,
+    own_core: bool,
+) -> tuple[Verdict, str]:
+    if calibration is None:
+        return "unknown", "no calibration on direct"
+    nowhere = 2 * trial.unaccounted
+    if nowhere > trial.tx_frames * trial.copies * _MATTERS and nowhere > trial.lost:
+        return "unknown", "most of the lost frames are nowhere accounted for"
+    empty = evidence["receiver_empty_polls"]
+    busy_receiver = empty is not None and empty < _BUSY_POLLS
+    blocked = (evidence["sender_blocked"] or 0.0) > _BLOCKED
+    if own_core:
+        if blocked:
+            return "switch", "the sender found no room in the switch's port"
+        if busy_receiver:
+            return "receiver", "the receiver had no time left"
+        return "sender", "the switch took all that the sender could send"
+    _, middle, high = evidence["rate_pps"]
+    direct_low, direct, _ = calibration["rate_pps"]
+    if middle >= _BELOW_DIRECT * direct or high >= direct_low:
+        if busy_receiver:
+            return "receiver", "as fast as on direct, and the receiver had no time left"
+        return "sender", "as fast as on direct"
+    return "switch", f"below {_BELOW_DIRECT} of direct, with intervals apart"

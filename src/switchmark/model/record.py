@@ -11,9 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.spec import Test, TrialSpec
 
-__all__ = ["SCHEMA", "FlowCounts", "Latency", "PartReport", "Record", "TrialResult", "Variation"]
+__all__ = [
+    "SCHEMA",
+    "FlowCounts",
+    "Latency",
+    "PartReport",
+    "Record",
+    "TrialResult",
+    "Variation",
+    "Verdict",
+]
 
 SCHEMA = 1
+
+Verdict = Literal["offered-load", "sender", "receiver", "switch", "function", "host", "unknown"]
 
 
 class _Frozen(BaseModel):
@@ -69,14 +80,21 @@ class Latency(_Frozen):
 
 
 class PartReport(_Frozen):
-    """What one part used in the measured phase; `cores` is CPU time over elapsed time."""
+    """What one part used in the measured phase; `cores` is CPU time over elapsed time, `user_cores`
+    that of it which was not the kernel's. `blocked` are attempts to send that found no room for
+    all of the burst, `idle` is the share of the phase in which a receiver found nothing. `threads`
+    are the cores of each thread of a switch, by name."""
 
     part: str
     roles: tuple[str, ...]
     cpu: int | None
     cores: float | None
+    user_cores: float | None = None
+    threads: dict[str, float] = Field(default_factory=dict)
     polls: int = 0
+    blocked: int = 0
     empty_polls: int = 0
+    idle: float | None = None
     yields: int = 0
     lag_max_ns: int = 0
     engine_mode: str = ""
@@ -86,7 +104,8 @@ class TrialResult(_Frozen):
     """One finished trial. Sums over all flows; `rx_frames` counts duplicates too, so that
     `copies * tx_frames == rx_frames - duplicated + lost`, where a switch makes `copies` of each
     frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
-    start of the measured phase, on the receivers' clock."""
+    start of the measured phase, on the receivers' clock. `evidence` has what the verdict, the
+    doubts and the balance of the ports rest on."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)
@@ -108,7 +127,9 @@ class TrialResult(_Frozen):
     latency: Latency | None = None
     parts: tuple[PartReport, ...] = ()
     per_flow: tuple[FlowCounts, ...] = ()
+    verdict: Verdict = "unknown"
     doubts: tuple[str, ...] = ()
+    evidence: dict[str, Any] = Field(default_factory=dict)
     counters: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -122,11 +143,13 @@ class TrialResult(_Frozen):
 
 
 class Record(BaseModel):
-    """One test's outcome; `to_json()` is what `--json` prints, with the names of DESIGN 9.
+    """One test's outcome (`report.json` gives it the names of DESIGN 9).
 
     `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
     that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
-    percent is a share of, all receivers together.
+    percent is a share of, all receivers together. `noise` has the host's certificates,
+    `calibration` what the traffic program does on a cable, `gate` what the functional trial of
+    the path showed; `discarded` says for each trial that was run again, why.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -143,10 +166,12 @@ class Record(BaseModel):
     engine_mode: str | None = None
     switch_version: str | None = None
     switch_mode: str | None = None
-    verdict: Literal[
-        "offered-load", "sender", "receiver", "switch", "function", "host", "unknown"
-    ] = "unknown"
+    verdict: Verdict = "unknown"
     doubts: tuple[str, ...] = ()
+    noise: dict[str, Any] | None = None
+    calibration: dict[str, Any] | None = None
+    gate: dict[str, Any] | None = None
+    discarded: tuple[str, ...] = ()
     placement: dict[str, Any] = Field(default_factory=dict)
     trials: tuple[TrialResult, ...] = ()
     search: dict[str, Any] | None = None

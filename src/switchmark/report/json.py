@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from switchmark.metrics.cpu import cores_by_role
+from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.loss import losses
 from switchmark.metrics.throughput import confidence, fairness, per_flow, received, sent
@@ -38,11 +38,17 @@ def to_object(record: Record) -> dict[str, Any]:
         "engine_mode": record.engine_mode,
         "verdict": record.verdict,
         "doubts": list(record.doubts),
+        "evidence": [trial.evidence for trial in record.trials],
+        "noise": record.noise,
+        "calibration": record.calibration,
+        "gate": record.gate,
+        "discarded": list(record.discarded),
         "tx": sent(record),
         "rx": received(record),
         **losses(record),
         "latency_ns": latency_ns(record),
         "cpu": cores_by_role(record),
+        "cost": cost(record),
         "repeats": len(record.trials),
         "ci95_pps": None if interval is None else list(interval),
         "fairness": fairness(record),

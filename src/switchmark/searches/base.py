@@ -27,6 +27,7 @@ __all__ = [
     "bracket",
     "goal_of",
     "limit_of",
+    "limit_of_all",
     "most_repeats",
     "repeated",
     "saturate",
@@ -218,14 +219,27 @@ def bracket(
 
 
 def limit_of(trial: TrialResult, judge: Judge = _unjudged) -> str:
-    """Which part kept a trial from passing: the sender if more frames were unsent than lost, the
-    receiver if its rings dropped most of the lost ones, otherwise as judged."""
+    """Which part kept a trial from passing. Where the verdict is that none did, or that nobody
+    knows: the sender if more frames were unsent than lost, the receiver if its rings dropped most
+    of the lost ones."""
+    found = judge((trial,))
+    if found not in ("offered-load", "unknown"):
+        return found
     if trial.tx_unsent > trial.lost:
         return "sender"
     rings = sum(n for place, n in trial.lost_at.items() if place.startswith("ring "))
     if 2 * rings > trial.lost > 0:
         return "receiver"
-    return judge((trial,))
+    return found
+
+
+def limit_of_all(start: Saturation, bounds: LoadBounds) -> str:
+    """What kept a goal from a higher rate where the highest that could be tried has passed: that
+    none was asked for, or what limits the sender when it sends as fast as it goes."""
+    if bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps:
+        return "offered-load"
+    found = bounds.judge((start.trial,))
+    return found if found != "unknown" else "sender"
 
 
 def goal_of(

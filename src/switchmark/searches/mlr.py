@@ -16,9 +16,9 @@ from switchmark.searches.base import (
     LoadBounds,
     Measure,
     Probe,
-    Saturation,
     goal_of,
     limit_of,
+    limit_of_all,
     saturate,
 )
 
@@ -83,7 +83,10 @@ class Mlr:
             low = None if found.clo is None else float(found.clo)
             high = None if found.chi is None else float(found.chi)
             finals = tuple(probe(low) for _ in range(bounds.repeat)) if low is not None else ()
-            verdict = _verdict(start, bounds, tried.get(high) if high is not None else None)
+            if high is None:
+                verdict = limit_of_all(start, bounds)
+            else:
+                verdict = limit_of(tried.get(high, start.trial), bounds.judge)
             goals.append(
                 goal_of(name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict)
                 | {"loss_ratio": goal.loss_ratio}
@@ -113,14 +116,6 @@ def _measurer(probe: Probe, tried: dict[float, TrialResult]) -> Any:
             )
 
     return Measurer()
-
-
-def _verdict(start: Saturation, bounds: LoadBounds, beyond: TrialResult | None) -> str:
-    """What keeps the goal from a higher rate; `beyond` is a trial at the upper bound."""
-    if beyond is not None:
-        return limit_of(beyond, bounds.judge)
-    asked = bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps
-    return "offered-load" if asked else "sender"
 
 
 SEARCH = Mlr()

@@ -19,6 +19,7 @@ from switchmark.searches.base import (
     bracket,
     goal_of,
     limit_of,
+    limit_of_all,
     saturate,
 )
 
@@ -84,8 +85,7 @@ class BinarySearch:
         )
         finals = tuple(good[low]) if low is not None else ()
         if high is None:
-            asked = bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps
-            verdict = "offered-load" if asked else "sender"
+            verdict = limit_of_all(start, bounds)
         else:
             verdict = limit_of(bad.get(high, start.trial), bounds.judge)
         goal = goal_of(

@@ -1,0 +1,180 @@
+"""What makes a trial one that can be believed, or says why not: the books of its path, what the
+host did meanwhile, doubts with their evidence, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from switchmark.campaign.layout import Layout
+from switchmark.campaign.trial import Trials
+from switchmark.machine.cpus import Cpu
+from switchmark.machine.noise import Snapshot, thread_times
+from switchmark.machine.placement import Placement
+from switchmark.metrics.balance import balanced
+from switchmark.metrics.doubts import passing
+from switchmark.metrics.throughput import is_unstable
+from switchmark.metrics.verdict import judge
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import TrialSpec
+
+__all__ = ["Trust", "used_cpus"]
+
+_LOST_CPU = 0.01
+_INTERRUPTS = 1000.0
+_FREQUENCY = 0.05
+
+
+def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ...]:
+    """The CPUs that the parts of a test are pinned to, but for those of some parts."""
+    left_out = {cpu for part in but for cpu in placement.seats[part].cpus}
+    every = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
+    return tuple(sorted(every - left_out))
+
+
+@dataclass(slots=True)
+class Trust:
+    """Judges the trials of one test. `at_work` tells the processes that do the switch's work,
+    `noise` is the certificate from before the test, `calibration` what the traffic does on a
+    cable, `gate` what the functional trial showed, `capture` how many frames of each port are
+    kept; `rerun` is how often a trial that a passing disturbance spoiled is run again, and
+    `discarded` says for each that was why."""
+
+    layout: Layout
+    placement: Placement
+    cpus: tuple[Cpu, ...]
+    at_work: Callable[[], Collection[int]] = tuple
+    noise: Mapping[str, Any] | None = None
+    calibration: Mapping[str, Any] | None = None
+    gate: Mapping[str, Any] | None = None
+    capture: int | None = None
+    rerun: int = 0
+    discarded: list[str] = field(default_factory=list)
+
+    def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
+        """A trial, judged; run again while it is spoiled and may be."""
+        cpus = used_cpus(self.placement)
+        discarded: list[str] = []
+        for attempt in range(self.rerun + 1):
+            before, spent = Snapshot.read(cpus), thread_times(self.at_work())
+            trial = trials.measure(spec)
+            window = Snapshot.read(cpus).since(before)
+            ran = {
+                name: ns - spent.get(name, 0) for name, ns in thread_times(self.at_work()).items()
+            }
+            trial = self._judged(_with_threads(trial, ran, window["elapsed_s"]), window)
+            spoiled = passing(trial.doubts)
+            if not spoiled or attempt == self.rerun:
+                break
+            discarded.append(", ".join(spoiled))
+        evidence = {**trial.evidence, "discarded": discarded}
+        return self.recall(trial.model_copy(update={"evidence": evidence}))
+
+    def recall(self, trial: TrialResult) -> TrialResult:
+        """Count a judged trial, of now or of an earlier visit, with those discarded before it."""
+        self.discarded += trial.evidence.get("discarded", ())
+        return trial
+
+    def _judged(self, trial: TrialResult, window: Mapping[str, Any]) -> TrialResult:
+        one_way = self.layout.test.dimension == "throughput"
+        through = one_way and all(len(part.ports) == 1 for part in self.layout.parts)
+        ports = [port.id for port in self.layout.wiring.ports]
+        functions = {
+            part.id: [port.id for port in part.ports]
+            for part in self.layout.parts
+            if self.layout.forwards(part)
+        }
+        trial = balanced(trial, ports=ports, through=through, functions=functions)
+        found = self._found(trial, window)
+        doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
+        evidence = {**trial.evidence, "window": dict(window)}
+        trial = trial.model_copy(update={"doubts": doubts, "evidence": evidence})
+        calibration = self.calibration
+        if calibration is not None and "error" in calibration:
+            calibration = None
+        own_core = self.layout.switch.own_core(self.layout.wiring.mode)
+        verdict, reasons = judge(trial, calibration, own_core=own_core)
+        evidence |= {"verdict": reasons, "doubts": self._told(trial, found, window)}
+        return trial.model_copy(update={"verdict": verdict, "evidence": evidence})
+
+    def _found(self, trial: TrialResult, window: Mapping[str, Any]) -> dict[str, Any]:
+        """The doubts that are found here, with their evidence. To find one more: a line."""
+        finders = {
+            "not-isolated": self._not_isolated(),
+            "interrupts": self._interrupts(window),
+            "frequency-changed": _frequency_changed(window),
+            "emulated": self._emulated(),
+            "no-hugepages": self._small_pages(),
+            "clock": self._clock(trial),
+            "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
+            "captured": self.capture and {"frames": self.capture},
+            "not-equivalent": self.gate["wrong"] if self.gate else None,
+        }
+        return {name: evidence for name, evidence in finders.items() if evidence}
+
+    def _told(
+        self, trial: TrialResult, found: Mapping[str, Any], window: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The evidence of every doubt, also of those that others have found."""
+        cores = {part.part: part.cores for part in trial.parts if part.cores is not None}
+        told = {
+            "host-busy": {"cores": cores, "pressure": window["pressure"]},
+            "cpu-stolen": {"stolen": window["stolen"]},
+            "short": {"duration_s": trial.spec.duration_s},
+            "foreign-frames": {"frames": trial.foreign},
+            "clock": "the ends have clocks of their own",
+            **dict.fromkeys(self.placement.doubts, "placement"),
+            **found,
+        }
+        return {doubt: told.get(doubt) for doubt in trial.doubts}
+
+    def _not_isolated(self) -> dict[str, float] | None:
+        shared = {str(cpu.id) for cpu in self.cpus if not cpu.isolated}
+        jitter = (self.noise or {}).get("jitter") or {}
+        return {
+            cpu: found["lost"]
+            for cpu, found in jitter.items()
+            if cpu in shared and found["lost"] is not None and found["lost"] > _LOST_CPU
+        }
+
+    def _interrupts(self, window: Mapping[str, Any]) -> dict[str, float]:
+        rates = window["interrupts_per_s"]
+        return {cpu: rate for cpu, rate in rates.items() if rate > _INTERRUPTS}
+
+    def _emulated(self) -> str | None:
+        mode = self.layout.modes.get(self.layout.test.environment) or ""
+        return mode if "emulated" in mode else None
+
+    def _small_pages(self) -> str | None:
+        wiring, engine = self.layout.wiring, self.layout.engine
+        small = engine.own_memory and wiring.memory == "no-huge"
+        return wiring.memory if small and self.layout.test.memory == "auto" else None
+
+    def _clock(self, trial: TrialResult) -> str | None:
+        if trial.latency is None or trial.latency.kind != "one-way":
+            return None
+        if trial.latency.min == 0:
+            return "a frame came no later than it was sent"
+        flags = (self.noise or {}).get("tsc")
+        return None if flags is None or len(flags) == 2 else f"the TSC is only {flags}"
+
+
+def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:
+    """The trial with the cores of each thread of the switch, warm-up and drain included."""
+    cores = {name: round(ns / 1e9 / elapsed_s, 4) for name, ns in ran_ns.items()}
+    used = {name: share for name, share in cores.items() if share > 0.001}
+    parts = tuple(
+        part.model_copy(update={"threads": used}) if part.part == "switch" else part
+        for part in trial.parts
+    )
+    return trial.model_copy(update={"parts": parts})
+
+
+def _frequency_changed(window: Mapping[str, Any]) -> dict[str, Any]:
+    both = (window["frequency_khz"] or {}).items()
+    return {
+        cpu: [then, now]
+        for cpu, (then, now) in both
+        if then and now and abs(now - then) > _FREQUENCY * then
+    }

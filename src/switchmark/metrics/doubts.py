@@ -1,0 +1,147 @@
+"""The doubts: reasons not to trust a trial, each with its threshold and what would cure it.
+
+One table; the guide's list is written from it. Who finds a doubt names it by this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = ["TABLE", "Doubt", "cures", "passing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One doubt. `passing`: a disturbance of the moment, so that the trial is worth running again
+    (`--rerun`)."""
+
+    name: str
+    threshold: str
+    meaning: str
+    cure: str
+    passing: bool = False
+
+
+_DOUBTS = (
+    Doubt(
+        "cores-shared",
+        "two parts that poll have one CPU",
+        "busy parts wait for each other's turn",
+        "a machine with more cores, or --placement shared-process",
+    ),
+    Doubt(
+        "cores-overcommitted",
+        "a polling switch shares its CPU, or more than two parts do",
+        "a functional result, left out of rankings",
+        "fewer --pairs or --switch-cores, or more cores",
+    ),
+    Doubt(
+        "sibling-busy",
+        "both hyperthreads of a core are in use",
+        "two parts share a core's execution units",
+        "--placement with CPUs of different cores, or booting with nosmt",
+    ),
+    Doubt(
+        "not-isolated",
+        "the jitter probe lost more than 1 % of a used CPU that isolcpus does not hold",
+        "the kernel runs other work on the cores of the test",
+        "booting with isolcpus= and --placement with those CPUs",
+    ),
+    Doubt(
+        "host-busy",
+        "a part that polls alone on its CPU got less than 0.8 of it",
+        "something else ran there",
+        "ending what else runs, --rerun 3, or --placement with other CPUs",
+        passing=True,
+    ),
+    Doubt(
+        "cpu-stolen",
+        "the hypervisor kept more than 1 % of all CPU time",
+        "the virtual machine had no cores of its own",
+        "--rerun 3, or a machine of one's own",
+        passing=True,
+    ),
+    Doubt(
+        "interrupts",
+        "devices interrupted a used CPU more than 1000 times a second",
+        "drivers worked on the cores of the test",
+        "booting with irqaffinity=, or --placement with other CPUs",
+        passing=True,
+    ),
+    Doubt(
+        "frequency-changed",
+        "the frequency of a used CPU differs by more than 5 % across the trial",
+        "the same work took other time at its end than at its beginning",
+        "cpupower frequency-set -g performance",
+        passing=True,
+    ),
+    Doubt(
+        "emulated",
+        "the functions' machines run on an emulated processor (TCG)",
+        "speeds are the emulator's",
+        "a host with KVM",
+    ),
+    Doubt(
+        "no-hugepages",
+        "frames lie in small pages, and --memory did not ask for them",
+        "address translation costs more than where there are hugepages",
+        "sysctl vm.nr_hugepages=1024, or --memory no-huge to mean it",
+    ),
+    Doubt(
+        "unstable",
+        "arrivals drift by a tenth during a trial, or split in two bands",
+        "there is no one rate that the trial could state",
+        "longer --warmup and --duration",
+    ),
+    Doubt(
+        "uncertain",
+        "--until-certain was not reached with as many repeats as there can be",
+        "the interval of the median is wider than was asked for",
+        "a quieter host, longer --duration, or a wider --until-certain",
+    ),
+    Doubt(
+        "short",
+        "the measured phase took less than 1 s",
+        "start and end weigh much",
+        "--duration 1 or more",
+    ),
+    Doubt(
+        "clock",
+        "the two ends have clocks of their own; or a frame came before it was sent; or the cycle "
+        "counter is not constant and nonstop",
+        "one-way latency is null, or wrong by an unknown amount",
+        "--dimension latency (one end reads its own clock), or a host with a constant TSC",
+    ),
+    Doubt(
+        "foreign-frames",
+        "a frame arrived that no part of this run had sent",
+        "somebody else sends on the path",
+        "--environment netns, or a network of its own",
+    ),
+    Doubt(
+        "not-equivalent",
+        "the functional trial before measuring failed three times (--gate doubt)",
+        "the switch does not do the work that it is compared by",
+        "mending the switch; --gate refuse does not measure it",
+    ),
+    Doubt(
+        "captured",
+        "tcpdump listened",
+        "every frame was copied once more",
+        "no --capture",
+    ),
+)
+
+TABLE: Mapping[str, Doubt] = MappingProxyType({doubt.name: doubt for doubt in _DOUBTS})
+
+
+def passing(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of some doubts that another try may not have."""
+    return tuple(name for name in names if name in TABLE and TABLE[name].passing)
+
+
+def cures(names: tuple[str, ...]) -> dict[str, str]:
+    """What would cure each of some doubts."""
+    return {name: TABLE[name].cure for name in names if name in TABLE}

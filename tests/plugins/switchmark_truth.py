@@ -1,0 +1,80 @@
+"""A plug-in switch that misbehaves as it is told to (traffic/tests/truth_switch.c), for tests that
+hold what switchmark finds against what was done. `SWITCH.faults` are the program's options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
+from switchmark.model.topology import Addressing, Endpoint, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.base import Counters
+
+
+class Truth:
+    """Frames go from each flow's source to its sink, but for the faults."""
+
+    name = "truth"
+    semantics = (Semantics.STATIC,)
+    port_kinds = (PortKind.VETH,)
+    environments = frozenset({"netns"})
+    resources: frozenset[str] = frozenset()
+    program = "truth-switch"
+    faults: tuple[str, ...] = ()
+
+    def probe(self, host: Host) -> Version:
+        return Version("1")
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, w: Wiring) -> str | None:
+        return None
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return links.kernel_endpoints(w)
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        return links.bridged_addressing(w)
+
+    def start(self, w: Wiring) -> Plan:
+        steps: Plan = ()
+        for port in w.ports:
+            steps += links.add_port(w, port, mac_address(port.index, router=True))
+        ways: list[str] = []
+        sinks = [flow.sink for flow in w.flows]
+        for number, flow in enumerate(w.flows):
+            wrong = sinks[(number + 1) % len(sinks)]
+            ports = (flow.source, flow.sink, wrong)
+            ways += [links.switch_ifname(w, w.port(port)) for port in ports]
+        pin = ("--cpu", str(w.cores[0])) if w.cores else ()
+        ready = f"{w.run_dir}/truth"
+        remove = ("rm", "-f", ready)
+        return (
+            *steps,
+            Run("it has not forwarded yet", remove, undo=remove),
+            Spawn(
+                "the switch that tells the truth",
+                "truth",
+                (self.program, *pin, *self.faults, "--ready", ready, *ways),
+                at=w.at,
+            ),
+            Wait("it forwards", Check(("test", "-e", ready)), unless_dead="truth"),
+        )
+
+    def join(self, w: Wiring) -> Plan:
+        return ()
+
+    def settled(self, w: Wiring) -> Plan:
+        return links.wait_running(w, [links.switch_ifname(w, port) for port in w.ports])
+
+    def counters(self, w: Wiring) -> tuple[Run, ...]:
+        return links.link_counters(w)
+
+    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        return links.kernel_counters(w, outputs)
+
+
+SWITCH = Truth()

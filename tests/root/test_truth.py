@@ -1,0 +1,241 @@
+"""Injected truths: what a switch, a sender, a receiver or a host is made to do wrong is found,
+counted to the frame and located. `make soak` (SWITCHMARK_SOAK=20) tries each verdict 20 times."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign import layout, measure, resolve
+from switchmark.campaign.calibration import Calibrations
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.trial import Trials
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.model.topology import Role
+from switchmark.plugins import load_plugins
+from switchmark.switches import TABLE
+from switchmark.switches.base import Switch
+
+PLUGINS = Path(__file__).parents[1] / "plugins"
+PROGRAM = Path(__file__).parents[2] / "build/wheel/traffic/truth-switch"
+
+TIMES = int(os.environ.get("SWITCHMARK_SOAK", "3"))
+WANTED = TIMES if TIMES < 20 else math.ceil(0.95 * TIMES)
+
+Try = Callable[..., Record]
+
+
+@pytest.fixture
+def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+    """`attempt(faults, **axes)` measures the switch `truth`, or another one, with the gate off
+    unless it is asked for. The switch comes as a plug-in does: by its entry point."""
+    if not PROGRAM.exists():
+        pytest.skip("truth-switch is not built: run make setup")
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    monkeypatch.syspath_prepend(str(PLUGINS))
+    table = load_plugins("switchmark.switches", Switch, TABLE.values())
+    for module in (layout, measure, resolve):
+        monkeypatch.setattr(module, "SWITCHES", table)
+    truth = table["truth"]
+    monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
+
+    def run(*faults: object, rerun: int = 0, gate: str = "off", **axes: Any) -> Record:
+        monkeypatch.setattr(truth, "faults", tuple(map(str, faults)), raising=False)
+        test = Test(
+            **{
+                "switch": "truth",
+                "duration": 0.2,
+                "warmup": 0.05,
+                "rate": "10k",
+                "burst": 1,
+                **axes,
+            }
+        )
+        assert resolve.check(test) == []
+        with Lab(tmp_path, calibrate="auto", gate=gate, rerun=rerun) as lab:  # type: ignore[arg-type]
+            lab._calibrations = Calibrations("auto", lab._without_switch, tmp_path / "cache.json")
+            return lab.run(1, "key", test, (), lambda trial: None)
+
+    return run
+
+
+def only(record: Record) -> TrialResult:
+    assert record.status == "ok", record.error
+    (trial,) = record.trials
+    assert trial.tx_frames == trial.rx_frames - trial.duplicated + trial.lost
+    assert trial.unaccounted == 0, (trial.lost, trial.lost_at)
+    return trial
+
+
+def limit(record: Record, otherwise: str) -> str:
+    """Whoever it is, on a host whose cores others use it is the host."""
+    return "host" if "host-busy" in record.doubts else otherwise
+
+
+# --- what a switch does to frames ------------------------------------------------------------
+
+
+def test_nothing_is_found_where_nothing_is_wrong(attempt: Try) -> None:
+    record = attempt(gate="refuse")
+    trial = only(record)
+    assert trial.tx_unsent or record.verdict == "offered-load"
+    assert record.gate is not None
+    assert record.gate["passed"]
+    assert (trial.lost, trial.duplicated, trial.reordered, trial.corrupted) == (0, 0, 0, 0)
+    assert trial.evidence["balance"]["inside switch"] == {
+        "in": trial.tx_frames,
+        "out": trial.tx_frames,
+    }
+
+
+def test_every_tenth_frame_dropped(attempt: Try) -> None:
+    record = attempt("--drop", 10)
+    trial = only(record)
+    assert trial.lost == trial.tx_frames // 10 > 0
+    assert trial.lost_at == {"inside switch": trial.lost}
+    assert record.verdict == limit(record, "switch")
+
+
+def test_every_tenth_frame_sent_twice(attempt: Try) -> None:
+    trial = only(attempt("--duplicate", 10))
+    assert trial.duplicated == trial.tx_frames // 10 > 0
+    assert trial.lost == 0
+    books = trial.evidence["balance"]["inside switch"]
+    assert books["out"] - books["in"] == trial.duplicated
+
+
+def test_every_tenth_frame_overtaken(attempt: Try) -> None:
+    trial = only(attempt("--swap", 10, rate="10005"))
+    assert trial.tx_frames % 10 != 0  # the last to be swapped has a successor
+    assert trial.reordered == trial.tx_frames // 10 > 0
+    assert trial.lost == trial.duplicated == 0
+
+
+def test_every_tenth_frame_corrupted(attempt: Try) -> None:
+    record = attempt("--corrupt", 10)
+    trial = only(record)
+    assert trial.corrupted == trial.lost == trial.tx_frames // 10 > 0
+    assert trial.lost_at == {"corrupted": trial.lost}
+
+
+def test_every_tenth_frame_at_another_port(attempt: Try) -> None:
+    trial = only(attempt("--stray", 10, pairs=2, rate="3k"))
+    assert trial.stray == trial.lost == sum(flow.tx // 10 for flow in trial.per_flow) > 0
+    assert trial.lost_at == {"stray": trial.lost}
+
+
+def test_a_known_delay(attempt: Try) -> None:
+    trial = only(attempt("--delay-us", 20_000, rate="2k"))
+    assert trial.latency is not None
+    assert trial.latency.min >= 20_000_000
+    assert trial.latency.p50 is not None
+    assert trial.latency.p50 < 60_000_000
+    assert trial.lost == 0
+
+
+def test_a_known_cap(attempt: Try) -> None:
+    record = attempt("--cap", 4000, duration=0.5)
+    trial = only(record)
+    assert 1900 < trial.distinct < 2100
+    assert trial.lost_at == {"inside switch": trial.lost}
+    assert record.verdict == limit(record, "switch")
+
+
+@pytest.mark.parametrize(
+    ("fault", "pairs", "says"),
+    [
+        ("--drop", 1, "frames did not arrive: [0-9]+ inside switch"),
+        ("--duplicate", 1, "[0-9]+ frames arrived more than once"),
+        ("--swap", 1, "arrived after a later one"),
+        ("--corrupt", 1, "[0-9]+ frames arrived with other bytes"),
+        ("--stray", 2, "[0-9]+ frames arrived at a port that they were not for"),
+    ],
+)
+def test_the_gate_refuses_a_broken_switch(attempt: Try, fault: str, pairs: int, says: str) -> None:
+    record = attempt(fault, 10, gate="refuse", pairs=pairs)
+    assert record.status == "failed"
+    assert record.doubts == ("not-equivalent",)
+    assert record.error is not None
+    assert re.search(says, record.error)
+    assert record.trials == ()
+
+
+def test_a_broken_switch_is_measured_with_a_doubt_if_asked(attempt: Try) -> None:
+    record = attempt("--drop", 10, gate="doubt")
+    assert "not-equivalent" in record.doubts
+    assert only(record).lost > 0
+
+
+# --- who was the limit -----------------------------------------------------------------------
+
+
+@contextmanager
+def slowed(role: Role, delay_ns: int) -> Iterator[None]:
+    """Each frame costs that role so much more (a test option of the traffic program)."""
+    load = Trials._load
+
+    def slow(self: Trials, job: Any, spec: Any) -> dict[str, Any]:
+        more = {"delay_ns": delay_ns} if job.role is role else {}
+        return {**load(self, job, spec), **more}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trials, "_load", slow)
+        yield
+
+
+def named(run: Callable[[], Record], verdict: str, doubt: str | None = None) -> list[str]:
+    """What was said other than wanted, of as many tries as there are to be."""
+    other = []
+    for _ in range(TIMES):
+        record = run()
+        assert record.status == "ok", record.error
+        if record.verdict != verdict or (doubt and doubt not in record.doubts):
+            other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence['verdict']}")
+    return other if len(other) > TIMES - WANTED else []
+
+
+SATURATED = {"switch": "linux-bridge", "rate": "max", "burst": 32}
+
+
+def test_a_throttled_sender(attempt: Try) -> None:
+    attempt(**SATURATED)  # the calibration, before anybody is slow
+
+    def run() -> Record:
+        with slowed(Role.SENDER, 20_000):
+            return attempt(**SATURATED)
+
+    assert named(run, "sender") == []
+
+
+def test_a_throttled_receiver(attempt: Try) -> None:
+    attempt(**SATURATED)
+
+    def run() -> Record:
+        with slowed(Role.RECEIVER, 50_000):
+            return attempt(**SATURATED)
+
+    assert named(run, "receiver") == []
+
+
+def test_a_hog_on_the_switchs_core(attempt: Try) -> None:
+    (core,) = attempt().placement["seats"]["switch"]["cpus"]
+    pin = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+
+    def run() -> Record:
+        with subprocess.Popen([sys.executable, "-c", pin]) as hog:
+            try:
+                return attempt(rate="max", burst=32, duration=0.4)
+            finally:
+                hog.kill()
+
+    assert named(run, "host", "host-busy") == []

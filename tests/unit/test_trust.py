@@ -1,0 +1,269 @@
+"""Books, verdicts and doubts from the counts of a trial; noise from the kernel's files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.machine.noise import Snapshot
+from switchmark.metrics.balance import balanced
+from switchmark.metrics.doubts import TABLE, cures, passing
+from switchmark.metrics.verdict import judge, rate_interval, verdict
+from switchmark.model.record import PartReport, TrialResult
+from switchmark.model.spec import TrialSpec
+
+PORTS = ("f0", "f1")
+MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+PACED = TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0)
+
+DIRECT = {
+    "rate_pps": [980_000, 1_000_000, 1_020_000],
+    "sent_pps": 1_000_000,
+    "sender_ns": (100, 1000),
+    "receiver_ns": (100, 500),
+}
+
+
+def trial(pps: int = 1_000_000, *, lost: int = 0, **changes: Any) -> TrialResult:
+    """A second at `pps` sent, evenly received but for what is lost; nobody is idle or blocked."""
+    parts = (
+        PartReport(part="f0", roles=("sender",), cpu=0, cores=1, user_cores=0.1, polls=1000),
+        PartReport(
+            part="f1", roles=("receiver",), cpu=1, cores=1, user_cores=0.1, polls=1000,
+            empty_polls=500, idle=0.1,
+        ),
+    )  # fmt: skip
+    interval = (pps - lost) // 10
+    return TrialResult.model_validate(
+        {
+            "spec": MAX,
+            "elapsed_ns": 10**9,
+            "tx_frames": pps,
+            "tx_unsent": 0,
+            "rx_frames": pps - lost,
+            "rx_bytes": 0,
+            "lost": lost,
+            "lost_at": {},
+            "intervals": tuple(interval + (i % 2) for i in range(10)),
+            "parts": parts,
+            **changes,
+        }
+    )
+
+
+def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport, ...]:
+    one, two = trial().parts
+    return one.model_copy(update=sender), two.model_copy(update=receiver)
+
+
+@pytest.mark.parametrize(
+    ("found", "own_core", "wanted"),
+    [
+        (trial(1000, spec=PACED), False, "offered-load"),
+        (trial(1000, spec=PACED, lost=100, lost_at={"f0@switch in": 100}), True, "switch"),
+        (trial(1000, spec=PACED, lost=100, lost_at={"function f2": 90}), True, "function"),
+        (trial(1000, spec=PACED, lost=100, lost_at={"ring f1": 90}), True, "receiver"),
+        (trial(800_000), False, "switch"),
+        (trial(950_000), False, "sender"),
+        (trial(800_000, doubts=("host-busy",)), False, "host"),
+        (trial(800_000, evidence={"window": {"stolen": 0.2}}), False, "host"),
+        (trial(900_000, lost=400_000, lost_at={"inside switch": 400_000}), True, "switch"),
+        (trial(900_000, lost=400_000), True, "unknown"),
+        (trial(900_000), True, "sender"),
+        (trial(900_000, parts=parts({"blocked": 500}, {})), True, "switch"),
+        (trial(900_000, parts=parts({}, {"empty_polls": 10})), True, "receiver"),
+        (trial(200_000, parts=parts({"user_cores": 0.9}, {})), False, "sender"),
+        # One that waits for room, or for frames, takes long for each too, without being the limit.
+        (trial(200_000, parts=parts({"user_cores": 0.9, "blocked": 300}, {})), False, "switch"),
+        (
+            trial(
+                900_000,
+                lost=800_000,
+                lost_at={"f1@switch out": 450_000, "inside switch": 350_000},
+                doubts=("host-busy",),
+                parts=parts({}, {"user_cores": 0.9, "idle": 0.3}),
+            ),
+            True,
+            "host",
+        ),
+        (
+            trial(
+                900_000,
+                lost=700_000,
+                lost_at={"inside switch": 700_000},
+                parts=parts({"user_cores": 0.9}, {}),
+            ),
+            True,
+            "switch",
+        ),
+        (
+            trial(
+                900_000,
+                lost=800_000,
+                lost_at={"ring f1": 800_000},
+                doubts=("host-busy",),
+                parts=parts({}, {"user_cores": 0.9}),
+            ),
+            False,
+            "receiver",
+        ),
+        (
+            trial(
+                900_000,
+                lost=800_000,
+                lost_at={"ring f1": 800_000},
+                doubts=("cores-shared",),
+                parts=parts({}, {"empty_polls": 900}),
+            ),
+            True,
+            "host",
+        ),
+    ],
+)
+def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> None:
+    said, evidence = judge(found, DIRECT, own_core=own_core)
+    assert said == wanted, evidence["rule"]
+
+
+def test_nobody_is_blamed_without_a_calibration() -> None:
+    assert judge(trial(800_000), None, own_core=False)[0] == "unknown"
+
+
+def test_intervals_that_overlap_direct_do_not_charge_the_switch() -> None:
+    shaky = trial(850_000, intervals=(85_000, *(20_000, 150_000) * 4, 85_000))
+    assert rate_interval(shaky)[2] > DIRECT["rate_pps"][0]  # type: ignore[index]
+    assert judge(shaky, DIRECT, own_core=False)[0] == "sender"
+
+
+def test_trials_that_disagree_have_no_verdict() -> None:
+    def said(*names: str) -> str:
+        return verdict([trial(verdict=name) for name in names])
+
+    assert said("switch", "switch") == "switch"
+    assert said("offered-load", "switch") == "switch"
+    assert said("sender", "switch") == said() == "unknown"
+
+
+def test_losses_at_a_function_are_its_own_whoever_counts_them() -> None:
+    chain = (*trial().parts, PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
+    lost_at = {"ring f2.0": 30, "f2.0@switch out": 30, "function f2": 20, "ring f1": 20}
+    found = trial(1000, spec=PACED, lost=100, lost_at=lost_at, parts=chain)
+    said, evidence = judge(found, None, own_core=True)
+    assert (said, evidence["lost_by"]) == ("function", {"function": 80, "receiver": 20})
+
+
+def test_what_a_function_did_not_pass_on_is_placed_there() -> None:
+    counters = {
+        "f0@switch": port(100, 0),
+        "f2.0@switch": port(0, 100),
+        "f2.1@switch": port(70, 0),
+        "f1@switch": port(0, 70),
+    }
+    found = balanced(
+        trial(100, lost=30, lost_at={"function f2": 10}, counters=counters),
+        ports=("f0", "f1", "f2.0", "f2.1"),
+        through=False,
+        functions={"f2": ["f2.0", "f2.1"]},
+    )
+    assert found.lost_at == {"function f2": 30}
+
+
+def test_a_frame_lost_before_it_is_copied_is_lost_in_every_copy() -> None:
+    counters = {
+        "f0": port(0, 100),
+        "f0@switch": port(90, 0),
+        "f1@switch": port(0, 90),
+        "f2@switch": port(0, 85),
+        "f1": port(90, 0),
+        "f2": port(85, 0),
+    }
+    copied = trial(100, lost=0, rx_frames=175, copies=2, counters=counters)
+    copied = copied.model_copy(update={"lost": 25})
+    found = balanced(copied, ports=("f0", "f1", "f2"), through=True)
+    assert found.lost_at == {"f0 out": 20, "inside switch": 5}
+    assert found.unaccounted == 0
+
+
+def port(rx: int, tx: int) -> dict[str, Any]:
+    return {"rx": rx, "tx": tx, "rx_dropped": 0, "tx_dropped": 0}
+
+
+def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> None:
+    counters = {
+        "f0": port(0, 100),
+        "f0@switch": port(95, 0),
+        "f1@switch": port(0, 80),
+        "f1": port(77, 0),
+    }
+    found = balanced(trial(100, lost=25, counters=counters), ports=PORTS, through=True)
+    assert found.lost_at == {"f0 out": 5, "inside switch": 15, "f1 in": 3}
+    assert found.unaccounted == 2
+    assert found.evidence["balance"]["inside switch"] == {"in": 95, "out": 80}
+
+
+def test_what_is_placed_already_is_not_placed_twice() -> None:
+    counters = {"f0@switch": port(100, 0), "f1@switch": port(0, 80)}
+    lost_at = {"f1@switch out": 20, "ring f1": 5}
+    found = balanced(
+        trial(100, lost=25, lost_at=lost_at, counters=counters), ports=PORTS, through=True
+    )
+    assert found.lost_at == lost_at
+
+
+def test_foreign_frames_never_make_more_lost_than_were_lost() -> None:
+    counters = {"f0@switch": port(500, 0), "f1@switch": port(0, 90)}
+    found = balanced(trial(100, lost=10, counters=counters), ports=PORTS, through=True)
+    assert found.lost_at == {"inside switch": 10}
+
+
+def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
+    package = Path(__file__).parents[2] / "src/switchmark"
+    for file, names in {
+        "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
+        "campaign/trial.py": ("host-busy", "cpu-stolen", "short", "foreign-frames"),
+        "campaign/measure.py": ("uncertain", "not-equivalent"),
+        "campaign/trust.py": (
+            *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
+            *("clock", "unstable", "captured", "not-equivalent"),
+        ),
+    }.items():
+        text = (package / file).read_text()
+        for name in names:
+            assert f'"{name}"' in text
+            assert TABLE[name].threshold
+            assert cures((name,))[name]
+    assert passing(("short", "host-busy")) == ("host-busy",)
+
+
+def host(root: Path, *, steal: int, interrupts: int, khz: int) -> Path:
+    files = {
+        "proc/stat": f"cpu 10 0 0 100 0 0 5 {steal} 0 0\ncpu0 10 0 0 100 0 0 5 {steal} 0 0\n",
+        "proc/interrupts": f"      CPU0  CPU1\n 24:  {interrupts}  7  PCI eth\nLOC: 9 9 timer\n",
+        "proc/pressure/cpu": "some avg10=0.00 total=1000\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": f"{khz}\n",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_noise_is_what_was_counted_in_between(tmp_path: Path) -> None:
+    before = Snapshot.read((0,), host(tmp_path, steal=0, interrupts=100, khz=2_000_000))
+    after = Snapshot.read((0,), host(tmp_path, steal=100, interrupts=300, khz=3_000_000))
+    found = after.since(before)
+    assert found["stolen"] == 1.0
+    assert found["frequency_khz"] == {"0": [2_000_000, 3_000_000]}
+    assert found["interrupts_per_s"]["0"] > 0
+    assert found["pressure"] == 0
+    assert json.dumps(found)
+
+
+def test_a_host_that_tells_nothing_has_no_figures(tmp_path: Path) -> None:
+    empty = Snapshot.read((0,), tmp_path)
+    found = empty.since(empty)
+    assert found["stolen"] is found["softirq_cores"] is found["pressure"] is None
+    assert found["frequency_khz"] is None

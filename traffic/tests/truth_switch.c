@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A switch for tests, over AF_PACKET, that misbehaves exactly as it is told to, so that what
+ * switchmark finds can be held against what was done:
+ *
+ *     truth_switch [--cpu N] [--drop N] [--duplicate N] [--swap N] [--corrupt N] [--stray N]
+ *                  [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
+ *
+ * Frames that come in at IN leave at OUT. Of the frames of a flow and phase, those whose sequence
+ * number is N-1 modulo N are treated as the option says: lost, sent twice, sent after their
+ * successor, sent with a wrong bit, sent to the port WRONG. --delay-us holds every frame;
+ * --cap drops what comes faster. FILE is made when it forwards.
+ */
+#include "clock.h"
+#include "frames.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PORTS_MAX 16
+#define BYTES_MAX 9216
+#define QUEUE 4096 /* frames held back */
+#define PAYLOAD_AT (ETH_BYTES + IP_BYTES + UDP_BYTES)
+#define BUFFER (64 << 20)
+
+struct held {
+	uint64_t due_ns;
+	size_t len;
+	int out;
+	uint8_t bytes[BYTES_MAX];
+};
+
+struct way {
+	int in, out, wrong;
+	size_t swapped_len;
+	uint8_t swapped[BYTES_MAX];
+	uint16_t phase;
+	uint64_t passed, since_ns; /* in this phase */
+};
+
+static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, delay_us, cap;
+static struct held queue[QUEUE];
+static uint64_t queue_head, queue_tail;
+
+static int port_open(const char *name)
+{
+	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, 0), one = 1, size = BUFFER;
+
+	to.sll_ifindex = (int)if_nametoindex(name);
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+	if (!to.sll_ifindex ||
+	    setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)) ||
+	    bind(fd, (struct sockaddr *)&to, sizeof(to))) {
+		fprintf(stderr, "%s: %s\n", name, strerror(errno));
+		exit(1);
+	}
+	return fd;
+}
+
+static void frame_send(int out, const uint8_t *bytes, size_t len)
+{
+	while (send(out, bytes, len, 0) < 0 && (errno == EAGAIN || errno == ENOBUFS))
+		;
+}
+
+static void frame_pass(int out, const uint8_t *bytes, size_t len)
+{
+	struct held *h;
+
+	if (!delay_us) {
+		frame_send(out, bytes, len);
+		return;
+	}
+	if (queue_tail - queue_head == QUEUE)
+		return;
+	h = &queue[queue_tail++ % QUEUE];
+	h->due_ns = clock_monotonic_ns() + delay_us * 1000;
+	h->len = len;
+	h->out = out;
+	memcpy(h->bytes, bytes, len);
+}
+
+static void queue_run(void)
+{
+	while (queue_head < queue_tail &&
+	       clock_monotonic_ns() >= queue[queue_head % QUEUE].due_ns) {
+		const struct held *h = &queue[queue_head++ % QUEUE];
+
+		frame_send(h->out, h->bytes, h->len);
+	}
+}
+
+static bool is_chosen(uint64_t every, uint32_t seq)
+{
+	return every && seq % every == every - 1;
+}
+
+/* Whether a frame of a phase keeps to the rate, whenever the switch gets to it. */
+static bool is_within_cap(struct way *w, uint16_t phase)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (phase != w->phase || !w->since_ns) {
+		w->phase = phase;
+		w->since_ns = now;
+		w->passed = 0;
+	}
+	if ((double)w->passed > (double)(now - w->since_ns) * (double)cap / 1e9)
+		return false;
+	w->passed++;
+	return true;
+}
+
+static void way_frame(struct way *w, uint8_t *bytes, size_t len)
+{
+	uint32_t seq;
+
+	if (len < PAYLOAD_AT + PAYLOAD_BYTES) {
+		frame_pass(w->out, bytes, len);
+		return;
+	}
+	seq = ntohl(load32(bytes + PAYLOAD_AT + 6));
+	if (is_chosen(every_drop, seq) ||
+	    (cap && !is_within_cap(w, load16(bytes + PAYLOAD_AT + 4))))
+		return;
+	if (is_chosen(every_swap, seq) && !w->swapped_len) {
+		memcpy(w->swapped, bytes, len);
+		w->swapped_len = len;
+		return;
+	}
+	if (is_chosen(every_corrupt, seq))
+		bytes[PAYLOAD_AT + PAYLOAD_BYTES - 1] ^= 1;
+	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len);
+	if (is_chosen(every_duplicate, seq))
+		frame_pass(w->out, bytes, len);
+	if (w->swapped_len) {
+		frame_pass(w->out, w->swapped, w->swapped_len);
+		w->swapped_len = 0;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		uint64_t *value;
+	} options[] = { { "--drop", &every_drop },
+			{ "--duplicate", &every_duplicate },
+			{ "--swap", &every_swap },
+			{ "--corrupt", &every_corrupt },
+			{ "--stray", &every_stray },
+			{ "--delay-us", &delay_us },
+			{ "--cap", &cap } };
+	static struct way ways[PORTS_MAX];
+	static uint8_t bytes[BYTES_MAX];
+	const char *ready = "/dev/null";
+	uint32_t count = 0;
+	int i = 1;
+
+	for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
+		if (!strcmp(argv[i], "--ready"))
+			ready = argv[i + 1];
+		if (!strcmp(argv[i], "--cpu")) {
+			cpu_set_t set;
+
+			CPU_ZERO(&set);
+			CPU_SET((unsigned)atoi(argv[i + 1]), &set);
+			if (sched_setaffinity(0, sizeof(set), &set))
+				return 1;
+		}
+		for (size_t o = 0; o < sizeof(options) / sizeof(options[0]); o++)
+			if (!strcmp(argv[i], options[o].name))
+				*options[o].value = strtoull(argv[i + 1], NULL, 10);
+	}
+	for (; i + 2 < argc && count < PORTS_MAX; i += 3)
+		ways[count++] = (struct way){ .in = port_open(argv[i]),
+					      .out = port_open(argv[i + 1]),
+					      .wrong = port_open(argv[i + 2]) };
+	if (!count)
+		return 2;
+	if (!freopen(ready, "w", stdout))
+		return 1;
+	for (;;) {
+		queue_run();
+		for (uint32_t w = 0; w < count; w++) {
+			for (int n = 0; n < 32; n++) {
+				ssize_t len = recv(ways[w].in, bytes, sizeof(bytes), 0);
+
+				if (len <= 0)
+					break;
+				way_frame(&ways[w], bytes, (size_t)len);
+			}
+		}
+	}
+}
