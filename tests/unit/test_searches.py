@@ -213,3 +213,15 @@ def test_repeating_ends_when_it_is_certain(name: str) -> None:
         counts.append(len(trials))
         assert 5 <= len(trials) <= most_repeats(1, 0.005) == 50
     assert counts[0] == 5 < counts[1] < counts[2]
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_verdict_of_a_figure_is_what_kept_it_from_more(name: str) -> None:
+    judged, goals = find(name, SyntheticSwitch(), changed(judge=lambda trials: "switch"))
+    assert judged.verdict == goals[0]["verdict"] == "switch"
+    slow = SyntheticSwitch(capacity_pps=1e6, sender_pps=1e5)
+    bounded, goals = find(name, slow)
+    assert bounded.verdict == goals[0]["verdict"] == "sender"
+    slow.asked.clear()
+    in_its_context, _ = find(name, slow, changed(judge=lambda trials: "switch"))
+    assert in_its_context.verdict == "switch"

@@ -267,3 +267,12 @@ def test_a_host_that_tells_nothing_has_no_figures(tmp_path: Path) -> None:
     found = empty.since(empty)
     assert found["stolen"] is found["softirq_cores"] is found["pressure"] is None
     assert found["frequency_khz"] is None
+
+
+def test_a_burst_is_not_held_against_a_rate() -> None:
+    burst = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0, frames=1000)
+    slow = parts({"user_cores": 0.9}, {})
+    assert judge(trial(1000, spec=burst, parts=slow), DIRECT, own_core=False)[0] == "offered-load"
+    found = trial(1000, spec=burst, lost=10, lost_at={"inside switch": 10}, parts=slow)
+    assert judge(found, DIRECT, own_core=False)[0] == "switch"
+    assert judge(trial(1000, spec=burst, lost=10), DIRECT, own_core=False)[0] == "unknown"

@@ -43,7 +43,7 @@ from switchmark.machine.workspace import Workspace, default_base
 from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.plan import Check, Node, Plan, Reserve, Spawn, Wait
-from switchmark.model.record import Record, TrialResult, Verdict
+from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import Port, mac_address
 from switchmark.model.units import parse_shares
@@ -323,7 +323,7 @@ class Lab:
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "verdict": _verdict(estimate),
+                "verdict": estimate.verdict or verdict(estimate.trials),
                 "doubts": tuple(
                     dict.fromkeys(
                         [doubt for trial in estimate.trials for doubt in trial.doubts]
@@ -667,13 +667,6 @@ class Lab:
             for node in nodes
             if inside(node, ("bash",)) != ("bash",)
         ] + [f"switchmark clean {self._workspace.run}"]
-
-
-def _verdict(estimate: Estimate) -> Verdict:
-    """That of a test: of its first goal where a search has one, else of its trials."""
-    goals = (estimate.summary or {}).get("goals") or [{}]
-    found: Verdict | None = goals[0].get("verdict")
-    return found or verdict(estimate.trials)
 
 
 def _environments(test: Test) -> tuple[str, ...]:

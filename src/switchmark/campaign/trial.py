@@ -367,7 +367,7 @@ class Trials:
                 forward["announce"] = [self._announcement(port) for port in part.ports]
             return forward
         sends = role in (Role.SENDER, Role.CLIENT)
-        flows = self._layout.sent_by(part) if sends else self._layout.received_by(part)
+        flows = self._flows_of(part) if sends else self._layout.received_by(part)
         load: dict[str, Any] = {
             "first_flow": self._layout.first_flow(flows[0]) + job.first,
             "flows": job.flows,

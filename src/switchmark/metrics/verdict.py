@@ -144,6 +144,11 @@ def _part_of(place: str) -> str:
     return port.partition(".")[0]
 
 
+def _saturates(trial: TrialResult) -> bool:
+    """Was it sent as fast as it goes, all the time?"""
+    return trial.spec.rate_pps is None and trial.spec.frames is None
+
+
 def _by_own_time(
     trial: TrialResult, evidence: Mapping[str, Any], calibration: Mapping[str, Any] | None
 ) -> tuple[Verdict | None, str]:
@@ -154,7 +159,7 @@ def _by_own_time(
     being the limit. And only where what it does not do shows: frames that wait for the receiver,
     or none that are lost behind the sender.
     """
-    if calibration is None or trial.spec.rate_pps is not None:
+    if calibration is None or not _saturates(trial):
         return None, ""
     wanted = trial.tx_frames * trial.copies
     behind = evidence["lost_by"].get("receiver", 0) + trial.late
@@ -178,7 +183,7 @@ def _by_own_time(
 
 def _by_place(trial: TrialResult, evidence: Mapping[str, Any]) -> tuple[Verdict | None, str]:
     """What the trial itself shows, without a calibration."""
-    saturated = trial.spec.rate_pps is None
+    saturated = _saturates(trial)
     if not saturated and loss_ratio([trial], unsent=True) <= _KEPT_UP:
         return "offered-load", "what was offered was carried"
     if "host-busy" in trial.doubts:
@@ -204,6 +209,8 @@ def _by_calibration(
 ) -> tuple[Verdict, str]:
     if calibration is None:
         return "unknown", "no calibration on direct"
+    if trial.spec.frames is not None:
+        return "unknown", "a burst has no rate to hold against direct"
     nowhere = 2 * trial.unaccounted
     if nowhere > trial.tx_frames * trial.copies * _MATTERS and nowhere > trial.lost:
         return "unknown", "most of the lost frames are nowhere accounted for"

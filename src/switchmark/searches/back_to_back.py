@@ -63,7 +63,7 @@ class BackToBack:
         frames = mean(low for low, _ in found)
         beyond = [high for _, high in found if high is not None]
         held_s = frames / start.sent_pps
-        verdict = limit_of(trials[min(beyond)], bounds.judge) if beyond else "sender"
+        verdict = limit_of(trials[min(beyond)], start, bounds) if beyond else "sender"
         figure = tuple(trials[low] for low, _ in found if low in trials) or (start.trial,)
         goal = goal_of(
             self.name,
@@ -76,7 +76,8 @@ class BackToBack:
             buffer_s=held_s,
             corrected_buffer_s=held_s * (1 - min(start.received_pps / start.sent_pps, 1)),
         )
-        return Estimate(figure, {"name": self.name, "trials": len(probe.trials), "goals": [goal]})
+        summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
+        return Estimate(figure, summary, verdict)
 
 
 SEARCH = BackToBack()

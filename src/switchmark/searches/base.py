@@ -75,10 +75,11 @@ class LoadBounds:
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The trials that make the figure, in order, and the record's `search` object (None for
-    `fixed`)."""
+    `fixed`). `verdict` is what kept the figure from being higher, None where the trials say it."""
 
     trials: tuple[TrialResult, ...]
     summary: dict[str, Any] | None
+    verdict: str | None = None
 
 
 @runtime_checkable
@@ -218,15 +219,15 @@ def bracket(
             step *= 2
 
 
-def limit_of(trial: TrialResult, judge: Judge = _unjudged) -> str:
-    """Which part kept a trial from passing. Where the verdict is that none did, or that nobody
-    knows: the sender if more frames were unsent than lost, the receiver if its rings dropped most
-    of the lost ones."""
-    found = judge((trial,))
+def limit_of(trial: TrialResult, start: Saturation, bounds: LoadBounds) -> str:
+    """Which part kept a trial from passing. Where the verdict is that none did, as so few frames
+    are missing, or that nobody knows: what limits the sender when it sends as fast as it goes, if
+    more frames were unsent than lost; the receiver if its rings dropped most of the lost ones."""
+    found = bounds.judge((trial,))
     if found not in ("offered-load", "unknown"):
         return found
     if trial.tx_unsent > trial.lost:
-        return "sender"
+        return _limit_of_sending(start, bounds)
     rings = sum(n for place, n in trial.lost_at.items() if place.startswith("ring "))
     if 2 * rings > trial.lost > 0:
         return "receiver"
@@ -238,6 +239,10 @@ def limit_of_all(start: Saturation, bounds: LoadBounds) -> str:
     none was asked for, or what limits the sender when it sends as fast as it goes."""
     if bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps:
         return "offered-load"
+    return _limit_of_sending(start, bounds)
+
+
+def _limit_of_sending(start: Saturation, bounds: LoadBounds) -> str:
     found = bounds.judge((start.trial,))
     return found if found != "unknown" else "sender"
 

@@ -39,7 +39,7 @@ class LatencyAtLoad:
             spec = TrialSpec(rate_pps=rate, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
             trials = repeated(once, spec, bounds)
             worst = max(trials, key=lambda trial: trial.lost + trial.tx_unsent)
-            verdict = limit_of(worst, bounds.judge)
+            verdict = limit_of(worst, start, bounds)
             goals.append(goal_of(f"{load:.4g}", trials, rate_pps=rate, verdict=verdict))
         summary = {
             "name": self.name,

@@ -77,6 +77,7 @@ class Mlr:
             search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
         goals = []
         figure: tuple[TrialResult, ...] = ()
+        of_figure: str | None = None
         for name, goal in wanted.items():
             target = search.scaling.goal_to_final_target[goal]
             found = search.database.get_relevant_bounds(target=target)
@@ -86,14 +87,15 @@ class Mlr:
             if high is None:
                 verdict = limit_of_all(start, bounds)
             else:
-                verdict = limit_of(tried.get(high, start.trial), bounds.judge)
+                verdict = limit_of(tried.get(high, start.trial), start, bounds)
             goals.append(
                 goal_of(name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict)
                 | {"loss_ratio": goal.loss_ratio}
             )
-            figure = figure or finals
+            if not figure:
+                figure, of_figure = finals, verdict
         summary = {"name": self.name, "trials": len(probe.trials), "goals": goals}
-        return Estimate(figure or (start.trial,), summary)
+        return Estimate(figure or (start.trial,), summary, of_figure or goals[0]["verdict"])
 
 
 def _measurer(probe: Probe, tried: dict[float, TrialResult]) -> Any:

@@ -87,12 +87,13 @@ class BinarySearch:
         if high is None:
             verdict = limit_of_all(start, bounds)
         else:
-            verdict = limit_of(bad.get(high, start.trial), bounds.judge)
+            verdict = limit_of(bad.get(high, start.trial), start, bounds)
         goal = goal_of(
             self.name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict
         ) | {"loss_ratio": allowed}
         summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
-        return Estimate(finals or (bad[min(bad)] if bad else start.trial,), summary)
+        figure = finals or (bad[min(bad)] if bad else start.trial,)
+        return Estimate(figure, summary, verdict)
 
 
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
