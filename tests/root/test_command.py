@@ -166,7 +166,7 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
         tmp_path,
         *"run --switch direct,linux-bridge --duration 4 --warmup 0 --rate 1k --json".split(),
     )
-    pids = wait_for(lambda: len(traffic_processes()) == 2 and traffic_processes(), "processes")
+    pids = wait_for(lambda: len(found := traffic_processes(run)) == 2 and found, "processes")
     time.sleep(1)
     os.kill(pids[0], signal.SIGSEGV)
     output, errors = run.communicate(timeout=60)

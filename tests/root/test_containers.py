@@ -182,7 +182,18 @@ def test_a_docker_daemon_that_is_killed_fails_the_test_and_leaves_nothing(
     tmp_path: Path, traffic_program: str
 ) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    words = ("--environment", "docker", "--duration", "2", "--warmup", "0", "--rate", "1k")
+    words = (
+        "--environment",
+        "docker",
+        "--duration",
+        "2",
+        "--warmup",
+        "0",
+        "--rate",
+        "1k",
+        "--gate",
+        "off",
+    )
     run = start(environment, tmp_path, "run", *words, "--json")
     wait_for(lambda: len(of_run("switchmark-traf", run)) == 2, "two traffic programs", 20)
     time.sleep(0.5)

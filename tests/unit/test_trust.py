@@ -276,3 +276,7 @@ def test_a_burst_is_not_held_against_a_rate() -> None:
     found = trial(1000, spec=burst, lost=10, lost_at={"inside switch": 10}, parts=slow)
     assert judge(found, DIRECT, own_core=False)[0] == "switch"
     assert judge(trial(1000, spec=burst, lost=10), DIRECT, own_core=False)[0] == "unknown"
+
+
+def test_a_cable_is_no_switch_to_be_blamed() -> None:
+    assert judge(trial(800_000), DIRECT, own_core=False, cable=True)[0] == "sender"

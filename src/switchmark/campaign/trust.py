@@ -94,7 +94,8 @@ class Trust:
         if calibration is not None and "error" in calibration:
             calibration = None
         own_core = self.layout.switch.own_core(self.layout.wiring.mode)
-        verdict, reasons = judge(trial, calibration, own_core=own_core)
+        cable = calibration is not None and calibration["switch"] == self.layout.switch.name
+        verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
         evidence |= {"verdict": reasons, "doubts": self._told(trial, found, window)}
         return trial.model_copy(update={"verdict": verdict, "evidence": evidence})
 

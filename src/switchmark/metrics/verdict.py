@@ -38,17 +38,22 @@ def verdict(trials: Sequence[TrialResult]) -> Verdict:
 
 
 def judge(
-    trial: TrialResult, calibration: Mapping[str, Any] | None, *, own_core: bool
+    trial: TrialResult,
+    calibration: Mapping[str, Any] | None,
+    *,
+    own_core: bool,
+    cable: bool = False,
 ) -> tuple[Verdict, dict[str, Any]]:
     """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
     `campaign.calibration`), None where nobody measured it; `own_core` says that the switch
-    forwards on cores of its own, not in the context of who sends."""
+    forwards on cores of its own, not in the context of who sends; `cable` that there is no switch,
+    as in the calibration itself."""
     evidence = _evidence(trial, calibration)
     found, rule = _by_own_time(trial, evidence, calibration)
     if found is None:
         found, rule = _by_place(trial, evidence)
     if found is None:
-        found, rule = _by_calibration(trial, evidence, calibration, own_core)
+        found, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
     return found, {"rule": rule, **evidence}
 
 
@@ -206,6 +211,7 @@ def _by_calibration(
     evidence: Mapping[str, Any],
     calibration: Mapping[str, Any] | None,
     own_core: bool,
+    cable: bool,
 ) -> tuple[Verdict, str]:
     if calibration is None:
         return "unknown", "no calibration on direct"
@@ -217,6 +223,8 @@ def _by_calibration(
     empty = evidence["receiver_empty_polls"]
     busy_receiver = empty is not None and empty < _BUSY_POLLS
     blocked = (evidence["sender_blocked"] or 0.0) > _BLOCKED
+    if cable:
+        return "receiver" if busy_receiver else "sender", "there is no switch on a cable"
     if own_core:
         if blocked:
             return "switch", "the sender found no room in the switch's port"
