@@ -247,9 +247,8 @@ class Trials:
         return jobs
 
     def _flows_of(self, part: Part) -> tuple[Flow, ...]:
-        """The flows that a part sends, or else receives: as many go each way. Copies are one."""
-        flows = self._layout.sent_by(part) or self._layout.received_by(part)
-        return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
+        """The flows that a part sends, or else receives: as many go each way."""
+        return _distinct(self._layout.sent_by(part) or self._layout.received_by(part))
 
     def _opened(self, crew: Crew) -> list[tuple[Part, Port, int]]:
         """The ports that a process opens: a part's, each once for each queue that it uses."""
@@ -367,7 +366,7 @@ class Trials:
                 forward["announce"] = [self._announcement(port) for port in part.ports]
             return forward
         sends = role in (Role.SENDER, Role.CLIENT)
-        flows = self._layout.sent_by(part) if sends else self._layout.received_by(part)
+        flows = _distinct(self._layout.sent_by(part) if sends else self._layout.received_by(part))
         load: dict[str, Any] = {
             "first_flow": self._layout.first_flow(flows[0]) + job.first,
             "flows": job.flows,
@@ -662,6 +661,11 @@ class Trials:
         own = set(seats["switch"].cpus)
         others = {cpu for part, seat in seats.items() if part != "switch" for cpu in seat.cpus}
         return bool(own) and not own & others
+
+
+def _distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:
+    """The first of each: copies are made of the frames of one."""
+    return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
 
 
 def _longest_ns(spec: TrialSpec) -> int:
