@@ -63,14 +63,20 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 
 # --- the image -------------------------------------------------------------------------------
 
-copy() # FILE...: into $image at the same path, with the libraries that it is linked with
+copy_libraries() # FILE: those that it is linked with, into $image at the same paths
 {
-	local file library
+	local library
+	{ ldd "$1" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
+		[ -e "$image$library" ] || install -D "$library" "$image$library"
+	done
+}
+
+copy() # FILE...: into $image at the same path, with its libraries
+{
+	local file
 	for file in "$@"; do
 		[ -e "$image$file" ] || install -D "$file" "$image$file"
-		{ ldd "$file" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
-			[ -e "$image$library" ] || install -D "$library" "$image$library"
-		done
+		copy_libraries "$file"
 	done
 }
 
@@ -84,8 +90,9 @@ make_image()
 		[ -e "$image/bin/$name" ] || ln -s busybox "$image/bin/$name"
 	done
 	rm -f "$image/bin/ip"
-	copy "$(command -v ip)" "$(command -v ethtool)" "$(command -v bridge)" "$(command -v bash)" "$program"
-	ln -s "$program" "$image/usr/bin/switchmark-traffic"
+	copy "$(command -v ip)" "$(command -v ethtool)" "$(command -v bridge)" "$(command -v bash)"
+	install "$program" "$image/usr/bin/switchmark-traffic"
+	copy_libraries "$program"
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
 	cp -r "$kernel/modules" "$image/"
