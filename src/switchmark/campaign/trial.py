@@ -19,6 +19,7 @@ from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_s
 from switchmark.engines.base import Engine
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
@@ -440,6 +441,8 @@ class Trials:
             crew.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
         functions = {hop.rpartition(".")[0] for f in self._layout.flows for hop in f.hops}
         quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + _QUIET_A_FUNCTION_MS * len(functions))
+        if self._layout.test.limits:
+            quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
         drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}
         for crew in self._crews:
             crew.process.send("drain", **drain)

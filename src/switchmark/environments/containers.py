@@ -15,6 +15,7 @@ from switchmark.environments.base import Attachment, Needs
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import Unavailable
 from switchmark.machine.anchor import privileges
+from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
 from switchmark.machine.processes import MARK
 from switchmark.model.plan import Node, Plan, Run
@@ -23,7 +24,6 @@ from switchmark.model.topology import PortKind
 __all__ = [
     "ASLEEP",
     "MARKED",
-    "PERIOD_US",
     "Container",
     "Mount",
     "cgroup_parent",
@@ -45,9 +45,6 @@ ASLEEP = ("sleep", "infinity")
 
 MARKED = ("-e", MARK)
 """`docker exec` and `podman exec` pass the caller's value of this on, and nothing else."""
-
-PERIOD_US = 100_000
-"""The period of a CPU limit: the kernel's own."""
 
 _OF_BPF = {"BPF": "SYS_ADMIN", "PERFMON": "SYS_ADMIN"}
 """docker 20.10 knows neither, and the filters of system calls of podman 4.3 and of docker let

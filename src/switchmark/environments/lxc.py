@@ -6,7 +6,6 @@ from __future__ import annotations
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
     ASLEEP,
-    PERIOD_US,
     Container,
     Mount,
     cgroup_version,
@@ -19,6 +18,7 @@ from switchmark.environments.containers import (
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
+from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan, Run, Write
 from switchmark.model.version import Version
