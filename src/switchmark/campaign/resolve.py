@@ -169,8 +169,9 @@ def _machine_reasons(test: Test) -> Iterable[str]:
         )
     if ENGINES[test.engine].own_memory:
         yield (
-            f"engine {test.engine} needs vfio without an IOMMU in environment {environment}, and "
-            "the guest's kernel, Debian's, is built without it (CONFIG_VFIO_NOIOMMU)"
+            f"engine {test.engine} does not open the NICs of environment {environment} yet: its "
+            "machines have no IOMMU, and Debian's kernel has no vfio without one "
+            "(CONFIG_VFIO_NOIOMMU is not set)"
             "\n\nhint: --engine xdp"
         )
 
@@ -342,10 +343,11 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
                 & set(accepted)
                 & opened_in(name, engine.port_kinds)
             ]
+            takes = f"takes {_listed(accepted)}" if accepted else f"has no ports in {name}"
             yield (
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
                 f"engine {test.engine}\n"
-                f"  {test.switch} offers {_listed(kinds)}; {who} takes {_listed(accepted)}\n\n"
+                f"  {test.switch} offers {_listed(kinds)}; {who} {takes}\n\n"
                 f"hint: with this engine, use --switch {' or '.join(usable) or '(none)'}"
             )
             return
