@@ -143,6 +143,11 @@ class Layout:
         others = (other for other in ENGINES.values() if other.own_memory)
         return next((other for other in others if kinds <= other.port_kinds), engine)
 
+    @property
+    def own_memory(self) -> bool:
+        """Do engines hold frames in memory of their own?"""
+        return any(self.engine_of(part).own_memory for part in self.parts)
+
     def tenants(self) -> list[Tenant]:
         """The parts as the placement knows them; parts of a pair share a group."""
         groups = {

@@ -234,7 +234,7 @@ class Lab:
                 "semantics": layout.wiring.semantics,
                 "steering": layout.steering,
                 "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
-                "memory": layout.wiring.memory if layout.engine.own_memory else None,
+                "memory": layout.wiring.memory if layout.own_memory else None,
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
