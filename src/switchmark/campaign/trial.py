@@ -477,7 +477,7 @@ class Trials:
                         # A client receives the answers to its own flow.
                         flows = self._layout.received_by(part) or self._layout.sent_by(part)
                         received[flows[0].id] = task["received"]
-            parts += self._part_reports(crew, report)
+            parts += self._part_reports(crew, report, used_ns)
         for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
@@ -485,7 +485,10 @@ class Trials:
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
+        told = {each.part for each in parts}
         for place, (ran, _) in used_ns.items():
+            if place in told:
+                continue
             role = "switch" if place == "switch" else "function"
             parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=ran / elapsed_ns))
         waited = used_ns["switch"][1] / elapsed_ns if "switch" in used_ns else 0.0
@@ -514,7 +517,9 @@ class Trials:
             counters=path.as_dict(),
         )
 
-    def _part_reports(self, crew: Crew, report: dict[str, Any]) -> list[PartReport]:
+    def _part_reports(
+        self, crew: Crew, report: dict[str, Any], used_ns: Mapping[str, tuple[int, int]]
+    ) -> list[PartReport]:
         elapsed_ns = int(report["duration_ns"])
         together = len(crew.parts) > 1
         found = []
@@ -522,10 +527,11 @@ class Trials:
         for index, part in enumerate(crew.parts):
             thread = report["threads"][0 if together else index]
             mine = [next(tasks) for _ in self._jobs(part)]
-            own_kernel = self._layout.own_kernel(part)
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
-            if own_kernel:
+            ran_ns = None if together else thread["cpu_ns"]
+            if self._layout.own_kernel(part):
                 cpu = next(iter(self._layout.seats.get(part.id, ())), None)
+                ran_ns = used_ns[part.id][0]
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
@@ -534,8 +540,7 @@ class Trials:
                     part=part.id,
                     roles=tuple(role.value for role in self._layout.roles(part)),
                     cpu=cpu,
-                    # What a guest thinks it used is not what its machine took of the host.
-                    cores=None if together or own_kernel else thread["cpu_ns"] / elapsed_ns,
+                    cores=None if ran_ns is None else ran_ns / elapsed_ns,
                     polls=sum(c["polls"] for c in counted),
                     empty_polls=sum(c["empty_polls"] for c in counted),
                     yields=thread["yields"],
