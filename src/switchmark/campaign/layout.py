@@ -18,7 +18,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.cgroups import V2, limited_group
 from switchmark.machine.placement import Tenant
-from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
     Addressing,
@@ -256,7 +256,9 @@ class Layout:
             steps += self._confined(parts[0], start)
         for part, function, hosted in self.hosted:
             steps += self._confined(part, function.start(hosted))
-        return steps
+        # Pages first, so that they are given back last: a program in a container may live until
+        # the container goes.
+        return tuple(sorted(steps, key=lambda step: not isinstance(step, Reserve)))
 
     def create_nodes(self) -> Plan:
         """The node of the switch and those of the parts, but for machines."""
@@ -310,6 +312,7 @@ class Layout:
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
             cpus=self.seats.get(part.id, ()),
+            image=self.nodes[part.id].image,
             attachments=tuple(self.attachments(part)),
             mode=self.modes.get(self.nodes[part.id].environment),
         )
@@ -375,7 +378,9 @@ def lay_out(
     chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     nodes = {
-        part.id: _node(prefix, run_dir, part.id, "netns" if part.physical else test.environment)
+        part.id: _node(prefix, run_dir, part.id, "netns")
+        if part.physical
+        else _node(prefix, run_dir, part.id, test.environment, test.image)
         for part in topology.parts
     }
     wiring = Wiring(
@@ -483,9 +488,11 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
     return Semantics(test.semantics)
 
 
-def _node(prefix: str, run_dir: str, suffix: str, environment: str) -> Node:
+def _node(
+    prefix: str, run_dir: str, suffix: str, environment: str, image: str | None = None
+) -> Node:
     """A node of this run; in the environment `host` a name of its own, but no place."""
-    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir)
+    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:

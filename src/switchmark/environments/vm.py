@@ -40,6 +40,7 @@ class Vm:
     port_kinds = frozenset({PortKind.TAP})
     isolated = True
     own_kernel = True
+    images = False
 
     def probe(self, host: Host) -> Version:
         """QEMU's version. Its mode is `kvm` where a guest boots on it, else `emulated (tcg)`, and
