@@ -244,8 +244,7 @@ class Layout:
         for part in filter(self.own_kernel, self.parts):
             # A machine is started with its ports there.
             node = self.nodes[part.id]
-            started = ENVIRONMENTS[node.environment].create(node, self._needs(part))
-            steps += self._limited("function", node, started)
+            steps += self._limited("function", node, self.node_of(part))
         for part in self.parts:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
@@ -267,11 +266,15 @@ class Layout:
         for part in self.parts:
             if self.own_kernel(part):
                 continue
-            node = self.nodes[part.id]
-            created = ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            created = self.node_of(part)
             # Nodes share a daemon or a root: each of them says it, and it is made once.
             steps += tuple(step for step in created if step not in steps)
         return steps
+
+    def node_of(self, part: Part) -> Plan:
+        """The steps that make the node of a part."""
+        node = self.nodes[part.id]
+        return ENVIRONMENTS[node.environment].create(node, self._needs(part))
 
     def _confined(self, part: Part, start: Plan) -> Plan:
         """The start of a part's program under the limit of functions; in a machine it is that
@@ -308,7 +311,7 @@ class Layout:
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
-            capabilities=self.engine.capabilities | FUNCTIONS[part.function].capabilities,
+            capabilities=self._capabilities(part),
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
             cpus=self.seats.get(part.id, ()),
@@ -316,6 +319,15 @@ class Layout:
             attachments=tuple(self.attachments(part)),
             mode=self.modes.get(self.nodes[part.id].environment),
         )
+
+    def _capabilities(self, part: Part) -> frozenset[str]:
+        """Of the node of a part: what its function takes, and the engine of one that is played."""
+        function = FUNCTIONS[part.function]
+        if not function.played:
+            return function.capabilities
+        kinds = {self.endpoints[port.id].kind for port in part.ports}
+        granted = self.engine_of(part).granted(kinds, self.test.driver)
+        return granted | function.capabilities
 
     def join(self) -> Plan:
         """Waits for the sockets of functions that the switch connects to, and joins them."""
