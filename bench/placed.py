@@ -19,8 +19,8 @@ from switchmark.model.spec import Test
 
 __all__ = ["PLACED"]
 
-_WITHIN = 0.97
-"""What of the frames that arrive in a namespace must arrive in a container."""
+_OFF = 0.03
+"""How far from those in a namespace the frames that arrive in a container may be."""
 
 _START_S = {"lxc": 0.5, "podman": 0.5, "docker": 1.0, "vm": 8.0}
 _CHAIN, _CHAIN_S = 8, 6.0
@@ -41,12 +41,12 @@ def _received(session: Session, environment: str) -> float:
 def _container(session: Session) -> list[Row]:
     require_root()
     samples = interleaved(
+        session.pairs,
         {
             "A": lambda: _received(session, "lxc"),
             "B": lambda: _received(session, "netns"),
             "A again": lambda: _received(session, "lxc"),
         },
-        session.pairs,
         session.say,
     )
     return [
@@ -56,7 +56,7 @@ def _container(session: Session) -> list[Row]:
             "netns, the same",
             "Mpps",
             samples,
-            Limit("at least", _WITHIN),
+            Limit("off", _OFF),
             ("64 B, received; each measurement on a path of its own",),
         )
     ]
@@ -89,7 +89,8 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
             layout = _layout(session, environment, mode)
             first, second = (_node(layout, part) for part in (0, 1))
             if ENVIRONMENTS[environment].own_kernel:
-                session.bed.executor.execute(layout.switch.start(layout.wiring))
+                switch = layout.switch.start(layout.wiring)
+                session.bed.executor.execute(layout.create_nodes() + switch)
             session.bed.executor.execute(first)
             before = time.monotonic()
             session.bed.executor.execute(tuple(step for step in second if step not in first))
