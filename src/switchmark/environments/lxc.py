@@ -21,6 +21,7 @@ from switchmark.environments.containers import (
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
+from switchmark.errors import UsageError
 from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan, Run, Write
 from switchmark.model.version import Version
@@ -43,6 +44,8 @@ class Lxc(Container):
         return Version(text, mode=cgroup_version(host))
 
     def create(self, node: Node, needs: Needs) -> Plan:
+        if needs.image and ":" in needs.image:
+            raise UsageError(f"lxc has colons between folders: {needs.image} cannot be a root")
         path = f"{needs.run_dir}/{node.name}.conf"
         return (
             *NETNS.create(network(node), needs),
