@@ -44,8 +44,12 @@ class Lxc(Container):
         return Version(text, mode=cgroup_version(host))
 
     def create(self, node: Node, needs: Needs) -> Plan:
-        if needs.image and ":" in needs.image:
-            raise UsageError(f"lxc has colons between folders: {needs.image} cannot be a root")
+        if needs.image and set(":,") & set(needs.image):
+            raise UsageError(
+                f"the root {needs.image} has a colon or a comma in its name, which separate what "
+                "lxc and overlay are told",
+                hint="name it by a symbolic link",
+            )
         path = f"{needs.run_dir}/{node.name}.conf"
         return (
             *NETNS.create(network(node), needs),
