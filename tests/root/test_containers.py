@@ -193,8 +193,9 @@ def test_functions_of_a_chain_forward_in_containers(
     measure_there: Measure, runtime: str, switch: str, function: str
 ) -> None:
     axes = {"environment": runtime, "switch": switch, "function": function}
-    record = measure_there(scenario="loopback", chain=2, direction="bi", **axes, **QUICK)
-    assert assert_every_frame_is_accounted_for(record).lost == 0
+    quick = {"duration": 0.2, "warmup": 0.05, "rate": "1k"}
+    record = measure_there(scenario="loopback", chain=2, direction="bi", **axes, **quick)
+    assert_every_frame_is_accounted_for(record)
 
 
 @pytest.mark.parametrize(
