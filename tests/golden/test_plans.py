@@ -83,6 +83,8 @@ def plans() -> Iterator[tuple[str, Test]]:
             f"variants/ovs-dpdk-in-{runtime}",
             Test(switch="ovs-dpdk", engine="dpdk", environment=runtime, switch_environment=runtime),
         )
+    yield "variants/linux-bridge-lxc-image", Test(environment="lxc", image="/srv/my image")
+    yield "variants/linux-bridge-podman-image", Test(environment="podman", image="mine:1")
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
     for switch, engine, function in (
         ("testpmd", "dpdk", "testpmd"),

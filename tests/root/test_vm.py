@@ -120,8 +120,8 @@ def test_a_switch_shares_the_memory_of_a_machine(
 ) -> None:
     try:
         SWITCHES[switch].probe(LocalHost())
-    except Unavailable as missing:
-        pytest.skip(missing.message)
+    except Unavailable as none:
+        pytest.skip(none.message)
     if missing := vm.ENVIRONMENT.probe(LocalHost()).missing:
         record = run_in(tmp_path, machines(switch=switch, **axes))
         assert record.status == "refused"

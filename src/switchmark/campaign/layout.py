@@ -18,7 +18,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.cgroups import V2, limited_group
 from switchmark.machine.placement import Tenant
-from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
     Addressing,
@@ -267,14 +267,13 @@ class Layout:
             steps += self._confined(parts[0], start)
         for part, function, hosted in self.hosted:
             steps += self._confined(part, function.start(hosted))
-        return steps
+        # Pages first, so that they are given back last: a program in a container may live until
+        # the container goes.
+        return tuple(sorted(steps, key=lambda step: not isinstance(step, Reserve)))
 
     def machine(self, part: Part) -> Plan:
         """The start of the machine that a part runs in; none where it is in another node."""
-        if not self.own_kernel(part):
-            return ()
-        node = self.nodes[part.id]
-        return ENVIRONMENTS[node.environment].create(node, self._needs(part))
+        return self.node_of(part) if self.own_kernel(part) else ()
 
     def create_nodes(self) -> Plan:
         """The node of the switch and those of the parts, but for machines."""
@@ -283,11 +282,15 @@ class Layout:
         for part in self.parts:
             if self.own_kernel(part):
                 continue
-            node = self.nodes[part.id]
-            created = ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            created = self.node_of(part)
             # Nodes share a daemon or a root: each of them says it, and it is made once.
             steps += tuple(step for step in created if step not in steps)
         return steps
+
+    def node_of(self, part: Part) -> Plan:
+        """The steps that make the node of a part."""
+        node = self.nodes[part.id]
+        return ENVIRONMENTS[node.environment].create(node, self._needs(part))
 
     def _confined(self, part: Part, start: Plan) -> Plan:
         """The start of a part's program under the limit of functions; in a machine it is that
@@ -325,13 +328,23 @@ class Layout:
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
-            capabilities=engine.capabilities | FUNCTIONS[part.function].capabilities,
+            capabilities=self._capabilities(part),
             hugepages=engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
             cpus=self.seats.get(part.id, ()),
+            image=self.nodes[part.id].image,
             attachments=tuple(self.attachments(part)),
             mode=self.modes.get(self.nodes[part.id].environment),
         )
+
+    def _capabilities(self, part: Part) -> frozenset[str]:
+        """Of the node of a part: what its function takes, and the engine of one that is played."""
+        function = FUNCTIONS[part.function]
+        if not function.played:
+            return function.capabilities
+        kinds = {self.endpoints[port.id].kind for port in part.ports}
+        granted = self.engine_of(part).granted(kinds, self.test.driver)
+        return granted | function.capabilities
 
     def join(self) -> Plan:
         """Waits for the sockets of functions that the switch connects to, and joins them. Nothing
@@ -424,7 +437,9 @@ def lay_out(
     chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     nodes = {
-        part.id: _node(prefix, run_dir, part.id, "netns" if part.physical else test.environment)
+        part.id: _node(prefix, run_dir, part.id, "netns")
+        if part.physical
+        else _node(prefix, run_dir, part.id, test.environment, test.image)
         for part in topology.parts
     }
     wiring = Wiring(
@@ -545,9 +560,11 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
     return Semantics(test.semantics)
 
 
-def _node(prefix: str, run_dir: str, suffix: str, environment: str) -> Node:
+def _node(
+    prefix: str, run_dir: str, suffix: str, environment: str, image: str | None = None
+) -> Node:
     """A node of this run; in the environment `host` a name of its own, but no place."""
-    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir)
+    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:

@@ -151,8 +151,25 @@ def _place_reasons(test: Test) -> Iterable[str]:
         yield str(error)
     if ENVIRONMENTS[test.environment].own_kernel:
         yield from _machine_reasons(test)
+    if test.image is not None:
+        yield from _image_reasons(test)
     if test.placement == SHARED_PROCESS and test.direction == "bi":
         yield "placement shared-process joins a sender and a receiver: use --direction uni"
+
+
+def _image_reasons(test: Test) -> Iterable[str]:
+    if not ENVIRONMENTS[test.environment].images:
+        able = [name for name, environment in ENVIRONMENTS.items() if environment.images]
+        yield (
+            f"environment {test.environment} is made of no image: --image means nothing to it"
+            f"\n\nhint: --environment {' or '.join(able)}"
+        )
+    if not FUNCTIONS[test.function].played:
+        yield (
+            f"function {test.function} is a program of this host, and may need what image "
+            f"{test.image} does not have: in an image the traffic program forwards"
+            "\n\nhint: --function forwarder"
+        )
 
 
 def _machine_reasons(test: Test) -> Iterable[str]:

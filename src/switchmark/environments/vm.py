@@ -41,6 +41,7 @@ class Vm:
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
     isolated = True
     own_kernel = True
+    images = True
 
     def probe(self, host: Host) -> Version:
         """QEMU's version. Its mode is `kvm` where a guest boots on it, else `emulated (tcg)`, and
