@@ -15,6 +15,7 @@ from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
 from bench.own import NULL, PACING, SETUP
 from bench.peers import MissingPeer
+from bench.placed import PLACED
 from bench.report import Machine, Row, table, write_json
 from bench.rtt import RTT
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
@@ -22,7 +23,7 @@ from switchmark.machine.signals import interruptible
 from switchmark.machine.workspace import Workspace
 
 INTERRUPTED = 130
-COMPARISONS = (RAW_MMSG, BEST, *GENERATORS, RTT, *BYPASS, NULL, PACING, SETUP)
+COMPARISONS = (RAW_MMSG, BEST, *GENERATORS, RTT, *BYPASS, *PLACED, NULL, PACING, SETUP)
 
 
 def main(arguments: list[str] | None = None) -> int:

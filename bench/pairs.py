@@ -28,12 +28,15 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is promised of a figure: at least, or at most, so much."""
+    """What is promised of a figure: at least, or at most, so much; or a ratio of 1, from which it
+    may be so far `off`."""
 
-    side: Literal["at least", "at most"]
+    side: Literal["at least", "at most", "off"]
     value: float
 
     def __str__(self) -> str:
+        if self.side == "off":
+            return f"1 +- {self.value:g}"
         return f"{'>=' if self.side == 'at least' else '<='} {self.value:g}"
 
 
@@ -72,9 +75,14 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def verdict(found: Interval, limit: Limit) -> Verdict:
-    """`met` or `missed` if the whole interval lies on that side of the limit."""
+    """`met` or `missed` if the whole interval lies on that side of the limit; a ratio of 1 is met
+    too by an interval that contains it."""
     if limit.side == "at least":
         met, missed = found.low >= limit.value, found.high < limit.value
+    elif limit.side == "off":
+        least, most = 1 - limit.value, 1 + limit.value
+        met = found.low <= 1 <= found.high or least <= found.low <= found.high <= most
+        missed = found.high < least or found.low > most
     else:
         met, missed = found.high <= limit.value, found.low > limit.value
     return "met" if met else "missed" if missed else "not shown either way"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Puts the guest of the environment `vm` into the folder GUEST: `kernel`, that of Debian's
-# linux-image-amd64, and `initramfs`, with busybox, ip, ethtool, the modules below and the traffic
-# program PROGRAM. The kernel's package is downloaded once for each version; the image is made
+# linux-image-amd64, and `initramfs`, with busybox, ip, ethtool, the modules below, the traffic
+# program PROGRAM and what is built beside it. The kernel's package is downloaded once for each version; the image is made
 # when one of its inputs changes. Nothing of the host's own kernel is used or changed.
 # Progress is on stdout, the tools' output on stderr; on failure, the last line is the reason.
 set -euo pipefail
 
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
 program=$(realpath "$1")
+bridge=$(dirname "$program")/switchmark-pcap-bridge # where libpcap was there to build it
 guest=$2
 modules=(virtio_pci virtio_net virtio_console bridge veth tun)
 
@@ -63,14 +64,20 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 
 # --- the image -------------------------------------------------------------------------------
 
-copy() # FILE...: into $image at the same path, with the libraries that it is linked with
+copy_as() # PLACE FILE: into the image, with the libraries that it is linked with
 {
-	local file library
+	local library
+	[ -e "$1" ] || install -D "$2" "$1"
+	{ ldd "$2" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
+		[ -e "$image$library" ] || install -D "$library" "$image$library"
+	done
+}
+
+copy() # FILE...: at the same path
+{
+	local file
 	for file in "$@"; do
-		[ -e "$image$file" ] || install -D "$file" "$image$file"
-		{ ldd "$file" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
-			[ -e "$image$library" ] || install -D "$library" "$image$library"
-		done
+		copy_as "$image$file" "$file"
 	done
 }
 
@@ -83,9 +90,11 @@ make_image()
 	for name in $("$busybox" --list); do
 		[ -e "$image/bin/$name" ] || ln -s busybox "$image/bin/$name"
 	done
-	rm -f "$image/bin/ip"
-	copy "$(command -v ip)" "$(command -v ethtool)" "$(command -v bridge)" "$(command -v bash)" "$program"
-	ln -s "$program" "$image/usr/bin/switchmark-traffic"
+	rm -f "$image/bin/ip" "$image/bin/sysctl" # Debian's can more
+	copy "${tools[@]}"
+	for name in "$program" "$bridge"; do
+		[ ! -e "$name" ] || copy_as "$image/usr/bin/$(basename "$name")" "$name"
+	done
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
 	cp -r "$kernel/modules" "$image/"
@@ -97,9 +106,11 @@ make_image()
 	mv "$guest/initramfs.new" "$guest/initramfs"
 }
 
-for tool in apt-get dpkg depmod modprobe cpio xz ip ethtool bridge busybox; do
+for tool in apt-get dpkg depmod modprobe cpio xz ip ethtool bridge bash sysctl busybox; do
 	command -v $tool >/dev/null || die "there is no $tool"
 done
+tools=()
+for tool in ip ethtool bridge bash sysctl; do tools+=("$(command -v $tool)"); done
 busybox=$(command -v busybox)
 ! ldd "$busybox" >/dev/null 2>&1 || die "busybox is not static: install busybox-static"
 bpf=/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)/bpf
@@ -117,7 +128,8 @@ flock 8
 [ -e "$kernel/vmlinux" ] || unpack_kernel </dev/null
 stamp=$({
 	printf '%s\n' "$version" "$program"
-	sha256sum "$0" "$program" "$busybox" "$(command -v ip)" "$(command -v ethtool)"
+	sha256sum "$0" "$program" "$busybox" "${tools[@]}"
+	if [ -e "$bridge" ]; then sha256sum "$bridge"; fi
 } | sha256sum)
 if [ "$(cat "$guest/stamp" 2>/dev/null)" != "$stamp" ]; then
 	rm -f "$guest/stamp"

@@ -60,6 +60,12 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/linux-bridge-vm-cpu-limit",
         Test(environment="vm", cpu_limit="function:50"),
     )
+    for switch in ("testpmd", "ovs-dpdk"):
+        yield f"variants/{switch}-vm", Test(switch=switch, environment="vm", frame_size=9000)
+    yield (
+        "variants/ovs-loopback-vm",
+        Test(switch="ovs", environment="vm", scenario="loopback", function="pcap-bridge"),
+    )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
     yield "variants/linux-bridge-copies", Test(copies=3)
@@ -77,6 +83,8 @@ def plans() -> Iterator[tuple[str, Test]]:
             f"variants/ovs-dpdk-in-{runtime}",
             Test(switch="ovs-dpdk", engine="dpdk", environment=runtime, switch_environment=runtime),
         )
+    yield "variants/linux-bridge-lxc-image", Test(environment="lxc", image="/srv/my image")
+    yield "variants/linux-bridge-podman-image", Test(environment="podman", image="mine:1")
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
     for switch, engine, function in (
         ("testpmd", "dpdk", "testpmd"),

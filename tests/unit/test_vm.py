@@ -6,7 +6,7 @@ import pytest
 
 from switchmark.environments import vm
 from switchmark.environments.base import Attachment, Needs
-from switchmark.errors import Unavailable
+from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Completed
 from switchmark.machine.journal import boot_id
 from switchmark.machine.recording import RecordingHost
@@ -61,9 +61,42 @@ def test_vhost_net_is_used_where_it_is() -> None:
     assert ",vhost=off" in " ".join(machine(None).argv)
 
 
-def machine(mode: str | None, mtu: int = 1500, cpus: tuple[int, ...] = ()) -> Spawn:
+@pytest.mark.parametrize(
+    ("version", "known", "missing"),
+    [("7.2.22", b"emulated (tcg)", True), ("7.2.22", b"kvm", False), ("10.0.2", b"", False)],
+)
+def test_an_old_qemu_that_emulates_has_no_vhost_user_ports(
+    version: str, known: bytes, missing: bool
+) -> None:
+    says: dict[tuple[str, ...], bytes | Completed] = {
+        ("qemu-system-x86_64", "--version"): f"QEMU emulator version {version} (Debian)\n".encode()
+    }
+    files = {**GUEST, "/dev/kvm": b"", f"/cache/switchmark/kvm-{boot_id()}": known}
+    found = vm.ENVIRONMENT.probe(RecordingHost(says, files=files)).missing
+    assert set(found) == ({PortKind.VHOST_USER} if missing else set())
+    if missing:
+        reason, hint = found[PortKind.VHOST_USER]
+        assert "QEMU 7.2.22 crashes" in reason
+        assert "QEMU 10.0 works" in reason
+        assert hint.startswith("SWITCHMARK_QEMU=/")
+
+
+def test_a_kernel_and_an_initramfs_can_be_named() -> None:
+    words = machine(None, image="/a b/vmlinuz:/x/initrd").argv
+    assert words[words.index("-kernel") + 1] == "/a b/vmlinuz"
+    assert words[words.index("-initrd") + 1] == "/x/initrd"
+    for wrong in ("disk.qcow2", "/vmlinuz:", ":/initrd"):
+        with pytest.raises(UsageError, match="is KERNEL:INITRAMFS, not") as error:
+            machine(None, image=wrong)
+        assert "--image KERNEL:" in (error.value.hint or "")
+
+
+def machine(
+    mode: str | None, mtu: int = 1500, cpus: tuple[int, ...] = (), image: str | None = None
+) -> Spawn:
     end = Endpoint(PortKind.TAP, "02:53:4d:00:00:00", "sm0000-e0", "sm0000-p0", mtu=mtu)
-    needs = Needs("/run/x", mode=mode, cpus=cpus, attachments=(Attachment(end, SWITCH),))
+    attached = (Attachment(end, SWITCH),)
+    needs = Needs("/run/x", mode=mode, cpus=cpus, image=image, attachments=attached)
     (spawn,) = vm.ENVIRONMENT.create(NODE, needs)
     assert isinstance(spawn, Spawn)
     return spawn

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* switchmark-traffic: serves commands on stdin, or says what this build can do. */
 #include "control.h"
-#include "machine.h"
 #include "jitter.h"
+#include "machine.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from switchmark.engines import TABLE as ENGINES
-from switchmark.engines.base import Engine, traffic_program
+from switchmark.engines.base import KERNEL_PORTS, Engine, traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.errors import UsageError
@@ -18,7 +18,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.cgroups import V2, limited_group
 from switchmark.machine.placement import Tenant
-from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
     Addressing,
@@ -37,7 +37,7 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
-__all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out"]
+__all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out", "opened_in"]
 
 SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
@@ -138,8 +138,19 @@ class Layout:
         return (Role.SENDER,) * sends + (Role.RECEIVER,) * receives
 
     def engine_of(self, part: Part) -> Engine:
-        """The engine that a part's ports are opened with."""
-        return self.engine if self.sent_by(part) else self.receivers
+        """The engine that a part's ports are opened with. Where functions are in machines, it may
+        not take a port of the switch that stays on the host: then it is one that does."""
+        engine = self.engine if self.sent_by(part) else self.receivers
+        kinds = {self.endpoints[port.id].kind for port in part.ports}
+        if not part.physical or kinds <= engine.port_kinds or engine.needs_ip:
+            return engine
+        others = (other for other in ENGINES.values() if other.own_memory)
+        return next((other for other in others if kinds <= other.port_kinds), engine)
+
+    @property
+    def own_memory(self) -> bool:
+        """Do engines hold frames in memory of their own?"""
+        return any(self.engine_of(part).own_memory for part in self.parts)
 
     def tenants(self) -> list[Tenant]:
         """The parts as the placement knows them; parts of a pair share a group."""
@@ -247,20 +258,26 @@ class Layout:
         steps += self._limited("switch", self.wiring.at, self.switch.start(self.wiring))
         for part in filter(self.own_kernel, self.parts):
             # A machine is started with its ports there.
-            node = self.nodes[part.id]
-            started = ENVIRONMENTS[node.environment].create(node, self._needs(part))
-            steps += self._limited("function", node, started)
+            steps += self._limited("function", self.nodes[part.id], self.machine(part))
+        if self._machines_await_switch:
+            steps += self._join()
         for part in self.parts:
             node = self.nodes[part.id]
             steps += ENVIRONMENTS[node.environment].attach(node, self.attachments(part))
         for node, parts in self.processes():
             ports = [self.endpoints[port.id] for part in parts for port in part.ports]
-            steps += self.engine.prepare(self.wiring, node, ports)
+            steps += self.engine_of(parts[0]).prepare(self.wiring, node, ports)
             start = FUNCTIONS[parts[0].function].start(self._hosted(node, parts))
             steps += self._confined(parts[0], start)
         for part, function, hosted in self.hosted:
             steps += self._confined(part, function.start(hosted))
-        return steps
+        # Pages first, so that they are given back last: a program in a container may live until
+        # the container goes.
+        return tuple(sorted(steps, key=lambda step: not isinstance(step, Reserve)))
+
+    def machine(self, part: Part) -> Plan:
+        """The start of the machine that a part runs in; none where it is in another node."""
+        return self.node_of(part) if self.own_kernel(part) else ()
 
     def create_nodes(self) -> Plan:
         """The node of the switch and those of the parts, but for machines."""
@@ -269,11 +286,15 @@ class Layout:
         for part in self.parts:
             if self.own_kernel(part):
                 continue
-            node = self.nodes[part.id]
-            created = ENVIRONMENTS[node.environment].create(node, self._needs(part))
+            created = self.node_of(part)
             # Nodes share a daemon or a root: each of them says it, and it is made once.
             steps += tuple(step for step in created if step not in steps)
         return steps
+
+    def node_of(self, part: Part) -> Plan:
+        """The steps that make the node of a part."""
+        node = self.nodes[part.id]
+        return ENVIRONMENTS[node.environment].create(node, self._needs(part))
 
     def _confined(self, part: Part, start: Plan) -> Plan:
         """The start of a part's program under the limit of functions; in a machine it is that
@@ -307,27 +328,58 @@ class Layout:
         )
 
     def _needs(self, part: Part) -> Needs:
+        engine = self.engine_of(part)
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
-            capabilities=self.engine.capabilities | FUNCTIONS[part.function].capabilities,
-            hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
+            capabilities=self._capabilities(part),
+            hugepages=engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
             cpus=self.seats.get(part.id, ()),
+            image=self.nodes[part.id].image,
             attachments=tuple(self.attachments(part)),
             mode=self.modes.get(self.nodes[part.id].environment),
         )
 
+    def _capabilities(self, part: Part) -> frozenset[str]:
+        """Of the node of a part: what its function takes, and the engine of one that is played."""
+        function = FUNCTIONS[part.function]
+        if not function.played:
+            return function.capabilities
+        kinds = {self.endpoints[port.id].kind for port in part.ports}
+        granted = self.engine_of(part).granted(kinds, self.test.driver)
+        return granted | function.capabilities
+
     def join(self) -> Plan:
-        """Waits for the sockets of functions that the switch connects to, and joins them."""
+        """Waits for the sockets of functions that the switch connects to, and joins them. Nothing
+        where machines, which start only then, have been joined."""
+        return () if self._machines_await_switch else self._join()
+
+    def _join(self) -> Plan:
         programs = [*(parts for _, parts in self.processes()), *((p,) for p, _, _ in self.hosted)]
-        listening = tuple(
-            Wait(f"the function listens on {path}", Check(("test", "-S", path)))
+        paths = [
+            self.endpoints[parts[0].ports[0].id].path
             for parts in programs
-            for path in [self.endpoints[parts[0].ports[0].id].path]
             if self.awaits_switch(parts)
+        ]
+        if self._machines_await_switch:
+            # What else the switch connects to listens later: it is tried again.
+            machines = filter(self.own_kernel, self.parts)
+            paths = [self.endpoints[port.id].path for part in machines for port in part.ports]
+        listening = tuple(
+            Wait(f"the function listens on {path}", Check(("test", "-S", path))) for path in paths
         )
         return listening + self.switch.join(self.wiring)
+
+    @property
+    def _machines_await_switch(self) -> bool:
+        """Do machines start only when the switch has connected to their ports?"""
+        ends = [
+            self.endpoints[port.id]
+            for part in filter(self.own_kernel, self.parts)
+            for port in part.ports
+        ]
+        return any(end.kind is PortKind.VHOST_USER and end.server for end in ends)
 
     def settled(self) -> Plan:
         """Waits until the switch has its links, and functions forward."""
@@ -339,7 +391,8 @@ class Layout:
     def awaits_switch(self, parts: Sequence[Part]) -> bool:
         """Is the first port of a process opened only when the switch connects to it?"""
         end = self.endpoints[parts[0].ports[0].id]
-        return end.kind is PortKind.VHOST_USER and end.server and not end.backend
+        ours = not self.own_kernel(parts[0])  # in a machine it is an interface of the guest's
+        return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
     def part_counters(self) -> tuple[Run, ...]:
         """Commands that print the links in each part's node, to place what was dropped there."""
@@ -354,6 +407,15 @@ class Layout:
 def frame_sizes(test: Test) -> Sequence[int]:
     """The frame sizes that a sender cycles through, bytes with the FCS."""
     return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
+
+
+def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKind]:
+    """The kinds of ports that an engine or a function, which takes `kinds`, can open in an
+    environment: in a machine each of its ports is an interface of the guest's kernel."""
+    found = ENVIRONMENTS[environment]
+    if not found.own_kernel:
+        return frozenset(kinds)
+    return found.port_kinds if KERNEL_PORTS & set(kinds) else frozenset()
 
 
 def lay_out(
@@ -379,7 +441,9 @@ def lay_out(
     chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     nodes = {
-        part.id: _node(prefix, run_dir, part.id, "netns" if part.physical else test.environment)
+        part.id: _node(prefix, run_dir, part.id, "netns")
+        if part.physical
+        else _node(prefix, run_dir, part.id, test.environment, test.image)
         for part in topology.parts
     }
     wiring = Wiring(
@@ -412,7 +476,7 @@ def lay_out(
         wiring=wiring,
         parts=tuple(topology.parts),
         nodes=nodes,
-        endpoints=switch.endpoints(wiring),
+        endpoints=_endpoints(switch, wiring),
         flows=tuple(topology.flows),
         addressing={
             flow.id: _end_to_end([crossings[crossing] for crossing in flow.crossings], chained)
@@ -423,6 +487,18 @@ def lay_out(
         modes=modes,
         seats=seats,
     )
+
+
+def _endpoints(switch: Switch, wiring: Wiring) -> Mapping[str, Endpoint]:
+    """The switch's, and in a machine an interface for each."""
+    ends = switch.endpoints(wiring)
+    return {
+        port.id: replace(end, ifname=wiring.name(f"e{port.index}"))
+        if not end.ifname and ENVIRONMENTS[wiring.nodes[port.part].environment].own_kernel
+        else end
+        for port in wiring.ports
+        for end in (ends[port.id],)
+    }
 
 
 def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:
@@ -448,9 +524,10 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
                 hint=f"--port {' or '.join(switch.port_kinds)}",
             )
         return PortKind(test.port)
-    taken = ENGINES[test.engine].port_kinds & ENVIRONMENTS[test.environment].port_kinds
-    for function in chained:
-        taken &= function.port_kinds
+    inner = [ENGINES[test.engine].port_kinds, *(function.port_kinds for function in chained)]
+    taken = ENVIRONMENTS[test.environment].port_kinds
+    for kinds in inner:
+        taken &= opened_in(test.environment, kinds)
     return next((kind for kind in switch.port_kinds if kind in taken), switch.port_kinds[0])
 
 
@@ -487,9 +564,11 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
     return Semantics(test.semantics)
 
 
-def _node(prefix: str, run_dir: str, suffix: str, environment: str) -> Node:
+def _node(
+    prefix: str, run_dir: str, suffix: str, environment: str, image: str | None = None
+) -> Node:
     """A node of this run; in the environment `host` a name of its own, but no place."""
-    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir)
+    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:

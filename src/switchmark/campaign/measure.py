@@ -37,7 +37,7 @@ from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.noise import certificate
 from switchmark.machine.placement import Placement, place
-from switchmark.machine.processes import in_network
+from switchmark.machine.processes import children, in_network
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import Workspace, default_base
 from switchmark.metrics.throughput import is_uncertain, of_latency
@@ -319,7 +319,7 @@ class Lab:
                 "semantics": layout.wiring.semantics,
                 "steering": layout.steering,
                 "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
-                "memory": layout.wiring.memory if layout.engine.own_memory else None,
+                "memory": layout.wiring.memory if layout.own_memory else None,
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
@@ -432,6 +432,7 @@ class Lab:
         if test.limits:
             check_cpu_limit(self._host)
         layout, placement = self._prepared(test)
+        self._refuse_missing_ports(layout)
         self._refuse_without_memory(layout)
         refusal = layout.switch.accepts(layout.wiring)
         if refusal:  # for a reason that only this host gives, such as its memory
@@ -491,6 +492,17 @@ class Lab:
         finally:
             self._executor.unwind(to=mark)
 
+    def _refuse_missing_ports(self, layout: Layout) -> None:
+        """Unavailable where an environment cannot have such ports on this host."""
+        for part in layout.parts:
+            name = layout.nodes[part.id].environment
+            if part.physical:
+                continue
+            missing = self._probe("environment", name, ENVIRONMENTS[name].probe).missing
+            for port in part.ports:
+                if found := missing.get(layout.endpoints[port.id].kind):
+                    raise Unavailable(found[0], hint=found[1])
+
     def _refuse_without_memory(self, layout: Layout) -> None:
         """Unavailable where the machines of a test would not fit into this host's memory."""
         needed, meminfo = layout.guest_megabytes(), self._host.read("/proc/meminfo")
@@ -533,6 +545,11 @@ class Lab:
             },
         }
 
+        # What a guest's process takes of its machine is less than the machine takes of this host.
+        machines = {
+            part.id: boot for part in layout.parts for boot in self._spawned(layout.machine(part))
+        }
+
         def alive() -> None:
             for who, _, processes in daemons.values():
                 for process in processes:
@@ -547,11 +564,14 @@ class Lab:
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            used_ns=lambda: {
-                place: _cpu_ns(_at_work(at, processes))
-                for place, (_, at, processes) in daemons.items()
-                if processes
-            },
+            used_ns=lambda: (
+                {
+                    place: _cpu_ns(_at_work(at, processes))
+                    for place, (_, at, processes) in daemons.items()
+                    if processes
+                }
+                | {part: _cpu_ns(children(boot.pid)) for part, boot in machines.items()}
+            ),
             stolen=_Steal(),
             alive=alive,
         )
@@ -619,7 +639,8 @@ class Lab:
         """UsageError if a port of this path cannot be captured."""
         for port in layout.wiring.ports:
             end = layout.endpoints[port.id]
-            if not (end.ifname or end.switch_ifname):
+            guest = ENVIRONMENTS[layout.nodes[port.part].environment].own_kernel
+            if not (end.switch_ifname or (end.ifname and not guest)):
                 raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
 
     def _captures(self, layout: Layout, number: int) -> Plan:

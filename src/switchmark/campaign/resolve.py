@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from switchmark.campaign.layout import SHARED_PROCESS, Layout, frame_sizes, lay_out
+from switchmark.campaign.layout import SHARED_PROCESS, Layout, frame_sizes, lay_out, opened_in
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
@@ -153,8 +153,25 @@ def _place_reasons(test: Test) -> Iterable[str]:
         yield str(error)
     if ENVIRONMENTS[test.environment].own_kernel:
         yield from _machine_reasons(test)
+    if test.image is not None:
+        yield from _image_reasons(test)
     if test.placement == SHARED_PROCESS and test.direction == "bi":
         yield "placement shared-process joins a sender and a receiver: use --direction uni"
+
+
+def _image_reasons(test: Test) -> Iterable[str]:
+    if not ENVIRONMENTS[test.environment].images:
+        able = [name for name, environment in ENVIRONMENTS.items() if environment.images]
+        yield (
+            f"environment {test.environment} is made of no image: --image means nothing to it"
+            f"\n\nhint: --environment {' or '.join(able)}"
+        )
+    if not FUNCTIONS[test.function].played:
+        yield (
+            f"function {test.function} is a program of this host, and may need what image "
+            f"{test.image} does not have: in an image the traffic program forwards"
+            "\n\nhint: --function forwarder"
+        )
 
 
 def _machine_reasons(test: Test) -> Iterable[str]:
@@ -171,8 +188,9 @@ def _machine_reasons(test: Test) -> Iterable[str]:
         )
     if ENGINES[test.engine].own_memory:
         yield (
-            f"engine {test.engine} needs vfio without an IOMMU in environment {environment}, and "
-            "the guest's kernel, Debian's, is built without it (CONFIG_VFIO_NOIOMMU)"
+            f"engine {test.engine} does not open the NICs of environment {environment} yet: its "
+            "machines have no IOMMU, and Debian's kernel has no vfio without one "
+            "(CONFIG_VFIO_NOIOMMU is not set)"
             "\n\nhint: --engine xdp"
         )
 
@@ -304,20 +322,34 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[str]:
 
 def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
-    every = {end.kind for end in layout.endpoints.values()}
+    name = test.environment
+    if any(layout.own_kernel(p) and layout.endpoints[p.ports[0].id].backend for p in layout.parts):
+        yield (
+            f"a machine is the virtio side of a port, and switch {test.switch} joins it to another"
+            "\n\nhint: a switch between the machines"
+        )
     # Physical ports are not in the functions' environment.
     inner = {layout.endpoints[p.id].kind for p in layout.wiring.ports if not p.physical}
     for who, kinds, accepted in (
-        (f"engine {engine.name}", every, engine.port_kinds),
-        (f"environment {environment.name}", inner, environment.port_kinds),
         *(
             (
-                f"function {name}",
+                f"engine {layout.engine_of(part).name}",
                 {layout.endpoints[p.id].kind for p in part.ports},
-                FUNCTIONS[name].port_kinds,
+                layout.engine_of(part).port_kinds,
+            )
+            for part in layout.played
+            if part.physical
+        ),
+        (f"engine {engine.name}", inner, opened_in(name, engine.port_kinds)),
+        (f"environment {name}", inner, environment.port_kinds),
+        *(
+            (
+                f"function {part.function}",
+                {layout.endpoints[p.id].kind for p in part.ports},
+                opened_in(name, FUNCTIONS[part.function].port_kinds),
             )
             for part in layout.parts
-            for name in (part.function,)
+            if not part.physical
         ),
     ):
         missing = kinds - set(accepted)
@@ -325,12 +357,16 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
             usable = [
                 switch.name
                 for switch in SWITCHES.values()
-                if set(switch.port_kinds) & engine.port_kinds & environment.port_kinds & accepted
+                if set(switch.port_kinds)
+                & environment.port_kinds
+                & set(accepted)
+                & opened_in(name, engine.port_kinds)
             ]
+            takes = f"takes {_listed(accepted)}" if accepted else f"has no ports in {name}"
             yield (
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
                 f"engine {test.engine}\n"
-                f"  {test.switch} offers {_listed(kinds)}; {who} takes {_listed(accepted)}\n\n"
+                f"  {test.switch} offers {_listed(kinds)}; {who} {takes}\n\n"
                 f"hint: with this engine, use --switch {' or '.join(usable) or '(none)'}"
             )
             return

@@ -19,6 +19,7 @@ from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_s
 from switchmark.engines.base import Engine
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
@@ -247,9 +248,8 @@ class Trials:
         return jobs
 
     def _flows_of(self, part: Part) -> tuple[Flow, ...]:
-        """The flows that a part sends, or else receives: as many go each way. Copies are one."""
-        flows = self._layout.sent_by(part) or self._layout.received_by(part)
-        return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
+        """The flows that a part sends, or else receives: as many go each way."""
+        return _distinct(self._layout.sent_by(part) or self._layout.received_by(part))
 
     def _opened(self, crew: Crew) -> list[tuple[Part, Port, int]]:
         """The ports that a process opens: a part's, each once for each queue that it uses."""
@@ -367,7 +367,7 @@ class Trials:
                 forward["announce"] = [self._announcement(port) for port in part.ports]
             return forward
         sends = role in (Role.SENDER, Role.CLIENT)
-        flows = self._flows_of(part) if sends else self._layout.received_by(part)
+        flows = _distinct(self._layout.sent_by(part) if sends else self._layout.received_by(part))
         load: dict[str, Any] = {
             "first_flow": self._layout.first_flow(flows[0]) + job.first,
             "flows": job.flows,
@@ -443,6 +443,8 @@ class Trials:
             crew.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
         functions = {hop.rpartition(".")[0] for f in self._layout.flows for hop in f.hops}
         quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + _QUIET_A_FUNCTION_MS * len(functions))
+        if self._layout.test.limits:
+            quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
         drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}
         for crew in self._crews:
             crew.process.send("drain", **drain)
@@ -477,7 +479,7 @@ class Trials:
                         # A client receives the answers to its own flow.
                         flows = self._layout.received_by(part) or self._layout.sent_by(part)
                         received[flows[0].id] = task["received"]
-            parts += self._part_reports(crew, report)
+            parts += self._part_reports(crew, report, used_ns)
         for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
@@ -485,7 +487,10 @@ class Trials:
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
+        told = {each.part for each in parts}
         for place, (ran, _) in used_ns.items():
+            if place in told:
+                continue
             role = "switch" if place == "switch" else "function"
             parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=ran / elapsed_ns))
         waited = used_ns["switch"][1] / elapsed_ns if "switch" in used_ns else 0.0
@@ -514,7 +519,9 @@ class Trials:
             counters=path.as_dict(),
         )
 
-    def _part_reports(self, crew: Crew, report: dict[str, Any]) -> list[PartReport]:
+    def _part_reports(
+        self, crew: Crew, report: dict[str, Any], used_ns: Mapping[str, tuple[int, int]]
+    ) -> list[PartReport]:
         elapsed_ns = int(report["duration_ns"])
         together = len(crew.parts) > 1
         found = []
@@ -522,12 +529,13 @@ class Trials:
         for index, part in enumerate(crew.parts):
             thread = report["threads"][0 if together else index]
             mine = [next(tasks) for _ in self._jobs(part)]
-            own_kernel = self._layout.own_kernel(part)
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
-            if own_kernel:
+            ran_ns = None if together else thread["cpu_ns"]
+            if self._layout.own_kernel(part):
                 cpu = next(iter(self._layout.seats.get(part.id, ())), None)
+                ran_ns = used_ns[part.id][0]
             # What a guest thinks it used is not what its machine took of the host.
-            unknown = together or own_kernel
+            unknown = together or self._layout.own_kernel(part)
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
@@ -536,7 +544,7 @@ class Trials:
                     part=part.id,
                     roles=tuple(role.value for role in self._layout.roles(part)),
                     cpu=cpu,
-                    cores=None if unknown else thread["cpu_ns"] / elapsed_ns,
+                    cores=None if ran_ns is None else ran_ns / elapsed_ns,
                     user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
                     polls=sum(c["polls"] for c in counted),
                     empty_polls=sum(c["empty_polls"] for c in counted),
@@ -686,6 +694,11 @@ def _share_of(frames: int | None, job: _Job, flows: int) -> int:
     if frames is None:
         return 0
     return frames * (job.first + job.flows) // flows - frames * job.first // flows
+
+
+def _distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:
+    """The first of each: copies are made of the frames of one."""
+    return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
 
 
 def _longest_ns(spec: TrialSpec) -> int:

@@ -17,6 +17,7 @@ _HELP = {
     "switch": "the switches under test",
     "switch_environment": "where the switch runs",
     "environment": "where the functions run",
+    "image": "the functions' container image or root, or disk, instead of one made here",
     "function": "what forwards in the functions of loopback; traffic is its usual forwarder",
     "engine": "the packet I/O of the traffic program",
     "driver": "how engine dpdk opens a port: virtio-user, vhost, memif, af_packet, af_xdp, ...",

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class Engine:
     that its flows may differ in, up to `flows_max` of them. `drivers` are the values that the
     axis `driver` may have, `resources` which of `queues` and `descriptors` it follows.
     `own_memory`: its processes hold frames in memory that the axis `memory` chooses.
-    `capabilities` are those of Linux, without `CAP_`, that its ports take in a container.
+    `capabilities` are those of Linux, without `CAP_`, that it takes in a container.
     """
 
     name: str
@@ -77,6 +77,10 @@ class Engine:
         """The engine's options for one of the ports of the process at `node`. UsageError if
         `driver` does not fit its endpoint."""
         return self.options
+
+    def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
+        """The capabilities that ports of these kinds take in a container."""
+        return self.capabilities
 
     def probe(self, host: Host) -> Version:
         """The version of the traffic program that has this engine; Unavailable if none has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,12 @@ _DESCRIPTORS = 1024
 _VHOST, _VIRTIO = "vhost", "virtio-user"
 _MEMIF, _MEMIF_ZERO_COPY = "memif", "memif-zero-copy"
 _AF_PACKET, _AF_XDP = "af_packet", "af_xdp"
+
+_OF_AF_PACKET = frozenset({"NET_RAW", "NET_ADMIN"})
+"""It sets the interface's MTU and its promiscuous mode."""
+
+_OF_AF_XDP = _OF_AF_PACKET | {"SYS_ADMIN", "IPC_LOCK"}
+"""It looks its program's map up by number, for which BPF does not do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,13 @@ class Dpdk(Engine):
             "prefix": node.name,
             "directory": w.run_dir,
         }
+
+    def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
+        """Its own, and where it opens interfaces, what sockets and XDP programs there take."""
+        found = self.capabilities
+        if not KERNEL_PORTS.isdisjoint(kinds):
+            found |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
+        return found
 
     def _megabytes(self, w: Wiring, devices: int) -> int:
         """The memory of a process: a pool for each device, as traffic/engines/dpdk.c makes it."""
@@ -116,6 +129,7 @@ ENGINE = Dpdk(
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP),
     resources=frozenset({"queues", "descriptors"}),
     own_memory=True,
-    # With a NUMA library the EAL sets a memory policy, and cannot do without.
-    capabilities=frozenset({"NET_RAW", "SYS_NICE"}),
+    # With a NUMA library the EAL sets a memory policy, and the filters of system calls of docker
+    # and podman let that pass with SYS_NICE alone.
+    capabilities=frozenset({"SYS_NICE"}),
 )

@@ -11,4 +11,5 @@ ENGINE = Engine(
     vlan=False,
     flows_by=frozenset({"port"}),
     flows_max=256,
+    capabilities=frozenset(),
 )

@@ -11,6 +11,6 @@ ENGINE = Engine(
     receiver="mmap",
     napi=True,
     frame_max=3076,  # a page of the page pool, with headroom
-    # It enters a namespace of its own for a moment: that takes SYS_ADMIN.
-    capabilities=frozenset({"NET_RAW", "NET_ADMIN", "SYS_ADMIN"}),
+    # It enters a namespace of its own for a moment: that takes SYS_ADMIN, which stands for BPF.
+    capabilities=frozenset({"SYS_ADMIN"}),
 )

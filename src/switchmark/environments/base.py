@@ -66,12 +66,14 @@ class Needs:
 class Environment(Protocol):
     """An environment. `isolated` says that a node has a network stack of its own, `own_kernel`
     that it has a kernel of its own: another clock, CPUs that are not the host's, and ports that
-    its maker opens, so that it is created when the switch has started."""
+    its maker opens, so that it is created when the switch has started; `images`, that a node can
+    be made of an image of the user's."""
 
     name: str
     port_kinds: frozenset[PortKind]
     isolated: bool
     own_kernel: bool
+    images: bool
 
     def probe(self, host: Host) -> Version:
         """The version, or Unavailable with what is missing."""

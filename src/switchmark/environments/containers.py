@@ -1,12 +1,15 @@
 """What the container runtimes have in common: a root file system, mounts, a network stack.
 
 A container has the programs of this host: its root is empty but for read-only binds of `/usr`
-and of what the node needs. Its network namespace has the node's name, so that its interfaces
-are set up from the host, by the driver of `netns`, and it needs no privileges for that.
+and of what the node needs. One of the user's image has them beside the image, started by their
+own loader with their own libraries; commands of the system are run from outside. Its network
+namespace has the node's name, so that its interfaces are set up from the host, by the driver of
+`netns`, and it needs no privileges for that.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -15,6 +18,7 @@ from switchmark.environments.base import Attachment, Needs
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import Unavailable
 from switchmark.machine.anchor import privileges
+from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
 from switchmark.machine.processes import MARK
 from switchmark.model.plan import Node, Plan, Run
@@ -22,17 +26,20 @@ from switchmark.model.topology import PortKind
 
 __all__ = [
     "ASLEEP",
+    "LOADED",
     "MARKED",
-    "PERIOD_US",
     "Container",
     "Mount",
     "cgroup_parent",
     "cgroup_version",
     "cgroups",
     "configures_network",
+    "image_words",
     "mounts",
     "network",
+    "outside",
     "prefix_of",
+    "program_words",
     "quota_us",
     "root_folder",
     "root_of",
@@ -40,30 +47,49 @@ __all__ = [
     "version_of",
 ]
 
-ASLEEP = ("sleep", "infinity")
+ASLEEP = ("/usr/bin/sleep", "infinity")
 """The first process of a container: it lasts as long as the container."""
 
 MARKED = ("-e", MARK)
 """`docker exec` and `podman exec` pass the caller's value of this on, and nothing else."""
 
-PERIOD_US = 100_000
-"""The period of a CPU limit: the kernel's own."""
-
 _OF_BPF = {"BPF": "SYS_ADMIN", "PERFMON": "SYS_ADMIN"}
 """docker 20.10 knows neither, and the filters of system calls of podman 4.3 and of docker let
 bpf() pass with this alone."""
 
+_USR = "/.switchmark/usr"
+"""Where a container of the user's image has this host's /usr."""
+
+_MACHINE = platform.machine()
+_LIBRARIES = f"/usr/lib/{_MACHINE}-linux-gnu"
+_LOADER = {
+    "x86_64": "ld-linux-x86-64.so.2",
+    "aarch64": "ld-linux-aarch64.so.1",
+}.get(_MACHINE, "ld.so")
+_DRIVERS = f"{_LIBRARIES}/dpdk"  # DPDK looks for them where its package has them
+
+_HOSTS_LIBRARIES = _LIBRARIES.replace("/usr", _USR, 1)
+LOADED = (f"{_HOSTS_LIBRARIES}/{_LOADER}", "--library-path", _HOSTS_LIBRARIES)
+"""What starts a program of this host in a container of the user's image."""
+
 _FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var")
 _MERGED = ("usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libx32")
-_ETC = ("/etc/alternatives", "/etc/group", "/etc/ld.so.cache", "/etc/passwd")
+_ETC = ("/etc/group", "/etc/ld.so.cache", "/etc/passwd")
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of the host at the same path in a container."""
+    """A folder, or a file, of the host: in a container at the same path, or at `target`."""
 
     path: str
     writable: bool = False
+    file: bool = False
+    target: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it is in a container."""
+        return self.target or self.path
 
 
 class Container:
@@ -72,6 +98,7 @@ class Container:
     port_kinds = frozenset(PortKind) - {PortKind.TAP}
     own_kernel = False
     isolated = True
+    images = True
 
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
         return NETNS.attach(network(node), attachments)
@@ -83,6 +110,28 @@ class Container:
 def network(node: Node) -> Node:
     """The network namespace of a container, as a node of the host."""
     return replace(node, environment=NETNS.name)
+
+
+def outside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The argv that runs a command of the system from outside, as an image need not have it; None
+    where it is run inside."""
+    if node.image is None or argv[0].startswith("/"):
+        return None
+    return NETNS.inside(network(node), argv)
+
+
+def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The argv of a program of this host as it is started in the container."""
+    if node.image is None:
+        return argv
+    own = argv[0].replace("/usr", _USR, 1) if argv[0].startswith("/usr/") else argv[0]
+    return (*LOADED, own, *argv[1:])
+
+
+def image_words(node: Node, image: str) -> tuple[str, ...]:
+    """What makes `docker run` and `podman run` start our first process in the user's image."""
+    first, *words = program_words(node, ASLEEP)
+    return ("--pull", "never", "--entrypoint", first, "--user", "0", image, *words)
 
 
 def configures_network(needs: Needs) -> bool:
@@ -133,14 +182,18 @@ def root_of(needs: Needs) -> Plan:
             undo=("rm", "-rf", "--one-file-system", root),
         ),
         Run("its links into /usr", ("ln", "-sfn", "-t", root, *_MERGED)),
-        # Of Debian's alternatives is awk; the others are for programs that look up a name.
-        Run("what programs look for in /etc", ("cp", "-a", "-t", f"{root}/etc", *_ETC), ok=(0, 1)),
     )
 
 
 def mounts(needs: Needs) -> tuple[Mount, ...]:
     """What a container has of the host besides its devices; no folder twice. Hugepages need
     none: DPDK's programs here map them without a file (`--in-memory`)."""
+    own = (
+        # Of Debian's alternatives is awk; the others are for programs that look up a name.
+        (Mount("/usr"), Mount("/etc/alternatives"), *(Mount(path, file=True) for path in _ETC))
+        if needs.image is None
+        else (Mount("/usr", target=_USR), Mount(_DRIVERS))
+    )
     usr = PurePosixPath("/usr")
     programs = dict.fromkeys(
         path
@@ -148,7 +201,7 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
         if path.is_absolute() and usr not in (path, *path.parents)
     )
     return (
-        Mount(str(usr)),
+        *own,
         *(Mount(str(path)) for path in programs),
         Mount(needs.run_dir, writable=True),
     )
@@ -167,7 +220,7 @@ def run_words(needs: Needs) -> tuple[str, ...]:
     if needs.cpus:
         words += ["--cpuset-cpus", ",".join(map(str, needs.cpus))]
     for mount in mounts(needs):
-        fields = [f"type=bind,{_field('source', mount.path)}", _field("target", mount.path)]
+        fields = [f"type=bind,{_field('source', mount.path)}", _field("target", mount.place)]
         words += ["--mount", ",".join([*fields, *([] if mount.writable else ["readonly"])])]
     return tuple(words)
 

@@ -19,8 +19,11 @@ from switchmark.environments.containers import (
     cgroup_version,
     cgroups,
     configures_network,
+    image_words,
     network,
+    outside,
     prefix_of,
+    program_words,
     root_folder,
     root_of,
     run_words,
@@ -84,11 +87,17 @@ class Docker(Container):
     def create(self, node: Node, needs: Needs) -> Plan:
         users = _USERS.match(needs.mode or "")
         private = users is None
+        if private and needs.image is not None and needs.mode is not None:
+            raise Unavailable(
+                f"no docker daemon runs here that could have the image {needs.image}",
+                hint="start yours (systemctl start docker), or name it with DOCKER_HOST",
+            )
+        empty = needs.image is None
         return (
             *cgroups(node),
-            *root_of(needs),
+            *(root_of(needs) if empty else ()),
             *(_users_daemon(node, users[1]) if users else _own_daemon(node)),
-            *_image(node, needs, kept=private),
+            *(_image(node, needs, kept=private) if empty else ()),
             Run(
                 f"the container {node.name}",
                 (
@@ -97,7 +106,11 @@ class Docker(Container):
                     *("--read-only", "--tmpfs", "/tmp", "--log-driver", "none"),
                     *(_SYSCTLS if configures_network(needs) else ()),
                     *run_words(needs),
-                    *(_image_name(node), *ASLEEP),
+                    *(
+                        (_image_name(node), *ASLEEP)
+                        if needs.image is None
+                        else image_words(node, needs.image)
+                    ),
                 ),
                 undo=None if private else (*_docker(node), "rm", "--force", node.name),
                 timeout_s=30.0,
@@ -107,7 +120,8 @@ class Docker(Container):
         )
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return (*_docker(node), "exec", "-i", *MARKED, node.name, *argv)
+        words = (*_docker(node), "exec", "-i", *MARKED, node.name, *program_words(node, argv))
+        return outside(node, argv) or words
 
 
 def _docker(node: Node) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ class Host:
     port_kinds = frozenset(PortKind) - {PortKind.TAP}
     isolated = False
     own_kernel = False
+    images = False
 
     def probe(self, host: MachineHost) -> Version:
         return Version("-")

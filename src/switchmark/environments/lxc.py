@@ -6,25 +6,29 @@ from __future__ import annotations
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
     ASLEEP,
-    PERIOD_US,
     Container,
     Mount,
     cgroup_version,
     cgroups,
     mounts,
     network,
+    outside,
+    program_words,
     quota_us,
     root_folder,
     root_of,
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
+from switchmark.errors import UsageError
+from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan, Run, Write
 from switchmark.model.version import Version
 
 # null, zero, full, random, urandom, tty, console, ptmx, pts: what LXC puts into /dev.
 _DEVICES = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*")
+_CONTAINERS = "/var/lib/lxc"
 _NUMBERS = {"/dev/net/tun": "10:200"}
 """Numbers of devices, where they are fixed: of others every one may be opened that is bound."""
 
@@ -40,24 +44,59 @@ class Lxc(Container):
         return Version(text, mode=cgroup_version(host))
 
     def create(self, node: Node, needs: Needs) -> Plan:
+        if needs.image and set(":,") & set(needs.image):
+            raise UsageError(
+                f"the root {needs.image} has a colon or a comma in its name, which separate what "
+                "lxc and overlay are told",
+                hint="name it by a symbolic link",
+            )
         path = f"{needs.run_dir}/{node.name}.conf"
         return (
             *NETNS.create(network(node), needs),
             *cgroups(node),
-            *root_of(needs),
+            *(root_of(needs) if needs.image is None else _layer(node, needs.image)),
             Write(f"what {node.name} is made of", path, _configuration(node, needs).encode()),
             Run(
                 f"the container {node.name}",
                 (
                     *("lxc-start", "-n", node.name, "-f", path),
-                    *("-o", "/dev/stderr", "-l", "ERROR", "--", *ASLEEP),
+                    *("-o", "/dev/stderr", "-l", "ERROR", "--", *program_words(node, ASLEEP)),
                 ),
                 undo=("lxc-stop", "-n", node.name, "-k"),
             ),
         )
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return ("lxc-attach", "-n", node.name, "--", *argv)
+        words = ("lxc-attach", "-n", node.name, "--", *program_words(node, argv))
+        return outside(node, argv) or words
+
+
+def _layer(node: Node, image: str) -> Plan:
+    """What is written in a container over the user's root file system, which stays as it is."""
+    folder = _layer_folder(node)
+    return (
+        Run("the root file system is there", ("test", "-d", _image_root(image))),
+        Run(
+            f"what {node.name} writes over it",
+            ("mkdir", "-p", f"{folder}/delta"),
+            undo=("rm", "-rf", "--one-file-system", folder),
+        ),
+    )
+
+
+def _layer_folder(node: Node) -> str:
+    return f"{node.run_dir}/{node.name}-layer"
+
+
+def _image_root(image: str) -> str:
+    """The root file system that an image is: a folder, or that of a container of LXC's."""
+    return image if image.startswith("/") else f"{_CONTAINERS}/{image}/rootfs"
+
+
+def _root(node: Node, needs: Needs) -> str:
+    if needs.image is None:
+        return f"dir:{root_folder(needs)}"
+    return f"overlay:{_image_root(needs.image)}:{_layer_folder(node)}/delta"
 
 
 def _configuration(node: Node, needs: Needs) -> str:
@@ -65,14 +104,14 @@ def _configuration(node: Node, needs: Needs) -> str:
     keep = " ".join(sorted(map(str.lower, needs.capabilities))) or "none"
     lines = [
         f"lxc.uts.name = {node.name}",
-        f"lxc.rootfs.path = dir:{root_folder(needs)}",
+        f"lxc.rootfs.path = {_root(node, needs)}",
         f"lxc.namespace.share.net = {NETNS.netns(node)}",
         f"lxc.cgroup.dir = {node.name}",
         f"lxc.cap.keep = {keep}",
         "lxc.mount.auto = proc:mixed sys:ro",
         "lxc.mount.entry = tmpfs tmp tmpfs rw,create=dir 0 0",
-        *(_entry(mount, "dir") for mount in mounts(needs)),
-        *(_entry(Mount(device, writable=True), "file") for device in needs.devices),
+        *(_entry(mount) for mount in mounts(needs)),
+        *(_entry(Mount(device, writable=True, file=True)) for device in needs.devices),
         "lxc.tty.max = 0",
         *_limits(needs),
         *_allowed(needs),
@@ -80,11 +119,16 @@ def _configuration(node: Node, needs: Needs) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _entry(mount: Mount, kind: str) -> str:
-    """A line as in fstab, which has no blanks in a path."""
-    path = mount.path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
-    access = "rw" if mount.writable else "ro"
-    return f"lxc.mount.entry = {path} {path.lstrip('/')} none bind,{access},create={kind} 0 0"
+def _entry(mount: Mount) -> str:
+    """A line as in fstab."""
+    paths = f"{_escaped(mount.path)} {_escaped(mount.place).lstrip('/')}"
+    access, kind = "rw" if mount.writable else "ro", "file" if mount.file else "dir"
+    return f"lxc.mount.entry = {paths} none bind,{access},create={kind} 0 0"
+
+
+def _escaped(path: str) -> str:
+    """A path in a table like fstab, which has no blanks in one."""
+    return path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
 
 
 def _limits(needs: Needs) -> list[str]:

@@ -21,6 +21,7 @@ class Netns:
     port_kinds = frozenset(PortKind) - {PortKind.TAP}
     isolated = True
     own_kernel = False
+    images = False
 
     def probe(self, host: Host) -> Version:
         """The version of iproute2."""

@@ -11,7 +11,10 @@ from switchmark.environments.containers import (
     cgroup_version,
     cgroups,
     configures_network,
+    image_words,
     network,
+    outside,
+    program_words,
     root_folder,
     root_of,
     run_words,
@@ -40,7 +43,7 @@ class Podman(Container):
         return (
             *NETNS.create(network(node), needs),
             *cgroups(node),
-            *root_of(needs),
+            *(root_of(needs) if needs.image is None else ()),
             Run(
                 f"the container {node.name}",
                 (
@@ -53,7 +56,7 @@ class Podman(Container):
                     *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
                     *(("--security-opt", "unmask=/proc/sys") if configures_network(needs) else ()),
                     *run_words(needs),
-                    *("--rootfs", root_folder(needs), *ASLEEP),
+                    *_started(node, needs),
                 ),
                 undo=(*_podman(node), "rm", "--force", "--ignore", "--time", "0", node.name),
                 timeout_s=30.0,
@@ -61,17 +64,26 @@ class Podman(Container):
         )
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return (*_podman(node), "exec", "-i", *MARKED, node.name, *argv)
+        words = (*_podman(node), "exec", "-i", *MARKED, node.name, *program_words(node, argv))
+        return outside(node, argv) or words
+
+
+def _started(node: Node, needs: Needs) -> tuple[str, ...]:
+    """The root and the first process of a container."""
+    if needs.image is None:
+        return ("--rootfs", root_folder(needs), *ASLEEP)
+    return image_words(node, needs.image)
 
 
 def _podman(node: Node) -> tuple[str, ...]:
-    """podman with everything that it keeps in the run's folder. runc, as crun does not take
-    the hybrid control groups; vfs, as the others leave a mount."""
+    """podman with everything that it keeps in the run's folder; with the user's storage where that
+    has the image. runc, as crun does not take the hybrid control groups; vfs, as the others leave
+    a mount."""
     home = f"{node.run_dir}/podman"
+    storage = ("--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir", f"{home}/tmp")
     return (
-        *("podman", "--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir"),
-        *(f"{home}/tmp", "--storage-driver", "vfs", "--runtime", "runc"),
-        *("--cgroup-manager", "cgroupfs", "--events-backend", "file"),
+        *("podman", *(() if node.image else (*storage, "--storage-driver", "vfs"))),
+        *("--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"),
     )
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from switchmark.engines.base import traffic_program
 from switchmark.environments.base import Attachment, Needs
 from switchmark.environments.interfaces import set_up
-from switchmark.errors import CommandTimedOut, Unavailable
+from switchmark.errors import CommandTimedOut, Unavailable, UsageError
 from switchmark.machine.host import Host
 from switchmark.machine.journal import boot_id
-from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
+from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
@@ -26,6 +26,7 @@ QEMU_VARIABLE = "SWITCHMARK_QEMU"
 BOOT_S = 60.0
 _KVM_BOOT_S = 20.0
 _KVM, _EMULATED, _VHOST = "kvm", "emulated (tcg)", ", vhost-net"
+_SHARES_FROM = 10  # 7.2 crashes when an emulated guest's vhost-user port starts; 10.0 does not
 _FD = 3  # BOOT_FD of traffic/src/machine.h
 _OFFLOADS = (
     *("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"),
@@ -37,13 +38,15 @@ class Vm:
     """One machine a node, with one CPU, entered by a UNIX socket in the run's folder."""
 
     name = "vm"
-    port_kinds = frozenset({PortKind.TAP})
+    port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
     isolated = True
     own_kernel = True
+    images = True
 
     def probe(self, host: Host) -> Version:
         """QEMU's version. Its mode is `kvm` where a guest boots on it, else `emulated (tcg)`, and
-        says whether frames pass by the host's vhost-net."""
+        says whether frames pass by the host's vhost-net. An old QEMU that emulates has no
+        vhost-user ports."""
         for file in (_guest("kernel"), _guest("initramfs")):
             if not host.exists(file):
                 raise Unavailable(
@@ -60,11 +63,13 @@ class Vm:
             raise Unavailable(
                 f"{qemu()} does not tell its version", hint="apt-get install qemu-system-x86"
             )
+        version, accelerator = words[words.index("version") + 1], _accelerator(host)
         vhost = _VHOST if host.exists("/dev/vhost-net") else ""
-        return Version(words[words.index("version") + 1], _accelerator(host) + vhost)
+        return Version(version, accelerator + vhost, missing=_missing(version, accelerator))
 
     def create(self, node: Node, needs: Needs) -> Plan:
-        """Started where the switch is, whose taps it opens."""
+        """Started where the switch is, whose taps it opens. UsageError for an image that is no
+        kernel with its initramfs."""
         source = needs.attachments[0].source
         pinned = ("taskset", "--cpu-list", ",".join(map(str, needs.cpus))) if needs.cpus else ()
         nics = [a.endpoint for a in needs.attachments]
@@ -75,7 +80,7 @@ class Vm:
                 (
                     *pinned,
                     *(traffic_program(), "boot", _socket(node), "--"),
-                    *_machine(needs.mode, needs.megabytes, nics),
+                    *_machine(needs.mode, needs.megabytes, nics, image=_image(needs.image)),
                 ),
                 at=source,
             ),
@@ -88,11 +93,15 @@ class Vm:
             timeout_s=BOOT_S,
             unless_dead=_process_name(node),
         )
-        return (up, *(step for a in attachments for step in set_up(node, a)))
+        folder = Run(
+            f"a folder in {node.name} for the run's files", ("mkdir", "-p", node.run_dir), at=node
+        )
+        return (up, folder, *(step for a in attachments for step in set_up(node, a)))
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        # The guest has a traffic program of its own.
-        words = ("switchmark-traffic", *argv[1:]) if argv[0] == traffic_program() else argv
+        # The guest has our programs of its own.
+        name = Path(argv[0]).name
+        words = (name, *argv[1:]) if name.startswith("switchmark-") else argv
         return (traffic_program(), "enter", _socket(node), "--", *words)
 
     def netns(self, node: Node) -> str | None:
@@ -117,8 +126,27 @@ def _socket(node: Node) -> str:
     return f"{node.run_dir}/{node.name}.sock"
 
 
+def _image(named: str | None) -> tuple[str, str]:
+    """The kernel and the initramfs: the user's own, or those that setup made."""
+    if named is None:
+        return _guest("kernel"), _guest("initramfs")
+    kernel, _, initramfs = named.partition(":")
+    if not kernel or not initramfs:
+        raise UsageError(
+            f"the image of a virtual machine is KERNEL:INITRAMFS, not '{named}': a disk is not "
+            "booted, as the first process must be switchmark-traffic",
+            hint=f"--image KERNEL:{_guest('initramfs')}, with a kernel that needs no modules",
+        )
+    return kernel, initramfs
+
+
 def _machine(
-    mode: str | None, megabytes: int, nics: Sequence[Endpoint], then: str = "init"
+    mode: str | None,
+    megabytes: int,
+    nics: Sequence[Endpoint],
+    *,
+    image: tuple[str, str],
+    then: str = "init",
 ) -> tuple[str, ...]:
     """The argv of QEMU. The console is its stdout, its end of the port the descriptor `_FD`."""
     kvm = (mode or "").startswith(_KVM)
@@ -131,6 +159,11 @@ def _machine(
         *("--", then),
     ]
     devices = [word for index, nic in enumerate(nics) for word in _nic(index, nic, mode)]
+    machine = "q35"
+    if any(nic.kind is PortKind.VHOST_USER for nic in nics):
+        # The switch reads and writes the guest's memory.
+        machine += ",memory-backend=ram"
+        devices += ["-object", f"memory-backend-memfd,id=ram,size={megabytes}M,share=on"]
     if then == "init":
         devices += [
             *("-device", "virtio-serial-pci", "-chardev", f"socket,id=control,fd={_FD}"),
@@ -138,23 +171,46 @@ def _machine(
         ]
     return (
         *(qemu(), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *("-serial", "stdio", "-machine", "q35", "-accel", "kvm" if kvm else "tcg,thread=multi"),
+        *("-serial", "stdio", "-machine", machine, "-accel", "kvm" if kvm else "tcg,thread=multi"),
         *("-cpu", "host" if kvm else "Nehalem,+rdrand", "-smp", "1", "-m", str(megabytes)),
-        *("-kernel", _guest("kernel"), "-initrd", _guest("initramfs"), "-append", " ".join(words)),
+        *("-kernel", image[0], "-initrd", image[1], "-append", " ".join(words)),
         *devices,
     )
 
 
 def _nic(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
     off = ",".join(f"{offload}=off" for offload in _OFFLOADS)
-    vhost = "on" if _VHOST in (mode or "") else "off"
     mtu = f",host_mtu={nic.mtu}" if nic.mtu > 1500 else ""
     return (
-        "-netdev",
-        f"tap,id=net{index},ifname={nic.switch_ifname},script=no,downscript=no,vhost={vhost}",
+        *_backend(index, nic, mode),
         "-device",
         f"virtio-net-pci,netdev=net{index},mac={nic.mac},romfile={mtu},{off}",
     )
+
+
+def _backend(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
+    """The host's side of a NIC. Where it is the server of a vhost-user port, QEMU starts nothing
+    before the switch has connected."""
+    if nic.kind is PortKind.VHOST_USER:
+        server = ",server=on,wait=off" if nic.server else ""
+        socket = f"socket,id=port{index},path={nic.path}{server}"
+        return ("-chardev", socket, "-netdev", f"vhost-user,id=net{index},chardev=port{index}")
+    vhost = "on" if _VHOST in (mode or "") else "off"
+    tap = f"tap,id=net{index},ifname={nic.switch_ifname},script=no,downscript=no,vhost={vhost}"
+    return ("-netdev", tap)
+
+
+def _missing(version: str, accelerator: str) -> dict[str, tuple[str, str]]:
+    """The ports that this QEMU cannot give a guest, with the reason and a hint."""
+    major = version.partition(".")[0]
+    if accelerator == _KVM or (major.isdigit() and int(major) >= _SHARES_FROM):
+        return {}
+    reason = (
+        f"QEMU {version} crashes when it emulates a guest with a vhost-user port, and guests do "
+        f"not boot on KVM here; QEMU {_SHARES_FROM}.0 works"
+    )
+    hint = f"{QEMU_VARIABLE}=/path/to/qemu-system-x86_64 names another, such as that of Debian 13"
+    return {PortKind.VHOST_USER: (reason, hint)}
 
 
 def _accelerator(host: Host) -> str:
@@ -175,7 +231,8 @@ def _accelerator(host: Host) -> str:
 
 def _boots_on_kvm(host: Host) -> bool:
     try:
-        done = host.run(_machine(_KVM, 256, (), then="version"), timeout_s=_KVM_BOOT_S)
+        argv = _machine(_KVM, 256, (), image=_image(None), then="version")
+        done = host.run(argv, timeout_s=_KVM_BOOT_S)
     except CommandTimedOut:
         return False
     return b"switchmark-traffic " in done.stdout

@@ -74,13 +74,13 @@ class PcapBridge:
         return (
             Wait(
                 f"the bridge at {h.node.name} forwards",
-                Check(("test", "-s", _counts(h))),
+                Check(("test", "-s", _counts(h)), at=h.node),
                 unless_dead=_process(h),
             ),
         )
 
     def counters(self, h: Hosted) -> tuple[Run, ...]:
-        return (Run(f"counts of the bridge at {h.node.name}", ("cat", _counts(h))),)
+        return (Run(f"counts of the bridge at {h.node.name}", ("cat", _counts(h)), at=h.node),)
 
     def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
         """Frames that libpcap had no room for, and those that a port did not take."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from switchmark.engines.base import KERNEL_PORTS
+from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions.base import Hosted
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
@@ -33,7 +35,6 @@ class SwitchFunction:
     played = False
     forwards = True
     rewrites = False
-    capabilities = frozenset({"NET_ADMIN", "NET_RAW", "IPC_LOCK"})
 
     def __init__(self, switch: _Hostable) -> None:
         self._switch = switch
@@ -41,6 +42,9 @@ class SwitchFunction:
         self.summary = f"the switch {switch.name} between two ports, inside the node"
         self.polls = switch.own_core(None)
         self.port_kinds = switch.function_kinds
+        # One of interfaces makes its own; one of sockets is of DPDK, as is the engine of that name.
+        of_interfaces = not KERNEL_PORTS.isdisjoint(self.port_kinds)
+        self.capabilities = frozenset({"NET_ADMIN" if of_interfaces else "SYS_NICE"})
 
     def _wiring(self, h: Hosted) -> Wiring:
         """The switch's own little world: two ports, joined both ways."""
@@ -71,9 +75,8 @@ class SwitchFunction:
         return self._switch.probe(host)
 
     def accepts(self, h: Hosted) -> str | None:
-        if h.node.environment not in self._switch.environments and (
-            h.node.environment in ("netns", "host")
-        ):
+        own_kernel = ENVIRONMENTS[h.node.environment].own_kernel
+        if h.node.environment not in self._switch.environments and not own_kernel:
             return f"{self.name} does not run in environment {h.node.environment}"
         return self._switch.accepts(self._wiring(h))
 

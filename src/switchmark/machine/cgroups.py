@@ -9,13 +9,14 @@ from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run, Write
 
-__all__ = ["V1", "V2", "check_cpu_limit", "cpu_root", "limited_group"]
+__all__ = ["PERIOD_US", "V1", "V2", "check_cpu_limit", "cpu_root", "limited_group"]
 
 V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
 """The folder below which groups of the cpu controller lie, by version; of both on a hybrid
 machine the first has the controller."""
 
-_PERIOD_US = 100_000
+PERIOD_US = 100_000
+"""The period of a CPU limit: the kernel's own."""
 
 
 def cpu_root(host: Host) -> str:
@@ -43,8 +44,8 @@ def check_cpu_limit(host: Host) -> None:
 def limited_group(root: str, name: str, percent: float) -> tuple[str, Plan]:
     """A cgroup whose processes together get `percent` of one core: its folder, and its steps."""
     folder = f"{root}/{name}"
-    quota_us = round(percent / 100 * _PERIOD_US)
-    file, content = "cpu.max", f"{quota_us} {_PERIOD_US}"
+    quota_us = round(percent / 100 * PERIOD_US)
+    file, content = "cpu.max", f"{quota_us} {PERIOD_US}"
     if root == V1:
         file, content = "cpu.cfs_quota_us", f"{quota_us}"
     return folder, (

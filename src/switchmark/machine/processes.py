@@ -10,7 +10,16 @@ import select
 import signal
 from pathlib import Path
 
-__all__ = ["MARK", "end", "in_network", "marked", "open_process", "start_time", "wait_end"]
+__all__ = [
+    "MARK",
+    "children",
+    "end",
+    "in_network",
+    "marked",
+    "open_process",
+    "start_time",
+    "wait_end",
+]
 
 MARK = "SWITCHMARK_RUN"
 """The environment variable that every process of a run carries, with the run's id."""
@@ -56,6 +65,19 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
         if start is not None and mark in environ.split(b"\0"):
             found.append((pid, start))
     return tuple(found)
+
+
+def children(pid: int) -> frozenset[int]:
+    """The processes whose parent is `pid`."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (entry / "stat").read_bytes()
+        except OSError:
+            continue
+        if int(stat.rpartition(b")")[2].split()[1]) == pid:
+            found.add(int(entry.name))
+    return frozenset(found)
 
 
 def in_network(path: str) -> frozenset[int]:

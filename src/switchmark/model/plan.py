@@ -20,13 +20,15 @@ class Node:
 
     `name` carries the run's prefix (`sm3f2a-f0`), but for a host, whose name is `host`.
     `environment` is a name in the table of environments; `host` names the machine. `run_dir`
-    is the run's folder, where the way into some nodes is.
+    is the run's folder, where the way into some nodes is; `image` is the user's own, of which the
+    node is made.
     """
 
     name: str
     environment: str
     host: str = "local"
     run_dir: str = ""
+    image: str | None = None
 
 
 HOST = Node("host", "host")

@@ -45,6 +45,7 @@ class Test(BaseModel):
     switch: str = "linux-bridge"
     switch_environment: str = "netns"
     environment: str = "netns"
+    image: str | None = None
     function: str = "traffic"
     engine: str = "raw-mmsg"
     driver: str = "auto"

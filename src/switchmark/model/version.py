@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = ["Verified", "Version"]
@@ -13,8 +14,10 @@ Verified = Literal["verified", "verified in a VM", "plan-only"]
 @dataclass(frozen=True, slots=True)
 class Version:
     """`text` is the version as the tool prints it; `mode` names a variant that matters to a
-    number, such as the datapath; `verified` is how far the driver was verified."""
+    number, such as the datapath; `verified` is how far the driver was verified. `missing` says of
+    kinds of ports why they cannot be had on this host, with a hint."""
 
     text: str
     mode: str | None = None
     verified: Verified = "verified"
+    missing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
