@@ -44,6 +44,7 @@ struct dpdk_port {
 	struct rte_mempool *pool;
 	uint16_t id, queue, queues, next;
 	uint64_t invalid;
+	uint32_t plain; /* the first of mbufs that were received last, if all are as in mbuf_plain */
 	struct rte_mbuf *mbufs[BURST_MAX];
 };
 
@@ -403,6 +404,7 @@ static uint32_t dpdk_alloc(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
+	p->plain = 0;
 	if (unlikely(rte_mempool_get_bulk(p->pool, (void **)p->mbufs, n))) {
 		uint32_t got = 0;
 
@@ -433,6 +435,7 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
+	p->plain = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct rte_mbuf *m = frame_mbuf(&f[i]);
 		uint16_t at = (uint16_t)((uintptr_t)f[i].data - (uintptr_t)m->buf_addr);
@@ -452,10 +455,18 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 	return rte_eth_tx_burst(p->id, p->queue, p->mbufs, (uint16_t)n);
 }
 
+/* Whole, ours alone and of our pool: it goes back without a look at anything else. */
+always_inline bool mbuf_plain(const struct dpdk_port *p, const struct rte_mbuf *m)
+{
+	return m->nb_segs == 1 && rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m) &&
+	       m->pool == p->pool;
+}
+
 static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 	uint32_t got = 0, whole = 0;
+	bool plain = true;
 
 	for (uint16_t tries = p->queues; tries && !got; tries--) {
 		got = rte_eth_rx_burst(p->id, p->next, p->mbufs, (uint16_t)n);
@@ -469,34 +480,36 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 			/* Longer than any frame of ours. */
 			rte_pktmbuf_free(m);
 			p->invalid++;
+			plain = false;
 			continue;
 		}
-		/* Every miss of the burst is under way before the first frame is looked at. */
+		plain &= mbuf_plain(p, m);
 		f[whole++] = (struct frame){ .data = rte_pktmbuf_mtod(m, void *),
 					     .len = m->pkt_len,
 					     .handle = (uintptr_t)m };
 	}
+	p->plain = plain ? whole : 0;
 	return whole;
 }
 
-/* Gives mbufs back; those that are whole, ours alone and of our pool, all at once. */
 static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
+	/* Nearly always it is the burst that was received last, in order. */
+	if (likely(n && n == p->plain && frame_mbuf(&f[0]) == p->mbufs[0] &&
+		   frame_mbuf(&f[n - 1]) == p->mbufs[n - 1])) {
+		rte_mempool_put_bulk(p->pool, (void **)p->mbufs, n);
+		p->plain = 0;
+		return;
+	}
+	p->plain = 0;
 	for (uint32_t i = 0; i < n; i += BURST_MAX) {
-		uint32_t some = RTE_MIN(n - i, (uint32_t)BURST_MAX), whole = 0;
+		uint32_t some = RTE_MIN(n - i, (uint32_t)BURST_MAX);
 
-		for (uint32_t j = 0; j < some; j++) {
-			struct rte_mbuf *m = frame_mbuf(&f[i + j]);
-
-			if (likely(m->pool == p->pool && RTE_MBUF_DIRECT(m) &&
-				   rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1))
-				p->mbufs[whole++] = m;
-			else
-				rte_pktmbuf_free(m);
-		}
-		rte_mempool_put_bulk(p->pool, (void **)p->mbufs, whole);
+		for (uint32_t j = 0; j < some; j++)
+			p->mbufs[j] = frame_mbuf(&f[i + j]);
+		rte_pktmbuf_free_bulk(p->mbufs, some);
 	}
 }
 

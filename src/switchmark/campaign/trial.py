@@ -339,17 +339,20 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before, spent = self._counters(), self._used_ns()
+        before, spent, since = self._counters(), self._used_ns(), time.monotonic_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
-        stolen, spent_after, after = self._stolen(), self._used_ns(), self._counters()
+        spent_after, until = self._used_ns(), time.monotonic_ns()
+        stolen, after = self._stolen(), self._counters()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
-        used_ns = {
-            place: (spent_after[place][0] - ran, spent_after[place][1] - waited)
-            for place, (ran, waited) in spent.items()
+        # They work until the path is quiet, which is after the measured phase.
+        window_ns = until - since
+        used = {
+            place: tuple((b - a) / window_ns for a, b in zip(ns, spent_after[place], strict=True))
+            for place, ns in spent.items()
         }
-        return self._result(spec, reports, after.since(before), used_ns, stolen)
+        return self._result(spec, reports, after.since(before), used, stolen)
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
@@ -458,7 +461,7 @@ class Trials:
         spec: TrialSpec,
         reports: Sequence[dict[str, Any]],
         path: PathCounters,
-        used_ns: Mapping[str, tuple[int, int]],
+        used: Mapping[str, tuple[float, ...]],
         stolen: float,
     ) -> TrialResult:
         sums: dict[str, int] = {}
@@ -479,7 +482,7 @@ class Trials:
                         # A client receives the answers to its own flow.
                         flows = self._layout.received_by(part) or self._layout.sent_by(part)
                         received[flows[0].id] = task["received"]
-            parts += self._part_reports(crew, report, used_ns)
+            parts += self._part_reports(crew, report, used)
         for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
@@ -488,12 +491,12 @@ class Trials:
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
         told = {each.part for each in parts}
-        for place, (ran, _) in used_ns.items():
+        for place, (cores, _) in used.items():
             if place in told:
                 continue
             role = "switch" if place == "switch" else "function"
-            parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=ran / elapsed_ns))
-        waited = used_ns["switch"][1] / elapsed_ns if "switch" in used_ns else 0.0
+            parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=cores))
+        waited = used["switch"][1] if "switch" in used else 0.0
         return TrialResult(
             spec=spec,
             elapsed_ns=elapsed_ns,
@@ -520,7 +523,7 @@ class Trials:
         )
 
     def _part_reports(
-        self, crew: Crew, report: dict[str, Any], used_ns: Mapping[str, tuple[int, int]]
+        self, crew: Crew, report: dict[str, Any], used: Mapping[str, tuple[float, ...]]
     ) -> list[PartReport]:
         elapsed_ns = int(report["duration_ns"])
         together = len(crew.parts) > 1
@@ -530,10 +533,10 @@ class Trials:
             thread = report["threads"][0 if together else index]
             mine = [next(tasks) for _ in self._jobs(part)]
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
-            ran_ns = None if together else thread["cpu_ns"]
+            cores = None if together else thread["cpu_ns"] / elapsed_ns
             if self._layout.own_kernel(part):
                 cpu = next(iter(self._layout.seats.get(part.id, ())), None)
-                ran_ns = used_ns[part.id][0]
+                cores = used[part.id][0]
             # What a guest thinks it used is not what its machine took of the host.
             unknown = together or self._layout.own_kernel(part)
             counted = [
@@ -544,7 +547,7 @@ class Trials:
                     part=part.id,
                     roles=tuple(role.value for role in self._layout.roles(part)),
                     cpu=cpu,
-                    cores=None if ran_ns is None else ran_ns / elapsed_ns,
+                    cores=cores,
                     user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
                     polls=sum(c["polls"] for c in counted),
                     empty_polls=sum(c["empty_polls"] for c in counted),
