@@ -515,7 +515,8 @@ def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> A
 
 def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
     """The kind that the test names, else the first of the switch's that engine, environment and
-    functions take too; the switch's first where there is none, which `campaign.resolve` refuses."""
+    functions take too, those of user space before the kernel's where the engine is of user space;
+    the switch's first where there is none, which `campaign.resolve` refuses."""
     switch = SWITCHES[test.switch]
     if test.port != "auto":
         if test.port not in switch.port_kinds:
@@ -528,7 +529,11 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
     taken = ENVIRONMENTS[test.environment].port_kinds
     for kinds in inner:
         taken &= opened_in(test.environment, kinds)
-    return next((kind for kind in switch.port_kinds if kind in taken), switch.port_kinds[0])
+    # An engine of user space has the kernel's ports by a detour only.
+    usable = [kind for kind in switch.port_kinds if kind in taken]
+    if ENGINES[test.engine].own_memory:
+        usable.sort(key=lambda kind: kind in KERNEL_PORTS)
+    return usable[0] if usable else switch.port_kinds[0]
 
 
 def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
