@@ -95,13 +95,12 @@ def _counter(
 
 def control(process: Process, word: str) -> None:
     """`ping`, `enable` or `disable` counting, and wait until it is done. TrialFailed with perf's
-    words if it is not."""
+    last words if it is not."""
     process.send(word)
     # The terminating NUL of perf's answer comes with the next one.
     answer = (process.receive(_ANSWER_S) or "").strip("\0")
     if answer != "ack":
-        words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
-        raise TrialFailed(f"perf did not {word} its counters{words}")
+        raise TrialFailed(f"perf did not answer to '{word}': {process.last_words(1)}")
 
 
 def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:

@@ -172,12 +172,16 @@ def _derived(part: Mapping[str, Any], ticks: float) -> dict[str, Any]:
 
 
 def _disagreements(record: Record, perf: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Where the cores by the scheduler are far from those that a cycle counter saw at work."""
+    """Where the cores by the scheduler are far from those that a cycle counter saw at work: one
+    that counts the same threads, and the kernel's part of their work too."""
     scheduler = cores_by_role(record)
     pairs = [("switch", "the switch", _busy_cores(record))]
-    for role, part in (perf or {"parts": {}})["parts"].items():
-        if part["by"] == "thread":
-            pairs.append((role, "perf", part["cycle_cores"]))
+    if perf is not None and not perf["user_only"]:
+        pairs += [
+            (role, "perf", part["cycle_cores"])
+            for role, part in perf["parts"].items()
+            if part["by"] == "thread"
+        ]
     return [
         {"part": role, "scheduler_cores": cores, "cycle_cores": by_cycles, "counted_by": who}
         for role, who, by_cycles in pairs
