@@ -71,7 +71,14 @@ def test_counts_are_told_by_thread_and_by_cpu() -> None:
             },
             (EVENTS[:2], False, True, ""),
         ),
-        ({("perf",): Completed(255, b"", b"Access is limited.\n")}, ((), False, False, "limited")),
+        (  # as perf 6.1 says to a user without privileges
+            {
+                ("perf",): Completed(
+                    255, b"", b"Error:\nAccess to performance monitoring is limited.\n"
+                )
+            },
+            ((), False, False, "perf cannot count: Access to performance"),
+        ),
         (
             {("perf",): Completed(0, b"", UNSUPPORTED + b"9;;instructions;1;100.00;1.2;x\n")},
             (("instructions",), True, False, ""),
@@ -84,7 +91,9 @@ def test_what_can_be_counted_is_tried(
     events, by_cpu, user_only, why = wanted
     found = probe(RecordingHost(answers))
     assert (found.events, found.by_cpu, found.user_only) == (events, by_cpu, user_only)
-    assert why in (found.missing or "") if why else found.missing is None
+    assert (found.missing or "").startswith(why)
+    assert (found.missing is None) == (not why)
+    assert (found.hint is None) == ("Access" not in why)
 
 
 # --- interrupts ------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class Window:
             try:
                 action()
             except (SwitchmarkError, OSError) as error:
-                self._missing = str(error).partition("\n")[0]
+                self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
     def _scheduled(self, place: str) -> dict[str, Any]:
         """How often the threads of a place were taken off a CPU, and moved to another one."""

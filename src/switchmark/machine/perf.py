@@ -15,7 +15,7 @@ from signal import SIGINT
 
 from switchmark.errors import TrialFailed, Unavailable
 from switchmark.machine.cpus import format_cpus
-from switchmark.machine.host import Host, Process, last_lines
+from switchmark.machine.host import Host, Process
 from switchmark.model.plan import Spawn
 
 __all__ = ["EVENTS", "Counting", "control", "of_cpus", "of_threads", "parse_counts", "probe"]
@@ -58,7 +58,7 @@ def probe(host: Host) -> Counting:
         except Unavailable:
             return Counting(missing="perf is not installed", hint=_MENDED_BY)
         if done.status:
-            refused = last_lines(done.stderr).partition("\n")[0]
+            refused = _reason(done.stderr)
             continue
         rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
         found = {row["event"] for row in rows if row["count"] != "<not supported>"}
@@ -69,9 +69,16 @@ def probe(host: Host) -> Counting:
             by_cpu=bool(way),
             user_only=all(row["modifier"] == ":u" for row in rows),
         )
+    limited = "access" in refused.lower()
     return Counting(
-        missing=f"this user may not count: {refused}", hint="sysctl kernel.perf_event_paranoid=1"
+        missing=f"perf cannot count: {refused}",
+        hint="sysctl kernel.perf_event_paranoid=1" if limited else None,
     )
+
+
+def _reason(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    return next((line.strip() for line in lines if line != "Error:"), "no reason is known")
 
 
 def of_threads(name: str, events: Collection[str], pids: Collection[int], file: str) -> Spawn:
