@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
+from switchmark.machine import perf
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -137,6 +140,34 @@ def test_saturation_adds_up(measure: Measure) -> None:
     (goal,) = record.search["goals"]
     assert goal["goal"] == "r+"
     assert goal["rate_pps"] > 0
+
+
+def test_perf_counts_what_the_kernel_counts(
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Software events, which every host has, take the way of the processor's."""
+    monkeypatch.setattr(perf, "EVENTS", ("task-clock", "context-switches", "cycles"))
+    with measuring(tmp_path) as counting:
+        alone = only(counting())
+        shared = only(counting(placement="0", duration=0.1))
+    parts = alone.cost["perf"]["parts"]
+    assert alone.cost["perf"]["missing"] is None
+    assert {place: part["by"] for place, part in parts.items()} == {
+        "f0": "thread",
+        "f1": "thread",
+        "cpus": "cpu",
+    }
+    for part in alone.parts:
+        counted, books = parts[part.part], alone.cost["scheduler"][part.part]
+        assert abs(counted["context_switches"] - books["context_switches"]) <= 5
+        assert part.cores is not None
+        ran_ns = part.cores * alone.elapsed_ns
+        assert 0.99 * ran_ns <= counted["task_clock"] <= alone.cost["elapsed_ns"]
+    of_both = shared.cost["perf"]["parts"]["f0+f1"]
+    assert (of_both["by"], of_both["cpus"]) == ("cpu", [0])
+    assert of_both["roles"] == ["sender", "receiver"]
+    turns = sum(part["context_switches"] for part in shared.cost["scheduler"].values())
+    assert of_both["context_switches"] >= 0.9 * turns > 100
 
 
 def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:

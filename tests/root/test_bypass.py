@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from switchmark.metrics.cpu import DISAGREEMENT, cost
 from switchmark.model.topology import PortKind
 from switchmark.switches import TABLE as SWITCHES
 
@@ -52,9 +53,19 @@ def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario:
 
 @pytest.mark.parametrize("switch", BYPASS)
 def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
-    trial = only(measure(switch=switch, engine="dpdk", rate="2k"))
+    record = measure(switch=switch, engine="dpdk", rate="2k")
+    trial = only(record)
     assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
     assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    found = cost(record)
+    assert found is not None
+    if "switch" in trial.counters:  # it counts its cycles, and polls with next to nothing to do
+        by_scheduler, by_cycles = found["switch_cores"], found["switch_busy_cores"]
+        both = [each for each in found["disagreements"] if each["part"] == "switch"]
+        assert bool(both) == (abs(by_scheduler - by_cycles) > DISAGREEMENT)
+        if "host-busy" not in trial.doubts:
+            assert by_cycles < 0.5 < by_scheduler
+            assert both
 
 
 @pytest.mark.parametrize("switch", BYPASS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
@@ -19,6 +19,7 @@ from switchmark.campaign.calibration import Calibrations, Mode
 from switchmark.campaign.expand import shares_path
 from switchmark.campaign.gate import Gate, pass_gate
 from switchmark.campaign.layout import Layout, lay_out
+from switchmark.campaign.meter import Meter
 from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
 from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
@@ -36,6 +37,8 @@ from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.noise import certificate
+from switchmark.machine.perf import Counting
+from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.processes import children, in_network
 from switchmark.machine.script import describe
@@ -137,6 +140,7 @@ class Lab:
         self._calibrations = Calibrations(calibrate, self._without_switch)
         self._host: Host = LocalHost()
         self._probed: dict[tuple[str, str], Version] = {}
+        self._counting: Counting | None = None
         self._workspace: Workspace
         self._executor: Executor
         self._up: _Path | None = None
@@ -559,21 +563,40 @@ class Lab:
                             + "".join(f"\n  {line}" for line in process.last_words().splitlines())
                         )
 
+        def hosted() -> dict[str, Collection[int]]:
+            """The processes that do the work of the switch, of functions and of machines."""
+            at_work = {
+                place: _at_work(at, processes)
+                for place, (_, at, processes) in daemons.items()
+                if processes
+            }
+            return {**at_work, **{part: children(boot.pid) for part, boot in machines.items()}}
+
+        @cache  # the traffic program stays, and to look for it in a container takes a while
+        def playing() -> dict[str, Collection[int]]:
+            return {
+                "+".join(part.id for part in parts): _at_work(
+                    node, [self._executor.process(process_name(node))]
+                )
+                for node, parts in layout.processes()
+            }
+
         trials = Trials(
             layout,
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            used_ns=lambda: (
-                {
-                    place: _cpu_ns(_at_work(at, processes))
-                    for place, (_, at, processes) in daemons.items()
-                    if processes
-                }
-                | {part: _cpu_ns(children(boot.pid)) for part, boot in machines.items()}
-            ),
+            used_ns=lambda: {place: _cpu_ns(pids) for place, pids in hosted().items()},
             stolen=_Steal(),
             alive=alive,
+            meter=Meter(
+                self._executor,
+                str(self._workspace.folder),
+                placement,
+                cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus()],
+                pids=lambda: {**playing(), **hosted()},
+                counting=self._counts(),
+            ),
         )
         trials.open(
             join=lambda: self._executor.execute(layout.join()),
@@ -590,6 +613,12 @@ class Lab:
             processes=[*others, *programs],
             at_work=lambda: _at_work(at, of_switch) if of_switch else (),
         )
+
+    def _counts(self) -> Counting:
+        """What the processor counts here, looked up once."""
+        if self._counting is None:
+            self._counting = probe_counters(self._host)
+        return self._counting
 
     def _spawned(self, steps: Plan) -> list[Process]:
         return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]

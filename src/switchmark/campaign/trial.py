@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
+from switchmark.campaign.meter import Meter, Window
 from switchmark.engines.base import Engine
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess
@@ -114,8 +115,8 @@ class Trials:
     """Measures trials on a path that is up. `counters` reads those of the whole path,
     `used_ns` the CPU time that processes besides the traffic program's have used, and the time
     that they were kept waiting for a CPU, by `switch` and part, `stolen` the share of CPU time
-    that a hypervisor took since its last call, and `alive` raises TrialFailed if the switch or a
-    function has died."""
+    that a hypervisor took since its last call, `alive` raises TrialFailed if the switch or a
+    function has died, and `meter` counts what the measured phase cost."""
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Trials:
         used_ns: Callable[[], Mapping[str, tuple[int, int]]],
         stolen: Callable[[], float],
         alive: Callable[[], None],
+        meter: Meter,
     ) -> None:
         self._layout = layout
         self._placement = placement
@@ -135,6 +137,7 @@ class Trials:
         self._used_ns = used_ns
         self._stolen = stolen
         self._alive = alive
+        self._meter = meter
         self._openings: dict[Crew, dict[str, Any]] = {}
         self._clocks: dict[str, dict[str, int]] = {}
         self._ahead_ns: dict[str, int] = {}
@@ -324,6 +327,10 @@ class Trials:
 
     def measure(self, spec: TrialSpec) -> TrialResult:
         """Run one trial. TrialFailed if a part of it died or did not answer."""
+        with self._meter.armed(self._layout) as window:
+            return self._measured(spec, window)
+
+    def _measured(self, spec: TrialSpec, window: Window) -> TrialResult:
         run = secrets.randbelow(2**32 - 1) + 1
         self._read_clocks([crew for crew in self._crews if self._foreign(crew)])
         for crew in sorted(self._crews, key=self._sends):
@@ -339,11 +346,14 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before, spent, since = self._counters(), self._used_ns(), time.monotonic_ns()
+        before = self._counters()
+        window.begin()
+        spent, since = self._used_ns(), time.monotonic_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
         spent_after, until = self._used_ns(), time.monotonic_ns()
+        cost = window.end()
         stolen, after = self._stolen(), self._counters()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         # They work until the path is quiet, which is after the measured phase.
@@ -352,7 +362,10 @@ class Trials:
             place: tuple((b - a) / window_ns for a, b in zip(ns, spent_after[place], strict=True))
             for place, ns in spent.items()
         }
-        return self._result(spec, reports, after.since(before), used, stolen)
+        ticks = [self._clocks[c.process.part]["hz"] for c in self._crews if not self._foreign(c)]
+        cost["tsc_hz"] = next(iter(ticks), None)
+        result = self._result(spec, reports, after.since(before), used, stolen)
+        return result.model_copy(update={"cost": cost})
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)

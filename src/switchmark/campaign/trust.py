@@ -120,7 +120,11 @@ class Trust:
         """The evidence of every doubt, also of those that others have found."""
         cores = {part.part: part.cores for part in trial.parts if part.cores is not None}
         told = {
-            "host-busy": {"cores": cores, "pressure": window["pressure"]},
+            "host-busy": {
+                "cores": cores,
+                "pressure": window["pressure"],
+                "scheduler": trial.cost.get("scheduler"),
+            },
             "cpu-stolen": {"stolen": window["stolen"]},
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},

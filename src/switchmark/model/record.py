@@ -105,7 +105,8 @@ class TrialResult(_Frozen):
     `copies * tx_frames == rx_frames - duplicated + lost`, where a switch makes `copies` of each
     frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
     start of the measured phase, on the receivers' clock. `evidence` has what the verdict, the
-    doubts and the balance of the ports rest on."""
+    doubts and the balance of the ports rest on, `cost` what the kernel and the processor counted
+    of the measured phase and its drain (`campaign.meter`)."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)
@@ -131,6 +132,7 @@ class TrialResult(_Frozen):
     doubts: tuple[str, ...] = ()
     evidence: dict[str, Any] = Field(default_factory=dict)
     counters: dict[str, Any] = Field(default_factory=dict)
+    cost: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def distinct(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from switchmark.campaign.expand import label, telling
+from switchmark.metrics.cpu import cost
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.record import Record
 from switchmark.model.units import format_pps
@@ -29,6 +30,7 @@ DOUBT_MARK = "○"
 """Stands before a figure that a doubt was raised about."""
 
 _WIDTH_OF_A_PIPE = 200
+_SHOWN_CORES = 0.005
 
 _ALWAYS = ("switch", "engine", "frame_size")
 _FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "p99", "cores", "verdict")
@@ -61,6 +63,8 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         if record.search and record.search["name"] != "max"
         for goal in record.search["goals"]
     ]
+    for record in records:
+        notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
     if any(is_lower_bound(record.verdict) for record in records):
         notes.append(">= the traffic program was the limit; the switch may be faster")
     kinds = {record.semantics for record in records if record.semantics}
@@ -136,7 +140,6 @@ def _found(record: Record) -> list[str]:
         return [record.semantics or "", record.status, "", "", "", "", "", ""]
     latency = content["latency_ns"] or {}
     sent = content["tx"]["frames"]
-    cores = (f"{role} {n:.2f}" for role, n in content["cpu"].items() if n is not None)
     return [
         record.semantics or "",
         rate(content),
@@ -144,9 +147,46 @@ def _found(record: Record) -> list[str]:
         f"{content['lost'] / sent:.2%}" if sent else "",
         format_ns(latency.get("p50")),
         format_ns(latency.get("p99")),
-        ", ".join(cores),
+        _cores(content),
         record.verdict if record.status == "ok" else record.status,
     ]
+
+
+def _cores(content: dict[str, Any]) -> str:
+    """The cores of each role; in parentheses what another counter says of them, and the kernel's
+    interrupts."""
+    busy = {each["part"]: each for each in content["cost"]["disagreements"]}
+    words = []
+    for role, cores in content["cpu"].items():
+        if cores is not None:
+            other = f" ({busy[role]['cycle_cores']:.2f} by cycles)" if role in busy else ""
+            words.append(f"{role} {cores:.2f}{other}")
+    kernel = content["cost"]["kernel_softirq"]
+    if kernel and kernel["cores"] >= _SHOWN_CORES:
+        within = "of which " if kernel["within_threads"] else ""
+        words.append(f"{within}softirq {kernel['cores']:.2f}")
+    return ", ".join(words)
+
+
+def _costs(record: Record) -> list[str]:
+    """What a frame cost, where the processor counts, and where two counters tell different
+    things."""
+    found = cost(record)
+    if found is None:
+        return []
+    notes = []
+    perf = found["perf"] or {"parts": {}}
+    cycles = {role: part["cycles_per_frame"] for role, part in perf["parts"].items()}
+    words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
+    if words:
+        kind = "cycles outside of the kernel" if perf["user_only"] else "cycles"
+        notes.append(f"{kind} a frame: {', '.join(words)}")
+    notes += [
+        f"{each['part']} {each['scheduler_cores']:.2f} cores by the scheduler, "
+        f"{each['cycle_cores']:.2f} by the cycle counter of {each['counted_by']}"
+        for each in found["disagreements"]
+    ]
+    return notes
 
 
 def _goal(goal: dict[str, Any]) -> str:
