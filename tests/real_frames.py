@@ -24,7 +24,7 @@ def measuring(folder: Path) -> Iterator[Measure]:
     with Lab(folder) as lab:
 
         def run(**axes: Any) -> Record:
-            test = Test(**{"duration": 0.3, "warmup": 0.1, "rate": "20k", **axes})
+            test = Test(**{"duration": 0.15, "warmup": 0.05, "rate": "20k", **axes})
             assert check(test) == []
             before = set(Path("/sys/class/net").iterdir())
             record = lab.run(1, "key", test, (), lambda trial: None)

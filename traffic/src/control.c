@@ -766,6 +766,7 @@ int control_serve(int in, FILE *out)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	clock_begin();
 	c->in = in;
 	c->out = out;
 	while (!terminated && !c->ended) {

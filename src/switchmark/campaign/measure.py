@@ -471,6 +471,7 @@ class Lab:
         """Undo the path that is up, if there is one."""
         if self._up is not None:
             path, self._up = self._up, None
+            path.trials.end()
             self._not_undone += self._executor.unwind(to=path.mark)
 
     def _noise(self, layout: Layout, placement: Placement) -> dict[str, Any]:
@@ -623,7 +624,7 @@ class Lab:
             for port in part.ports:
                 ifname = layout.endpoints[port.id].ifname
                 if ifname:
-                    found[port.id] = links[layout.nodes[part.id]][ifname]
+                    found[port.id] = links[layout.stack(part)][ifname]
         functions = {}
         for part, function, hosted in layout.hosted:
             outputs = tuple(map(self._executor.run, function.counters(hosted)))

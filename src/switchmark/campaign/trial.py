@@ -150,11 +150,13 @@ class Trials:
         program's reason."""
         self._openings = {crew: self._opening(crew) for crew in self._crews}
         waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
-        # A client finds its server there.
-        for crew in sorted(self._crews, key=lambda crew: not self._serves(crew)):
-            crew.process.send("open", **self._openings[crew])
-            if crew not in waiting:
-                crew.process.answer("open", timeout_s=_OPEN_S)
+        for serves in (True, False):  # a client finds its server there
+            crews = [crew for crew in self._crews if self._serves(crew) is serves]
+            for crew in crews:
+                crew.process.send("open", **self._openings[crew])
+            for crew in crews:
+                if crew not in waiting:
+                    crew.process.answer("open", timeout_s=_OPEN_S)
         join()
         for crew in waiting:
             crew.process.answer("open", timeout_s=_OPEN_S)
@@ -319,6 +321,11 @@ class Trials:
                 crew.process.ask("open", timeout_s=_OPEN_S, **opening)
                 crew.process.ask("ready", timeout_ms=5000)
                 self._openings[crew] = opening
+
+    def end(self) -> None:
+        """Let all processes end, side by side; each is still to be stopped."""
+        for crew in self._crews:
+            crew.process.hang_up()
 
     # -- a trial -----------------------------------------------------------------------
 
