@@ -52,7 +52,7 @@ class FakeLab:
     def versions(self, test: Test) -> Mapping[str, str]:
         return {"switchmark": "1"}
 
-    def run(
+    def visit(
         self,
         number: int,
         key: str,

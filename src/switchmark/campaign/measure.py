@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self
 
 from switchmark import __version__
 from switchmark.campaign.calibration import Calibrations, Mode
@@ -185,7 +185,6 @@ class Lab:
             self._probed[what, name] = probe(self._host)
         return self._probed[what, name]
 
-    @overload
     def run(
         self,
         number: int,
@@ -195,25 +194,13 @@ class Lab:
         on_trial: Callable[[TrialResult], None],
         *,
         then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: None = None,
-    ) -> Record: ...
+    ) -> Record:
+        """Run one test to its end: a `visit` without a limit."""
+        record = self.visit(number, key, test, stored, on_trial, then=then)
+        assert record is not None
+        return record
 
-    @overload
-    def run(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: int | None = None,
-    ) -> Record | None: ...
-
-    def run(
+    def visit(
         self,
         number: int,
         key: str,
