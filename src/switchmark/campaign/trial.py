@@ -17,7 +17,7 @@ from typing import Any, Literal
 from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
 from switchmark.engines.base import Engine
-from switchmark.errors import TrialFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
@@ -346,12 +346,12 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before, spent, since = self._counters(), self._used_ns(), time.monotonic_ns()
+        before, spent, since = self._counted(), self._used_ns(), time.monotonic_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
         spent_after, until = self._used_ns(), time.monotonic_ns()
-        stolen, after = self._stolen(), self._counters()
+        stolen, after = self._stolen(), self._counted()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         # They work until the path is quiet, which is after the measured phase.
         window_ns = until - since
@@ -360,6 +360,14 @@ class Trials:
             for place, ns in spent.items()
         }
         return self._result(spec, reports, after.since(before), used, stolen)
+
+    def _counted(self) -> PathCounters:
+        """The counters. That a switch has died is why it does not tell its own."""
+        try:
+            return self._counters()
+        except SetupFailed:
+            self._alive()
+            raise
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
