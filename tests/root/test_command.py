@@ -29,7 +29,7 @@ from host_state import (
     wait_for,
 )
 
-QUICK = ["--duration", "0.3", "--warmup", "0.1", "--rate", "5k"]
+QUICK = ["--duration", "0.15", "--warmup", "0.05", "--rate", "5k"]
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
 def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
     done = switchmark(
         *"run --switch linux-bridge --scenario v2v --engine raw-mmsg --frame-size 64".split(),
-        *"--rate max --duration 2 --json".split(),
+        *"--rate max --duration 1 --json".split(),
     )
     assert done.returncode == 0, done.stderr
     (record,) = records(done)
@@ -125,7 +125,7 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     killed = start(
         environment,
         tmp_path,
-        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "3"],
+        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "1"],
         *["--out", "runs"],
     )
     found = wait_for(
@@ -164,10 +164,10 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
     run = start(
         environment,
         tmp_path,
-        *"run --switch direct,linux-bridge --duration 4 --warmup 0 --rate 1k --json".split(),
+        *"run --switch direct,linux-bridge --duration 2 --warmup 0 --rate 1k --json".split(),
     )
     pids = wait_for(lambda: len(found := traffic_processes(run)) == 2 and found, "processes")
-    time.sleep(1)
+    time.sleep(0.6)
     os.kill(pids[0], signal.SIGSEGV)
     output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
@@ -180,9 +180,9 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
 def test_a_switch_that_dies_in_a_trial_fails_its_test(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run = start(environment, tmp_path, *"run --switch ovs --duration 3 --rate 1k --json".split())
+    run = start(environment, tmp_path, *"run --switch ovs --duration 2 --rate 1k --json".split())
     wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
-    time.sleep(1.5)
+    time.sleep(1)
     os.kill(marked("ovs-vswitchd")[0], signal.SIGKILL)
     output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
@@ -247,7 +247,7 @@ def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_p
 def test_clean_beside_a_live_run_leaves_it_alone(
     environment: dict[str, str], tmp_path: Path, switchmark: Run
 ) -> None:
-    run = start(environment, tmp_path, *"run --duration 3 --rate 1k --json".split())
+    run = start(environment, tmp_path, *"run --duration 1.5 --rate 1k --json".split())
     wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
     assert switchmark("clean").returncode == 0
     output, errors = run.communicate(timeout=30)

@@ -221,7 +221,7 @@ def test_a_throttled_receiver(attempt: Try) -> None:
     attempt(**SATURATED)
 
     def run() -> Record:
-        with slowed(Role.RECEIVER, 50_000):
+        with slowed(Role.RECEIVER, 20_000):
             return attempt(**SATURATED)
 
     assert named(run, "receiver") == []
