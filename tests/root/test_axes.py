@@ -167,8 +167,8 @@ def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Ru
     switch, functions = switchmark(f"{words} --cpu-limit switch:30,function:30")
     assert switch["test"]["cpu_limit"] == "switch:30"
     assert 0.1 < switch["cpu"]["switch"] <= 0.35
-    assert 0.1 < functions["cpu"]["sender"] <= 0.35
-    assert 0.1 < functions["cpu"]["receiver"] <= 0.35
+    assert 0.05 < functions["cpu"]["sender"] <= 0.35
+    assert 0.05 < functions["cpu"]["receiver"] <= 0.35
     assert functions["cpu"]["switch"] > 0.35
 
 
@@ -246,7 +246,7 @@ def test_a_killed_run_leaves_no_cgroup_and_no_noise(
 )
 def test_each_of_thousands_of_flows_is_counted(switchmark: Run, path: str, by: str) -> None:
     (record,) = switchmark(
-        f"--switch {path} --flows 4096 --flows-by {by} --rate 10k --duration 0.5 --warmup 0.3"
+        f"--switch {path} --flows 4096 --flows-by {by} --rate 10k --duration 0.5 --warmup 0.5"
     )
     assert_it_adds_up(record)
     flows = record["per_flow"]
