@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -287,6 +288,28 @@ def test_it_ends_on_a_signal(traffic_program: str, number: signal.Signals) -> No
     program.open_loop()
     os.kill(program.process.pid, number)
     assert program.process.wait(2) == 0
+
+
+def test_telemetry_is_asked_and_answers_are_lines(traffic_program: str, tmp_path: Path) -> None:
+    """Of a DPDK program of our own making: it says who it is, answers once, and is gone."""
+    path = str(tmp_path / "dpdk_telemetry.v2")
+    words = [str(SANITIZED) if SANITIZED.exists() else traffic_program, "telemetry", path]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        asking = subprocess.Popen([*words, "/a,0", "/a,1"], stdout=-1, stderr=-1)
+        peer, _ = listener.accept()
+        with peer:
+            peer.send(b'{"pid": 1}')
+            assert peer.recv(100) == b"/a,0"
+            peer.send(b'{"/a": "x"}')
+            assert peer.recv(100) == b"/a,1"
+        out, err = asking.communicate(timeout=10)
+    assert (asking.returncode, out) == (1, b'{"/a": "x"}\n')
+    assert b"/a,1: Connection reset by peer" in err
+    none = subprocess.run([*words[:2], str(tmp_path / "none"), "/a"], capture_output=True)
+    assert (none.returncode, none.stdout) == (1, b"")
+    assert b"cannot connect: No such file or directory" in none.stderr
 
 
 def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_program: str) -> None:

@@ -19,7 +19,7 @@ from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches import basicfwd, l2fwd
+from switchmark.switches import basicfwd, eal, l2fwd
 from switchmark.switches.base import Switch
 
 Golden = Callable[[str, str], None]
@@ -113,6 +113,7 @@ def test_the_plan_is_the_one_on_file(
     monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setattr(vm, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(eal, "traffic_program", lambda: "switchmark-traffic")
     monkeypatch.setattr(vm, "_guest", lambda file: f"/guest/{file}")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from host_state import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.metrics.cpu import DISAGREEMENT, cost
 from switchmark.model.topology import PortKind
@@ -20,15 +20,11 @@ BYPASS = [
 ]
 
 
-def pages() -> str:
-    return Path("/proc/sys/vm/nr_hugepages").read_text()
-
-
 @pytest.fixture(autouse=True)
 def hugepages_come_back() -> Iterator[None]:
-    before = pages()
+    before = hugepages()
     yield
-    assert pages() == before
+    assert hugepages() == before
 
 
 @pytest.mark.parametrize("memory", ["hugepages", "no-huge"])

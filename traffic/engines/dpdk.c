@@ -6,6 +6,7 @@
  * is one queue pair of a device; ports that name the same device share it. One that receives
  * reads all receive queues of the device, as nobody can tell which of them a switch will use.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <rte_dev.h>
@@ -17,9 +18,11 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Behind DPDK's headers, which have an attribute of the same name as its always_inline. */
 #include "engine.h"
@@ -274,6 +277,35 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 	return 0;
 }
 
+static void nothing(int number)
+{
+	(void)number;
+}
+
+/* Lets the thread that serves the sockets of vhost look at them now. It sleeps in poll() for a
+ * second at a time, and that a socket listens does not wake it (lib/vhost of DPDK 22.11,
+ * fd_man.c): the other end, which connects meanwhile, would wait so long for its answer. */
+static void vhost_look(void)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	DIR *threads = opendir("/proc/self/task");
+
+	sigaction(SIGURG, &action, NULL);
+	for (struct dirent *e; threads && (e = readdir(threads));) {
+		char path[300], name[16] = "";
+		FILE *comm;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		comm = fopen(path, "re");
+		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "vhost-events\n"))
+			tgkill(getpid(), atoi(e->d_name), SIGURG);
+		if (comm)
+			fclose(comm);
+	}
+	if (threads)
+		closedir(threads);
+}
+
 static int device_open(struct port *port, struct device **slot, const char *arguments,
 		       const char *name)
 {
@@ -305,6 +337,8 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 		device_close(d);
 		return error;
 	}
+	if (!strcmp(info.driver_name, "net_vhost"))
+		vhost_look();
 	*slot = d;
 	return 0;
 }

@@ -52,7 +52,11 @@ static inline uint64_t clock_at(const struct clock *c, uint64_t ns)
 	return c->ticks0 + (uint64_t)(since * (__int128)c->hz / 1000000000);
 }
 
-/* Measures the counter against CLOCK_MONOTONIC for `ms` milliseconds. */
+/* Notes when this process began, from where the counter is measured. */
+void clock_begin(void);
+
+/* Measures the counter against CLOCK_MONOTONIC, since clock_begin(), once that is `ms`
+ * milliseconds ago: it waits for what lacks of them. */
 void clock_measure(struct clock *c, unsigned ms);
 
 /* Fills in what is derived from the first three members. */

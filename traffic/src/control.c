@@ -533,7 +533,25 @@ static uint64_t control_seen(const struct control *c)
 	return seen;
 }
 
-/* Until no frame has come for quiet_ms; frames from now on are late, after it too late. */
+/* Whether each receiver has polled since this was last asked to begin anew. */
+static bool control_looked(struct control *c, bool anew)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < c->task_count; i++) {
+		struct receiver *r = &c->tasks[i].receiver;
+
+		if (!role_receives(c->tasks[i].role))
+			continue;
+		if (anew)
+			atomic_store_explicit(&r->looked, false, memory_order_relaxed);
+		all &= atomic_load_explicit(&r->looked, memory_order_relaxed);
+	}
+	return all;
+}
+
+/* Until no frame has come for quiet_ms; frames from now on are late, after it too late. A
+ * receiver that got no CPU meanwhile has not looked. */
 static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout_ms)
 {
 	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
@@ -542,14 +560,17 @@ static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout
 
 	for (uint32_t i = 0; i < c->task_count; i++)
 		c->tasks[i].receiver.draining = true;
+	control_looked(c, true);
 	while (c->running && now < until && !calm && control_tick(c)) {
 		uint64_t more = control_seen(c);
 
 		now = clock_monotonic_ns();
-		if (more != seen)
+		if (more != seen) {
 			changed = now;
+			control_looked(c, true);
+		}
 		seen = more;
-		calm = now - changed >= quiet;
+		calm = now - changed >= quiet && control_looked(c, false);
 	}
 	for (uint32_t i = 0; i < c->task_count; i++)
 		c->tasks[i].receiver.closed = true;
@@ -766,6 +787,7 @@ int control_serve(int in, FILE *out)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	clock_begin();
 	c->in = in;
 	c->out = out;
 	while (!terminated && !c->ended) {

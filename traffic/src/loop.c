@@ -195,6 +195,8 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 	if (!n) {
 		r->empty += measured;
 		r->idle_since = measured ? now : 0;
+		if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed)))
+			atomic_store_explicit(&r->looked, true, memory_order_relaxed);
 		return 0;
 	}
 	now = clock_ticks();

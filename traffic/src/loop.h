@@ -82,6 +82,7 @@ struct receiver {
 	uint64_t interval_end;
 
 	atomic_bool draining, closed;
+	atomic_bool looked; /* while draining: a poll found nothing */
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
 	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;

@@ -394,9 +394,17 @@ class Layout:
         ours = not self.own_kernel(parts[0])  # in a machine it is an interface of the guest's
         return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
+    def stack(self, part: Part) -> Node:
+        """Where the network stack of a part's node is looked at: a namespace that has a name is
+        entered in 3 ms, a container in 20 to 200."""
+        node = self.nodes[part.id]
+        outside = replace(node, environment="netns")
+        named = ENVIRONMENTS[node.environment].netns(node)
+        return outside if named == ENVIRONMENTS["netns"].netns(outside) else node
+
     def part_counters(self) -> tuple[Run, ...]:
         """Commands that print the links in each part's node, to place what was dropped there."""
-        nodes = dict.fromkeys(self.nodes[part.id] for part in self.parts)
+        nodes = dict.fromkeys(map(self.stack, self.parts))
         return tuple(
             Run(f"counters of the links at {node.name}", ("ip", "-j", "-s", "link", "show"), node)
             for node in nodes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self
 
 from switchmark import __version__
 from switchmark.campaign.calibration import Calibrations, Mode
@@ -189,7 +189,6 @@ class Lab:
             self._probed[what, name] = probe(self._host)
         return self._probed[what, name]
 
-    @overload
     def run(
         self,
         number: int,
@@ -199,25 +198,13 @@ class Lab:
         on_trial: Callable[[TrialResult], None],
         *,
         then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: None = None,
-    ) -> Record: ...
+    ) -> Record:
+        """Run one test to its end: a `visit` without a limit."""
+        record = self.visit(number, key, test, stored, on_trial, then=then)
+        assert record is not None
+        return record
 
-    @overload
-    def run(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: int | None = None,
-    ) -> Record | None: ...
-
-    def run(
+    def visit(
         self,
         number: int,
         key: str,
@@ -475,6 +462,7 @@ class Lab:
         """Undo the path that is up, if there is one."""
         if self._up is not None:
             path, self._up = self._up, None
+            path.trials.end()
             self._not_undone += self._executor.unwind(to=path.mark)
 
     def _noise(self, layout: Layout, placement: Placement) -> dict[str, Any]:
@@ -652,7 +640,7 @@ class Lab:
             for port in part.ports:
                 ifname = layout.endpoints[port.id].ifname
                 if ifname:
-                    found[port.id] = links[layout.nodes[part.id]][ifname]
+                    found[port.id] = links[layout.stack(part)][ifname]
         functions = {}
         for part, function, hosted in layout.hosted:
             outputs = tuple(map(self._executor.run, function.counters(hosted)))

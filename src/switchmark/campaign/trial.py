@@ -18,7 +18,7 @@ from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
 from switchmark.campaign.meter import Meter, Window
 from switchmark.engines.base import Engine
-from switchmark.errors import TrialFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
@@ -153,11 +153,13 @@ class Trials:
         program's reason."""
         self._openings = {crew: self._opening(crew) for crew in self._crews}
         waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
-        # A client finds its server there.
-        for crew in sorted(self._crews, key=lambda crew: not self._serves(crew)):
-            crew.process.send("open", **self._openings[crew])
-            if crew not in waiting:
-                crew.process.answer("open", timeout_s=_OPEN_S)
+        for serves in (True, False):  # a client finds its server there
+            crews = [crew for crew in self._crews if self._serves(crew) is serves]
+            for crew in crews:
+                crew.process.send("open", **self._openings[crew])
+            for crew in crews:
+                if crew not in waiting:
+                    crew.process.answer("open", timeout_s=_OPEN_S)
         join()
         for crew in waiting:
             crew.process.answer("open", timeout_s=_OPEN_S)
@@ -323,6 +325,11 @@ class Trials:
                 crew.process.ask("ready", timeout_ms=5000)
                 self._openings[crew] = opening
 
+    def end(self) -> None:
+        """Let all processes end, side by side; each is still to be stopped."""
+        for crew in self._crews:
+            crew.process.hang_up()
+
     # -- a trial -----------------------------------------------------------------------
 
     def measure(self, spec: TrialSpec) -> TrialResult:
@@ -346,7 +353,7 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before = self._counters()
+        before = self._counted()
         window.begin()
         spent, since = self._used_ns(), time.monotonic_ns()
         self._stolen()
@@ -354,7 +361,7 @@ class Trials:
         self._alive()
         spent_after, until = self._used_ns(), time.monotonic_ns()
         cost = window.end()
-        stolen, after = self._stolen(), self._counters()
+        stolen, after = self._stolen(), self._counted()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         # They work until the path is quiet, which is after the measured phase.
         window_ns = until - since
@@ -366,6 +373,14 @@ class Trials:
         cost["tsc_hz"] = next(iter(ticks), None)
         result = self._result(spec, reports, after.since(before), used, stolen)
         return result.model_copy(update={"cost": cost})
+
+    def _counted(self) -> PathCounters:
+        """The counters. That a switch has died is why it does not tell its own."""
+        try:
+            return self._counters()
+        except SetupFailed:
+            self._alive()
+            raise
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)

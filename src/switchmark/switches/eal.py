@@ -12,14 +12,16 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
+from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.mbufs import pool_megabytes
-from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Step, Wait
+from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
@@ -55,7 +57,6 @@ MBUF_BYTES = 2176
 _BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
 _QUEUE_MB = 2  # of each pair of queues but the first of a port
 _PORTS = 32  # RTE_MAX_ETHPORTS
-_TOOLS_HINT = "apt-get install dpdk-dev"
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
 
 
@@ -76,10 +77,6 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
     found = _VERSION.search(done.stdout + done.stderr)
     if done.status or not found:
         raise Unavailable(f"{name} -v does not tell its version", hint=hint)
-    try:
-        host.run(("dpdk-telemetry.py", "--list"))
-    except Unavailable as missing:
-        raise Unavailable("dpdk-telemetry.py is not installed", hint=_TOOLS_HINT) from missing
     return Version(found[1].decode(errors="replace"))
 
 
@@ -256,16 +253,14 @@ def wait_linked(w: Wiring) -> Plan:
     """Waits until each port has its link: a function has connected, and both agree.
 
     DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
-    namespace of the function that connected. A Check has no stdin, so awk writes the question.
+    namespace of the function that connected.
     """
-    telemetry = f"dpdk-telemetry.py -f {_file_prefix(w)}"
     return tuple(
         Wait(
             f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
             Check(
-                ("awk", f'BEGIN {{ print "/ethdev/link_status,{port.index}" | "{telemetry}" }}'),
-                at=w.at,
-                env=_env(w),
+                _telemetry(w, f"/ethdev/link_status,{port.index}"),
+                at=replace(HOST, host=w.at.host),
                 pattern='"UP"',
             ),
             unless_dead=_file_prefix(w),
@@ -274,18 +269,17 @@ def wait_linked(w: Wiring) -> Plan:
     )
 
 
+def _telemetry(w: Wiring, *questions: str) -> tuple[str, ...]:
+    """Asks the program. Its socket lies in the run's folder, so that it is asked from the host,
+    wherever it runs."""
+    socket = f"{w.run_dir}/dpdk/{_file_prefix(w)}/dpdk_telemetry.v2"
+    return (traffic_program(), "telemetry", socket, *questions)
+
+
 def eal_counters(w: Wiring) -> tuple[Run, ...]:
     """The statistics of every port, by telemetry: one line of JSON each, in order."""
-    questions = "".join(f"/ethdev/stats,{port.index}\n" for port in w.ports)
-    return (
-        Run(
-            "counters of the switch's ports",
-            ("dpdk-telemetry.py", "-f", _file_prefix(w)),
-            at=w.at,
-            env=_env(w),
-            stdin=questions.encode(),
-        ),
-    )
+    asked = _telemetry(w, *(f"/ethdev/stats,{port.index}" for port in w.ports))
+    return (Run("counters of the switch's ports", asked, at=replace(HOST, host=w.at.host)),)
 
 
 def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
