@@ -59,6 +59,7 @@ enum stamp_clock {
 };
 
 struct stamps {
+	uint16_t id; /* of the device */
 	enum stamp_clock clock;
 	bool known; /* a stamp has shown that it is that clock */
 	int field; /* of an mbuf */
@@ -74,12 +75,17 @@ struct dpdk_port {
 	uint64_t invalid;
 	uint32_t plain; /* the first of mbufs that were received last, if all are as in mbuf_plain */
 	struct rte_mbuf *mbufs[BURST_MAX];
+};
+
+/* A port of a device that tells something of what it receives. */
+struct hearing_port {
+	struct dpdk_port port;
 	struct stamps stamps;
-	struct arrival *arrivals; /* NULL: the device tells nothing */
+	struct arrival arrivals[BURST_MAX];
 };
 
 extern const struct engine engine_dpdk;
-static const struct engine engine_dpdk_offloaded;
+static const struct engine *const tables[2][2]; /* by completes_sums, and whether rx hears */
 
 static const char *const memories[] = { "no-huge", "hugepages", NULL };
 
@@ -408,6 +414,7 @@ static const char *stamps_say(const struct stamps *s)
 
 static void mode_write(struct port *port, const struct dpdk_port *p)
 {
+	const struct hearing_port *h = port->arrivals ? (const struct hearing_port *)p : NULL;
 	struct rte_eth_burst_mode burst = { 0 };
 	struct rte_eth_dev_info info = { 0 };
 	int at;
@@ -425,31 +432,31 @@ static void mode_write(struct port *port, const struct dpdk_port *p)
 	if (port->config.receives)
 		snprintf(port->mode + at, sizeof(port->mode) - (size_t)at,
 			 ", rx checksum by %s, rx times by %s", p->device->checked_by,
-			 stamps_say(&p->stamps));
+			 h ? stamps_say(&h->stamps) : "software");
 }
 
 /* ---- times of the device ---------------------------------------------------------- */
 
-static bool stamps_clock(const struct dpdk_port *p, uint64_t *at)
+static bool stamps_clock(const struct stamps *s, uint64_t *at)
 {
 	struct timespec now;
 
-	if (p->stamps.clock == STAMPS_DEVICE)
-		return !rte_eth_read_clock(p->id, at);
+	if (s->clock == STAMPS_DEVICE)
+		return !rte_eth_read_clock(s->id, at);
 	clock_gettime(CLOCK_REALTIME, &now);
 	*at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	return true;
 }
 
 /* Notes what both clocks show, by the tightest of a few readings; false: the device's has none. */
-static bool stamps_pair(struct dpdk_port *p)
+static bool stamps_pair(struct stamps *s)
 {
 	uint64_t best = UINT64_MAX, at = 0, ticks = 0;
 
 	for (int i = 0; i < 4; i++) {
 		uint64_t before = clock_ticks(), shown, width;
 
-		if (!stamps_clock(p, &shown))
+		if (!stamps_clock(s, &shown))
 			return false;
 		width = clock_ticks() - before;
 		if (width < best) {
@@ -458,31 +465,30 @@ static bool stamps_pair(struct dpdk_port *p)
 			ticks = before + width / 2;
 		}
 	}
-	clock_fit_add(&p->stamps.fit, at, ticks);
+	clock_fit_add(&s->fit, at, ticks);
 	return true;
 }
 
-static void stamps_open(struct dpdk_port *p)
+static void stamps_open(struct stamps *s, uint16_t id)
 {
-	struct stamps *s = &p->stamps;
 	int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
 
 	s->field = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
 	if (flag < 0 || s->field < 0)
 		return;
+	s->id = id;
 	s->flag = 1ull << flag;
 	s->second = rte_get_tsc_hz();
 	s->clock = STAMPS_DEVICE;
-	if (!stamps_pair(p)) {
+	if (!stamps_pair(s)) {
 		s->clock = STAMPS_REALTIME;
-		stamps_pair(p);
+		stamps_pair(s);
 	}
 }
 
 /* Of which clock is the first stamp? That which it is within a second of. */
-static void stamps_recognise(struct dpdk_port *p, uint64_t stamp)
+static void stamps_recognise(struct stamps *s, uint64_t stamp)
 {
-	struct stamps *s = &p->stamps;
 	uint64_t now;
 
 	if (s->clock == STAMPS_DEVICE) {
@@ -492,11 +498,11 @@ static void stamps_recognise(struct dpdk_port *p, uint64_t stamp)
 		if (!s->known) {
 			s->fit = (struct clock_fit){ 0 };
 			s->clock = STAMPS_REALTIME;
-			stamps_pair(p);
+			stamps_pair(s);
 		}
 		return;
 	}
-	stamps_clock(p, &now);
+	stamps_clock(s, &now);
 	s->known = true;
 	if (llabs((int64_t)(now - stamp)) < 1000000000)
 		return;
@@ -506,9 +512,8 @@ static void stamps_recognise(struct dpdk_port *p, uint64_t stamp)
 }
 
 /* When a frame arrived, in ticks; 0 if its stamp does not tell. */
-static uint64_t stamps_read(struct dpdk_port *p, struct rte_mbuf *m, uint64_t now)
+static uint64_t stamps_read(struct stamps *s, const struct rte_mbuf *m, uint64_t now)
 {
-	struct stamps *s = &p->stamps;
 	uint64_t stamp, ticks;
 	int64_t age;
 
@@ -520,7 +525,7 @@ static uint64_t stamps_read(struct dpdk_port *p, struct rte_mbuf *m, uint64_t no
 	if (unlikely(!s->known)) {
 		if (!(s->fit.ticks_per_unit > 0))
 			return 0;
-		stamps_recognise(p, stamp);
+		stamps_recognise(s, stamp);
 	}
 	if (!s->known || s->clock == STAMPS_STRANGE)
 		return 0;
@@ -550,7 +555,6 @@ static void dpdk_close(struct port *port)
 		*device_slot(p->device->name) = NULL;
 		device_close(p->device);
 	}
-	free(p->arrivals);
 	free(p);
 	port->priv = NULL;
 	port->engine = &engine_dpdk;
@@ -558,26 +562,25 @@ static void dpdk_close(struct port *port)
 	port->completes_sums = false;
 }
 
-/* Gives the port what its device offers, if that is anything. 0 or -errno. */
-static int dpdk_offload(struct port *port, struct dpdk_port *p)
+static bool dpdk_hears(const struct port *port, const struct device *d)
+{
+	return port->config.receives && !port->config.forwards && (d->checks_sums || d->stamps);
+}
+
+/* Gives the port what its device offers, if that is anything. */
+static void dpdk_offload(struct port *port, struct dpdk_port *p)
 {
 	const struct device *d = p->device;
-	const bool hears = port->config.receives && (d->checks_sums || d->stamps);
 
-	if (port->config.forwards)
-		return 0;
-	if (hears) {
-		p->arrivals = calloc(port->config.burst, sizeof(*p->arrivals));
-		if (!p->arrivals)
-			return -ENOMEM;
-		port->arrivals = p->arrivals;
+	if (dpdk_hears(port, d)) {
+		struct hearing_port *h = (struct hearing_port *)p;
+
+		port->arrivals = h->arrivals;
+		if (d->stamps)
+			stamps_open(&h->stamps, d->id);
 	}
-	if (hears && d->stamps)
-		stamps_open(p);
-	port->completes_sums = port->config.sends && d->completes_sums;
-	if (hears || port->completes_sums)
-		port->engine = &engine_dpdk_offloaded;
-	return 0;
+	port->completes_sums = port->config.sends && !port->config.forwards && d->completes_sums;
+	port->engine = tables[port->completes_sums][!!port->arrivals];
 }
 
 static int dpdk_open(struct port *port)
@@ -601,7 +604,7 @@ static int dpdk_open(struct port *port)
 		error = device_open(port, slot, arguments, name);
 	if (error || !*slot)
 		return error;
-	p = calloc(1, sizeof(*p));
+	p = calloc(1, dpdk_hears(port, *slot) ? sizeof(struct hearing_port) : sizeof(*p));
 	if (!p || port->config.queue >= (*slot)->queues || port->config.frame_max > (*slot)->room) {
 		if (!(*slot)->ports) {
 			device_close(*slot);
@@ -618,12 +621,7 @@ static int dpdk_open(struct port *port)
 	p->queue = (uint16_t)port->config.queue;
 	p->queues = p->device->queues;
 	port->priv = p;
-	error = dpdk_offload(port, p);
-	if (error) {
-		dpdk_close(port);
-		return port_fail(port, error, "no memory for bursts of %u frames",
-				 port->config.burst);
-	}
+	dpdk_offload(port, p);
 	mode_write(port, p);
 	return 0;
 }
@@ -708,8 +706,6 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 	struct dpdk_port *p = port->priv;
 	uint16_t fit;
 
-	if (!port->completes_sums)
-		return dpdk_tx(port, f, n);
 	p->plain = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		const uint8_t *data = f[i].data;
@@ -777,23 +773,22 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 /* The same of a device that tells something of what it received. */
 static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, uint32_t n)
 {
-	struct dpdk_port *p = port->priv;
-	const bool sums = p->device->checks_sums, stamps = p->stamps.clock != STAMPS_NONE;
+	struct hearing_port *h = port->priv;
+	struct stamps *s = &h->stamps;
+	const bool sums = h->port.device->checks_sums, stamps = s->clock != STAMPS_NONE;
 	uint64_t now;
 
-	if (!p->arrivals)
-		return dpdk_rx(port, f, n);
 	/* Before frames are fetched, so that it delays none that is in hand. */
-	if (stamps && unlikely(clock_ticks() - p->stamps.fit.last_ticks > p->stamps.second / 100))
-		stamps_pair(p);
+	if (stamps && unlikely(clock_ticks() - s->fit.last_ticks > s->second / 100))
+		stamps_pair(s);
 	n = dpdk_rx(port, f, n);
 	now = stamps && n ? clock_ticks() : 0;
 	for (uint32_t i = 0; i < n; i++) {
-		struct rte_mbuf *m = frame_mbuf(&f[i]);
+		const struct rte_mbuf *m = frame_mbuf(&f[i]);
 		uint64_t sum = m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
 
-		p->arrivals[i] = (struct arrival){
-			.ticks = stamps ? stamps_read(p, m, now) : 0,
+		h->arrivals[i] = (struct arrival){
+			.ticks = stamps ? stamps_read(s, m, now) : 0,
 			.sum = !sums				  ? DEVICE_SUM_UNKNOWN :
 			       sum == RTE_MBUF_F_RX_L4_CKSUM_GOOD ? DEVICE_SUM_GOOD :
 			       sum == RTE_MBUF_F_RX_L4_CKSUM_BAD  ? DEVICE_SUM_BAD :
@@ -852,4 +847,10 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	}
 
 const struct engine engine_dpdk = DPDK(dpdk_tx, dpdk_rx);
-static const struct engine engine_dpdk_offloaded = DPDK(dpdk_tx_offloaded, dpdk_rx_offloaded);
+static const struct engine engine_dpdk_rx = DPDK(dpdk_tx, dpdk_rx_offloaded);
+static const struct engine engine_dpdk_tx = DPDK(dpdk_tx_offloaded, dpdk_rx);
+static const struct engine engine_dpdk_both = DPDK(dpdk_tx_offloaded, dpdk_rx_offloaded);
+static const struct engine *const tables[2][2] = {
+	{ &engine_dpdk, &engine_dpdk_rx },
+	{ &engine_dpdk_tx, &engine_dpdk_both },
+};
