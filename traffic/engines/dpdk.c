@@ -419,7 +419,8 @@ static void mode_write(struct port *port, const struct dpdk_port *p)
 	struct rte_eth_dev_info info = { 0 };
 	int at;
 
-	rte_eth_dev_info_get(p->id, &info);
+	if (rte_eth_dev_info_get(p->id, &info))
+		return;
 	if (rte_eth_rx_burst_mode_get(p->id, 0, &burst))
 		burst.info[0] = 0;
 	at = snprintf(port->mode, sizeof(port->mode), "%.20s, %.10s%s%.20s", info.driver_name,
