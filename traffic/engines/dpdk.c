@@ -11,6 +11,7 @@
  */
 #define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock, since 19.05 */
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -725,12 +726,10 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 		m->tx_offload = rte_mbuf_tx_offload(l2, IP_BYTES, UDP_BYTES, 0, 0, 0, 0);
 	}
 	fit = rte_eth_tx_prepare(p->id, p->queue, p->mbufs, (uint16_t)n);
-	if (unlikely(!fit && n && !port->failed)) {
+	if (unlikely(!fit && n && !port->failed))
 		port_fail(port, rte_errno,
 			  "%s refuses a frame whose checksum it offers to complete: %s",
 			  p->device->name, rte_strerror(rte_errno));
-		port->failed = true;
-	}
 	return rte_eth_tx_burst(p->id, p->queue, p->mbufs, fit);
 }
 
