@@ -46,3 +46,25 @@ void clock_measure(struct clock *c, unsigned ms)
 			   (__int128)(c->ns0 - first_ns));
 	clock_derive(c);
 }
+
+void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks)
+{
+	const double since = (double)(int64_t)(ticks - f->last_ticks);
+
+	if (f->ticks_per_unit > 0) {
+		double off = (double)(int64_t)(clock_fit_ticks(f, at) - ticks);
+
+		/* No clock that is kept runs off by more than 1 in 1000, nor does one jump by less. */
+		if (off > since / 1000 || off < -since / 1000) {
+			f->first = at;
+			f->first_ticks = ticks;
+		}
+	} else if (!f->last_ticks) {
+		f->first = at;
+		f->first_ticks = ticks;
+	}
+	f->last = at;
+	f->last_ticks = ticks;
+	if (at > f->first)
+		f->ticks_per_unit = (double)(ticks - f->first_ticks) / (double)(at - f->first);
+}

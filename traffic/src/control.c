@@ -314,10 +314,14 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 		struct address a = load->addresses[f / each];
 
 		address_step(&a, load->vary, f % each);
-		for (uint32_t i = 0; i < s->sizes; i++)
-			template_make(&s->templates[(size_t)f * s->sizes + i], &a,
-				      frame_len(s->port, load->lens[i]), arm->run,
+		for (uint32_t i = 0; i < s->sizes; i++) {
+			struct frame_template *made = &s->templates[(size_t)f * s->sizes + i];
+
+			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
 				      (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
+			if (s->port->completes_sums)
+				template_leave_sum(made);
+		}
 	}
 	return NULL;
 }
@@ -423,6 +427,8 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 		template_make(&hello, a, frame_len(port, FRAME_MIN + (a->vlan ? VLAN_BYTES : 0)),
 			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
 			      port->engine->caps & ENGINE_PAYLOAD);
+		if (port->completes_sums)
+			template_leave_sum(&hello);
 		if (!port_announce(port, &hello) || port->failed)
 			return port->why[0] ? port->why : "the port could not announce its MAC";
 	}

@@ -38,6 +38,10 @@ static void template_sum(struct frame_template *t)
 
 	store16(udp + 6, 0);
 	t->sum = checksum_add(udp - 8, 8) + net16(17) + load16(udp + 4); /* pseudo header */
+	if (t->device_sums) {
+		store16(udp + 6, checksum_fold(t->sum));
+		return;
+	}
 	t->sum += checksum_add(udp, UDP_BYTES + PAYLOAD_BYTES);
 	checksum = (uint16_t)~checksum_fold(t->sum);
 	store16(udp + 6, checksum ? checksum : 0xffff);
@@ -81,6 +85,12 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 	put16(ip + 22, a->dst_port);
 	put16(ip + 24, (uint16_t)(len - (uint32_t)(ip - h) - IP_BYTES));
 	template_set(t, run, flow, phase);
+}
+
+void template_leave_sum(struct frame_template *t)
+{
+	t->device_sums = true;
+	template_sum(t);
 }
 
 void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t phase)

@@ -28,9 +28,13 @@ always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 	return left < s->burst ? (uint32_t)left : s->burst;
 }
 
+/* Who makes what of a frame: we, the kernel its headers, or the port's device some of it. */
+enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
+
 always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
-				const bool headless)
+				const enum form form)
 {
+	const bool headless = form == FORM_PAYLOAD;
 	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
 	const uint64_t sum = time_sum(time_net);
 	const uint32_t flows = s->flows, sizes = s->sizes;
@@ -48,7 +52,8 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 		bool prepared = reuse && frame_is_of(d, t, headless);
 
 		frames[i].len = t->len;
-		frame_build(d, t, seq, time_net, sum, touch, headless, prepared);
+		frame_write(d, t, seq, time_net, sum, touch, headless, prepared,
+			    form == FORM_DEVICE && t->device_sums);
 		if (likely(single)) {
 			seq++;
 			continue;
@@ -69,7 +74,7 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 }
 
 always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum touch touch,
-				   const bool headless)
+				   const enum form form)
 {
 	struct sender *s = &task->sender;
 	bool room = true;
@@ -103,7 +108,7 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		}
 		s->first = 0;
 		s->held = n;
-		sender_build(s, n, due, touch, headless);
+		sender_build(s, n, due, touch, form);
 	} else if (unlikely(now >= s->window->end + s->grace || task->stop)) {
 		task->sent_all = true;
 		return 0;
@@ -139,12 +144,13 @@ always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq
 
 always_inline void receiver_count(struct receiver *r, const struct frame *f, uint64_t now_ns,
 				  const enum touch touch, const enum timing timing,
-				  const bool headless, uint32_t *fresh)
+				  const bool headless, const enum device_sum device,
+				  uint32_t *fresh)
 {
 	struct payload p;
 	uint32_t flow;
 
-	switch (frame_parse(f->data, f->len, r->run, &p, touch, headless)) {
+	switch (frame_judge(f->data, f->len, r->run, &p, touch, headless, device)) {
 	case FRAME_OURS:
 		break;
 	case FRAME_CORRUPT:
@@ -180,9 +186,11 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 }
 
 always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum touch touch,
-				     const enum timing timing, const bool headless)
+				     const enum timing timing, const enum form form)
 {
 	struct receiver *r = &task->receiver;
+	const struct arrival *arrivals = form == FORM_DEVICE ? r->port->arrivals : NULL;
+	const bool headless = form == FORM_PAYLOAD;
 	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
 	const bool measured = now >= r->window->start && now < r->window->end;
 	uint64_t now_ns = 0;
@@ -205,7 +213,16 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 	for (uint32_t i = 0; i < n; i++) {
 		if (i + 4 < n)
 			__builtin_prefetch(r->frames[i + 4].data);
-		receiver_count(r, &r->frames[i], now_ns, touch, timing, headless, &fresh);
+		if (form == FORM_DEVICE && arrivals) {
+			const struct arrival *a = &arrivals[i];
+
+			receiver_count(r, &r->frames[i],
+				       timing && a->ticks ? clock_ns(r->clock, a->ticks) : now_ns,
+				       touch, timing, headless, a->sum, &fresh);
+			continue;
+		}
+		receiver_count(r, &r->frames[i], now_ns, touch, timing, headless,
+			       DEVICE_SUM_UNKNOWN, &fresh);
 	}
 	r->port->engine->release(r->port, r->frames, n);
 	while (unlikely(now >= r->interval_end) && r->interval + 1 < r->interval_count) {
@@ -301,25 +318,28 @@ static uint32_t forwarder_step(struct task *task, uint64_t now)
 
 typedef uint32_t step_function(struct task *, uint64_t);
 
-#define STEPS(touch, headless, timing)                                                             \
-	static uint32_t sender_##touch##_##headless##_##timing(struct task *t, uint64_t now)       \
+#define STEPS(touch, form, timing)                                                                 \
+	static uint32_t sender_##touch##_##form##_##timing(struct task *t, uint64_t now)           \
 	{                                                                                          \
-		return sender_step(t, now, touch, headless);                                       \
+		return sender_step(t, now, touch, form);                                           \
 	}                                                                                          \
-	static uint32_t receiver_##touch##_##headless##_##timing(struct task *t, uint64_t now)     \
+	static uint32_t receiver_##touch##_##form##_##timing(struct task *t, uint64_t now)         \
 	{                                                                                          \
-		return receiver_step(t, now, touch, timing, headless);                             \
+		return receiver_step(t, now, touch, timing, form);                                 \
 	}                                                                                          \
-	static uint32_t client_##touch##_##headless##_##timing(struct task *t, uint64_t now)       \
+	static uint32_t client_##touch##_##form##_##timing(struct task *t, uint64_t now)           \
 	{                                                                                          \
-		return receiver_step(t, now, touch, timing, headless) +                            \
-		       sender_step(t, clock_ticks(), touch, headless);                             \
+		return receiver_step(t, now, touch, timing, form) +                                \
+		       sender_step(t, clock_ticks(), touch, form);                                 \
 	}
 
 #define STEPS_OF(touch)                                                                            \
 	STEPS(touch, 0, 0)                                                                         \
 	STEPS(touch, 0, 1)                                                                         \
-	STEPS(touch, 0, 2) STEPS(touch, 1, 0) STEPS(touch, 1, 1) STEPS(touch, 1, 2)
+	STEPS(touch, 0, 2)                                                                         \
+	STEPS(touch, 1, 0)                                                                         \
+	STEPS(touch, 1, 1)                                                                         \
+	STEPS(touch, 1, 2) STEPS(touch, 2, 0) STEPS(touch, 2, 1) STEPS(touch, 2, 2)
 
 STEPS_OF(TOUCH_NONE)
 STEPS_OF(TOUCH_HEADER)
@@ -328,16 +348,27 @@ STEPS_OF(TOUCH_FULL)
 #define ROW(role, touch)                                                                           \
 	{                                                                                          \
 		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2 },              \
+			{ role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2 },      \
 		{                                                                                  \
-			role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2           \
+			role##_##touch##_2_0, role##_##touch##_2_1, role##_##touch##_2_2           \
 		}                                                                                  \
 	}
 
-static step_function *const steps[3][3][2][3] = {
+static step_function *const steps[3][3][3][3] = {
 	{ ROW(sender, TOUCH_NONE), ROW(sender, TOUCH_HEADER), ROW(sender, TOUCH_FULL) },
 	{ ROW(receiver, TOUCH_NONE), ROW(receiver, TOUCH_HEADER), ROW(receiver, TOUCH_FULL) },
 	{ ROW(client, TOUCH_NONE), ROW(client, TOUCH_HEADER), ROW(client, TOUCH_FULL) },
 };
+
+static enum form task_form(const struct task *t, const struct port *port)
+{
+	if (port->engine->caps & ENGINE_PAYLOAD)
+		return FORM_PAYLOAD;
+	return (role_sends(t->role) && port->completes_sums) ||
+			       (role_receives(t->role) && port->arrivals) ?
+		       FORM_DEVICE :
+		       FORM_WHOLE;
+}
 
 void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 {
@@ -346,7 +377,7 @@ void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER)
 		t->step = forwarder_step;
 	else
-		t->step = steps[t->role][touch][!!(port->engine->caps & ENGINE_PAYLOAD)][timing];
+		t->step = steps[t->role][touch][task_form(t, port)][timing];
 }
 
 /* ---- phases ----------------------------------------------------------------------- */

@@ -123,7 +123,7 @@ class Calibrations:
             "switch": next(s.name for s in SWITCHES.values() if PortKind.NULL in s.port_kinds),
             "engine": next(e.name for e in ENGINES.values() if PortKind.NULL in e.port_kinds),
         }
-        changes = {**nothing, "port": "auto", "driver": "auto", "memory": "auto"}
+        changes = {**nothing, **dict.fromkeys(("port", "driver", "memory", "offload"), "auto")}
         test = cable.model_copy(update={**changes, "queues": 1, "descriptors": None})
         if check(test):
             return None

@@ -473,6 +473,7 @@ def lay_out(
         descriptors=test.descriptors,
         burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
+        offload=test.offload,
     )
     by_crossing = switch.addressing(wiring)
     crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}

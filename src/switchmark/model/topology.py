@@ -261,7 +261,8 @@ class Wiring:
     (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `cores` are
     the CPUs of a switch that polls, `node` their NUMA node; `queues` the pairs of queues that a
     port has, `descriptors` the length of each (None: the default of who makes them). `burst` is
-    the most frames that a function sends at once, `memory` what DPDK's processes live in.
+    the most frames that a function sends at once, `memory` what DPDK's processes live in,
+    `offload` whether functions use what their devices offer of checksums and times.
     """
 
     prefix: str
@@ -282,6 +283,7 @@ class Wiring:
     descriptors: int | None = None
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
+    offload: Literal["auto", "off"] = "auto"
     given: Mapping[str, Endpoint] = field(default_factory=dict)
 
     def source_mac(self, flow: Flow) -> str:
