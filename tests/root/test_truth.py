@@ -49,8 +49,15 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     truth = table["truth"]
     monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
-    def run(*faults: object, rerun: int = 0, gate: str = "off", **axes: Any) -> Record:
+    def run(
+        *faults: object,
+        rerun: int = 0,
+        gate: str = "off",
+        promised: dict[str, object] | None = None,
+        **axes: Any,
+    ) -> Record:
         monkeypatch.setattr(truth, "faults", tuple(map(str, faults)), raising=False)
+        monkeypatch.setattr(truth, "promised", promised or {}, raising=False)
         test = Test(
             **{
                 "switch": "truth",
@@ -152,22 +159,34 @@ def test_a_known_cap(attempt: Try) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "pairs", "says"),
+    ("fault", "axes", "says"),
     [
-        ("--drop", 1, "frames did not arrive: [0-9]+ inside switch"),
-        ("--duplicate", 1, "[0-9]+ frames arrived more than once"),
-        ("--swap", 1, "arrived after a later one"),
-        ("--corrupt", 1, "[0-9]+ frames arrived with other bytes"),
-        ("--stray", 2, "[0-9]+ frames arrived at a port that they were not for"),
+        ("--drop 10", {}, "frames did not arrive: [0-9]+ inside switch"),
+        ("--duplicate 10", {}, "[0-9]+ frames arrived more than once"),
+        ("--swap 10", {}, "arrived after a later one"),
+        ("--corrupt 10", {}, "[0-9]+ frames arrived with other bytes"),
+        ("--stray 10", {"pairs": 2}, "[0-9]+ frames arrived at a port that they were not for"),
+        ("--ttl 10", {}, "10 frames of f0-f1 arrived with TTL 63 instead of 64$"),
+        ("--mac 10", {"touch": "none"}, "source MAC 02:53:4d:00:00:01 instead of 02:53:4d:00:00:00$"),
+        ("--checksum 10", {}, "10 frames .* with a wrong checksum of the IP header$"),
     ],
 )
-def test_the_gate_refuses_a_broken_switch(attempt: Try, fault: str, pairs: int, says: str) -> None:
-    record = attempt(fault, 10, gate="refuse", pairs=pairs)
+def test_the_gate_refuses_a_broken_switch(
+    attempt: Try, fault: str, axes: dict[str, Any], says: str
+) -> None:
+    record = attempt(*fault.split(), gate="refuse", **axes)
     assert record.status == "failed"
     assert record.doubts == ("not-equivalent",)
     assert record.error is not None
-    assert re.search(says, record.error)
+    assert re.search(says, record.error, re.MULTILINE)
     assert record.trials == ()
+
+
+def test_the_gate_refuses_a_switch_that_does_not_write_what_it_says(attempt: Try) -> None:
+    promised = {"routed": 1, "seen_src_mac": "02:52:4d:00:00:01"}
+    record = attempt(gate="refuse", promised=promised)
+    assert "TTL 64 instead of 63" in (record.error or "")
+    assert "source MAC 02:53:4d:00:00:00 instead of 02:52:4d:00:00:01" in (record.error or "")
 
 
 def test_a_broken_switch_is_measured_with_a_doubt_if_asked(attempt: Try) -> None:

@@ -137,6 +137,15 @@ always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq
 	*n = (struct neighbour){ delay_ns, seq + 1, true };
 }
 
+static void promise_check(struct promise *p, const struct frame *f, uint32_t flow)
+{
+	p->compared++;
+	if (headers_agree(f->data, f->len, &p->templates[flow]) || p->broken++)
+		return;
+	p->flow = flow;
+	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
+}
+
 always_inline void receiver_count(struct receiver *r, const struct frame *f, uint64_t now_ns,
 				  const enum touch touch, const enum timing timing,
 				  const bool headless, uint32_t *fresh)
@@ -170,6 +179,10 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 		return;
 	(*fresh)++;
 	r->bytes += f->len;
+	if (timing == TIMING_HEADERS) {
+		promise_check(&r->promise, f, flow);
+		return;
+	}
 	if (timing && touch != TOUCH_NONE) {
 		uint64_t delay_ns = now_ns > p.time_ns ? now_ns - p.time_ns : 0;
 
@@ -317,7 +330,9 @@ typedef uint32_t step_function(struct task *, uint64_t);
 #define STEPS_OF(touch)                                                                            \
 	STEPS(touch, 0, 0)                                                                         \
 	STEPS(touch, 0, 1)                                                                         \
-	STEPS(touch, 0, 2) STEPS(touch, 1, 0) STEPS(touch, 1, 1) STEPS(touch, 1, 2)
+	STEPS(touch, 0, 2)                                                                         \
+	STEPS(touch, 0, 3)                                                                         \
+	STEPS(touch, 1, 0) STEPS(touch, 1, 1) STEPS(touch, 1, 2) STEPS(touch, 1, 3)
 
 STEPS_OF(TOUCH_NONE)
 STEPS_OF(TOUCH_HEADER)
@@ -325,13 +340,15 @@ STEPS_OF(TOUCH_FULL)
 
 #define ROW(role, touch)                                                                           \
 	{                                                                                          \
-		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2 },              \
+		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2,                \
+		  role##_##touch##_0_3 },                                                          \
 		{                                                                                  \
-			role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2           \
+			role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2,          \
+				role##_##touch##_1_3                                               \
 		}                                                                                  \
 	}
 
-static step_function *const steps[3][3][2][3] = {
+static step_function *const steps[3][3][2][4] = {
 	{ ROW(sender, TOUCH_NONE), ROW(sender, TOUCH_HEADER), ROW(sender, TOUCH_FULL) },
 	{ ROW(receiver, TOUCH_NONE), ROW(receiver, TOUCH_HEADER), ROW(receiver, TOUCH_FULL) },
 	{ ROW(client, TOUCH_NONE), ROW(client, TOUCH_HEADER), ROW(client, TOUCH_FULL) },
@@ -397,6 +414,7 @@ static void receiver_begin(struct receiver *r)
 	r->seen = 0;
 	r->rx = r->bytes = r->late = r->after_drain = 0;
 	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
+	r->promise.compared = r->promise.broken = 0;
 	r->polls = r->empty = 0;
 	r->idle = r->idle_since = 0;
 }

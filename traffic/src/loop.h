@@ -60,8 +60,17 @@ struct neighbour {
 };
 
 /* What is noted of a frame's delay: nothing, itself, or also how it differs from the delay of the
- * frame sent before it (IPDV, RFC 5481 section 4.1). */
-enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV };
+ * frame sent before it (IPDV, RFC 5481 section 4.1). Or nothing of it, but its headers compared with
+ * those that were promised. */
+enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
+
+/* The headers that a receiver's frames are to have, and the first frame that had others. */
+struct promise {
+	struct frame_template *templates; /* a flow each; NULL: not asked for */
+	uint64_t compared, broken;
+	uint32_t flow;
+	uint8_t found[HEAD_BYTES];
+};
 
 struct receiver {
 	struct port *port;
@@ -77,6 +86,7 @@ struct receiver {
 	struct histogram *latency; /* NULL: not asked for */
 	struct histogram *ipdv; /* NULL: not asked for; absolute values */
 	struct neighbour *neighbours; /* a flow each; NULL without ipdv */
+	struct promise promise;
 	uint64_t *intervals;
 	uint32_t interval, interval_count;
 	uint64_t interval_end;

@@ -44,6 +44,7 @@ _SHORT_S = 1.0
 _STEAL = 0.01
 _ALONE = 0.8
 _PHASE_SLACK_S = 10.0
+_TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 AT_SWITCH = "@switch"
 """Marks the switch's end of a port, where a frame is lost: `f0@switch in`."""
@@ -322,19 +323,25 @@ class Trials:
 
     # -- a trial -----------------------------------------------------------------------
 
-    def measure(self, spec: TrialSpec) -> TrialResult:
-        """Run one trial. TrialFailed if a part of it died or did not answer."""
+    def measure(self, spec: TrialSpec, *, proving: bool = False) -> TrialResult:
+        """Run one trial. TrialFailed if a part of it died or did not answer. `proving`: every byte
+        is checked, and the headers are held against what the switch promises to make of them, as
+        `evidence["headers"]` tells by flow; nothing is timed."""
         run = secrets.randbelow(2**32 - 1) + 1
         self._read_clocks([crew for crew in self._crews if self._foreign(crew)])
         for crew in sorted(self._crews, key=self._sends):
             crew.process.ask(
                 "arm",
                 run=run,
-                touch=self._layout.test.touch,
+                touch="full" if proving else self._layout.test.touch,
                 longest_ns=_longest_ns(spec),
                 interval_ns=_interval_ns(spec),
                 clock=self._clocks[crew.process.part],
-                tasks=[self._load(job, spec) for part in crew.parts for job in self._jobs(part)],
+                tasks=[
+                    {**self._load(job, spec), **(self._promised(job) if proving else {})}
+                    for part in crew.parts
+                    for job in self._jobs(part)
+                ],
             )
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
@@ -414,6 +421,39 @@ class Trials:
             address["vlan"] = test.vlan
         return address
 
+    def _promised(self, job: _Job) -> dict[str, Any]:
+        """The headers that a receiver's frames are to have; nothing where it sees none."""
+        layout, part = self._layout, job.part
+        answers = job.role is Role.CLIENT
+        if not (answers or job.role is Role.RECEIVER) or layout.engine_of(part).needs_ip:
+            return {}
+        flows = _distinct(layout.sent_by(part) if answers else layout.received_by(part))
+        originals = [layout.copies(flow)[0] for flow in flows]
+        expect: dict[str, Any] = {"address": [self._seen(flow, answers) for flow in originals]}
+        by = layout.test.flows_by
+        if layout.test.flows > 1 and not (by == "mac" and self._writes_macs(originals[0])):
+            expect["vary"] = [f"dst_{by}" if answers else f"src_{by}"]
+        return {"latency": False, "ipdv": False, "expect": expect}
+
+    def _writes_macs(self, flow: Flow) -> bool:
+        return self._layout.addressing[flow.id].rewritten
+
+    def _seen(self, flow: Flow, answered: bool) -> dict[str, Any]:
+        """The addresses of a flow's first frames where they arrive; or of their answers, which are
+        reflected and come back as they went."""
+        sent, a = self._address(flow, 0), self._layout.addressing[flow.id]
+        if not answered:
+            macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
+            return {**sent, **macs, "ttl": _TTL - a.routed}
+        back = {
+            f"{one}_{what}": sent[f"{other}_{what}"]
+            for one, other in (("src", "dst"), ("dst", "src"))
+            for what in ("mac", "ip", "port")
+        }
+        macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
+        vlan = {"vlan": sent["vlan"]} if "vlan" in sent else {}
+        return {**back, **macs, **vlan, "ttl": _TTL - 2 * a.routed}
+
     def _announcement(self, port: Port) -> dict[str, Any]:
         flow = next(f for f in self._layout.flows if port.id in (f.sink, f.source, *f.hops))
         a = self._layout.addressing[flow.id]
@@ -490,6 +530,7 @@ class Trials:
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
+        headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
             if place in told:
@@ -520,6 +561,7 @@ class Trials:
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], parts, waited),
             counters=path.as_dict(),
+            evidence={"headers": headers} if headers else {},
         )
 
     def _part_reports(
