@@ -153,8 +153,9 @@ def _goal(goal: dict[str, Any]) -> str:
     """A goal of a search: its rate with the bounds, or its burst, and the median latency."""
     bound = ">= " if is_lower_bound(goal["verdict"] or "") else ""
     if "burst_frames" in goal:
-        buffer = format_ns(goal["corrected_buffer_s"] * 1e9)
-        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames, a buffer of {buffer}"
+        held_s = goal["corrected_buffer_s"]
+        buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
+        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames{buffer}"
     words = [f"{goal['goal']} {bound}{format_pps(goal['rate_pps'])}"]
     if goal["high_pps"] is not None:
         words.append(f"less than {format_pps(goal['high_pps'])}")
