@@ -727,10 +727,15 @@ static void control_report(struct control *c)
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		json_array_append_new(
 			threads,
-			json_pack("{s:i,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
+			json_pack("{s:i,s:I,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
 				  COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
 				  "user_ns",
 				  COUNT(c->workers[i].user_end_ns - c->workers[i].user_start_ns),
+				  "wait_ns",
+				  c->workers[i].wait_end_ns < 0 ?
+					  (json_int_t)-1 :
+					  COUNT(c->workers[i].wait_end_ns -
+						c->workers[i].wait_start_ns),
 				  "yields", COUNT(c->workers[i].yields)));
 	why = control_failure(c);
 	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -498,6 +499,18 @@ static uint64_t thread_user_ns(void)
 	       (uint64_t)used.ru_utime.tv_usec * 1000u;
 }
 
+/* How long this thread has been ready to run while others had its CPU: the kernel's count. */
+static int64_t thread_wait_ns(void)
+{
+	unsigned long long ran, waited;
+	FILE *file = fopen("/proc/thread-self/schedstat", "re");
+	bool told = file && fscanf(file, "%llu %llu", &ran, &waited) == 2;
+
+	if (file)
+		fclose(file);
+	return told ? (int64_t)waited : -1;
+}
+
 static void port_enter(struct port *port)
 {
 	if (port && port->engine->enter)
@@ -516,6 +529,7 @@ static void worker_loop(struct worker *w)
 	}
 	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
 	w->user_start_ns = w->user_end_ns = thread_user_ns();
+	w->wait_start_ns = w->wait_end_ns = thread_wait_ns();
 	w->yields = 0;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
@@ -525,9 +539,11 @@ static void worker_loop(struct worker *w)
 			if (!started) {
 				w->cpu_start_ns = thread_cpu_ns();
 				w->user_start_ns = thread_user_ns();
+				w->wait_start_ns = thread_wait_ns();
 			}
 			w->cpu_end_ns = thread_cpu_ns();
 			w->user_end_ns = thread_user_ns();
+			w->wait_end_ns = thread_wait_ns();
 			mark = started ? UINT64_MAX : w->window->end;
 			started = true;
 		}
@@ -546,6 +562,7 @@ static void worker_loop(struct worker *w)
 			if (mark != UINT64_MAX) {
 				w->cpu_end_ns = thread_cpu_ns();
 				w->user_end_ns = thread_user_ns();
+				w->wait_end_ns = thread_wait_ns();
 			}
 			break;
 		}

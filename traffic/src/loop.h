@@ -138,6 +138,7 @@ struct worker {
 
 	uint64_t cpu_start_ns, cpu_end_ns, yields;
 	uint64_t user_start_ns, user_end_ns; /* of the CPU time, what was not the kernel's */
+	int64_t wait_start_ns, wait_end_ns; /* for a CPU, ready to run; -1: not told */
 	int started; /* whether the thread exists */
 };
 
