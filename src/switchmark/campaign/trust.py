@@ -3,6 +3,7 @@ host did meanwhile, doubts with their evidence, and the verdict."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from switchmark.model.spec import TrialSpec
 
 __all__ = ["Trust", "used_cpus"]
 
-_LOST_CPU = 0.01
+_LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
 _FREQUENCY = 0.05
 
@@ -67,7 +68,8 @@ class Trust:
             spoiled = passing(trial.doubts)
             if not spoiled or attempt == self.rerun:
                 break
-            discarded.append(", ".join(spoiled))
+            told = trial.evidence["doubts"]
+            discarded.append("; ".join(f"{doubt}: {json.dumps(told[doubt])}" for doubt in spoiled))
         evidence = {**trial.evidence, "discarded": discarded}
         return self.recall(trial.model_copy(update={"evidence": evidence}))
 
