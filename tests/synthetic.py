@@ -17,9 +17,9 @@ _INTERVALS = 50
 @dataclass
 class SyntheticSwitch:
     """Forwards `capacity_pps`, whose spread from trial to trial is `noise`; loses one frame in
-    every `rare`-th trial, and one in 1000 above `lossless_pps`; changes by `drift` each trial; works
-    at one of two `bands` at random. Its sender reaches `sender_pps`, its buffer holds `buffer`
-    frames. Seeded: a spec asked in the same order gets the same answer."""
+    every `rare`-th trial, and one in 1000 above `lossless_pps`; changes by `drift` each trial;
+    works at one of two `bands` at random. Its sender reaches `sender_pps`, its buffer holds
+    `buffer` frames. Seeded: a spec asked in the same order gets the same answer."""
 
     capacity_pps: float = 1e6
     sender_pps: float = 2e6

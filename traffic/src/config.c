@@ -445,8 +445,7 @@ static bool addresses_read(struct reader *r, const char *where, json_t *found, u
 static bool plan_read(struct reader *r, const char *where, json_t *address, json_t *vary,
 		      uint32_t flows, struct address_plan *plan)
 {
-	if (address &&
-	    !addresses_read(r, where, address, ADDRESSES_MAX, plan->list, &plan->count))
+	if (address && !addresses_read(r, where, address, ADDRESSES_MAX, plan->list, &plan->count))
 		return false;
 	if (plan->count && flows % plan->count)
 		return refuse(r, "%s: %u addresses do not share %u flows evenly", where,

@@ -377,8 +377,8 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	if (load->expected.count) {
 		if (port->engine->caps & ENGINE_PAYLOAD)
 			return "the kernel takes the headers: there is nothing to compare";
-		r->promise.templates = aligned_alloc(
-			CACHE_LINE, sizeof(*r->promise.templates) * r->flows);
+		r->promise.templates =
+			aligned_alloc(CACHE_LINE, sizeof(*r->promise.templates) * r->flows);
 		if (!r->promise.templates)
 			return "no memory for so many flows";
 		for (uint32_t i = 0; i < r->flows; i++) {
@@ -619,8 +619,8 @@ static json_t *head_report(const uint8_t *head)
  * had and should have had. */
 static json_t *promise_report(const struct promise *p)
 {
-	json_t *report = json_pack("{s:I,s:I}", "compared", COUNT(p->compared), "broken",
-				   COUNT(p->broken));
+	json_t *report =
+		json_pack("{s:I,s:I}", "compared", COUNT(p->compared), "broken", COUNT(p->broken));
 
 	if (p->broken) {
 		json_object_set_new(report, "found", head_report(p->found));

@@ -169,16 +169,11 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		uint64_t *value;
-	} options[] = { { "--drop", &every_drop },
-			{ "--duplicate", &every_duplicate },
-			{ "--swap", &every_swap },
-			{ "--corrupt", &every_corrupt },
-			{ "--stray", &every_stray },
-			{ "--ttl", &every_ttl },
-			{ "--mac", &every_mac },
-			{ "--checksum", &every_checksum },
-			{ "--delay-us", &delay_us },
-			{ "--cap", &cap } };
+	} options[] = { { "--drop", &every_drop },   { "--duplicate", &every_duplicate },
+			{ "--swap", &every_swap },   { "--corrupt", &every_corrupt },
+			{ "--stray", &every_stray }, { "--ttl", &every_ttl },
+			{ "--mac", &every_mac },     { "--checksum", &every_checksum },
+			{ "--delay-us", &delay_us }, { "--cap", &cap } };
 	static struct way ways[PORTS_MAX];
 	static uint8_t bytes[BYTES_MAX];
 	const char *ready = "/dev/null";
