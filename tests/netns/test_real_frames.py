@@ -7,6 +7,7 @@ import pytest
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
+from switchmark.metrics.latency import PERCENTILES, merged
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -109,6 +110,13 @@ def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
     trial = assert_every_frame_is_accounted_for(record)
     assert len(trial.per_flow) == 4
     assert "cores-shared" in record.doubts
+    apart = [flow.latency for flow in trial.per_flow if flow.latency]
+    assert [latency.count for latency in apart] == [flow.rx for flow in trial.per_flow]
+    together, one = merged(apart), trial.latency
+    assert together
+    assert one
+    telling = {"count", "min", "max", *PERCENTILES}
+    assert together.model_dump(include=telling) == one.model_dump(include=telling)
 
 
 def test_a_pair_in_one_process(measure: Measure) -> None:

@@ -46,11 +46,16 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> dict[str, Any] | No
     if test.dimension == "latency" or any(flow.hops for flow in layout.flows):
         # Servers and functions pass on even what others announce.
         spec = _SPEC.model_copy(update={"warmup_s": 0.005})
-    for tries in range(1, _TRIES + 1):
+    tries = 0
+    while tries < _TRIES:
+        tries += 1
         trial = balanced(trials.measure(spec, proving=True), ports=ports, through=False)
         wrong = list(_wrong(layout, trial))
-        if not wrong:
-            return {"passed": True, "tries": tries, **_tried(trial), "wrong": []}
+        # Where most frames could not be sent in time, as on a busy host, little was shown.
+        if not wrong and trial.tx_frames >= trial.tx_unsent:
+            break
+    if not wrong:
+        return {"passed": True, "tries": tries, **_tried(trial), "wrong": []}
     if gate == "refuse":
         raise NotEquivalent(
             f"switch {layout.switch.name} does not do the work that it is to be measured by, in "
