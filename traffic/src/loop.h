@@ -86,7 +86,6 @@ struct receiver {
 	struct histogram *latency; /* NULL: not asked for */
 	struct histogram *ipdv; /* NULL: not asked for; absolute values */
 	struct neighbour *neighbours; /* a flow each; NULL without ipdv */
-	struct promise promise;
 	uint64_t *intervals;
 	uint32_t interval, interval_count;
 	uint64_t interval_end;
@@ -97,6 +96,7 @@ struct receiver {
 	uint64_t polls, empty;
 	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
 	uint64_t delay_ticks; /* test option: cost added to each receive */
+	struct promise promise;
 };
 
 struct forwarder {
