@@ -28,7 +28,7 @@ class BackToBack:
     """`burst_frames` is the mean over the repeats, of one sender. `buffer_s` is the time that the
     buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded during
     the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is searched
-    for first. None without such a rate."""
+    for too. None without such a rate."""
 
     name = "back-to-back"
     summary = "the longest burst without loss, and the buffer that it shows"
@@ -38,7 +38,6 @@ class BackToBack:
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)
         start = saturate(probe)
-        throughput = search_rate(probe, start, 0.0, repeat=1).low_pps
         longest = max(int(start.sent_pps * bounds.duration_s * _SENT_BY_THEN), 1)
         trials: dict[int, TrialResult] = {}
 
@@ -62,6 +61,8 @@ class BackToBack:
                 step=1.0,
             )
             found.append((round(low or 0), None if high is None else round(high)))
+        # Last: on a host where nothing passes it takes all the trials that there may be.
+        throughput = search_rate(probe, start, 0.0, repeat=1).low_pps
         frames = mean(low for low, _ in found)
         beyond = [high for _, high in found if high is not None]
         held_s = frames / start.sent_pps
