@@ -179,7 +179,7 @@ def test_latency_at_shares_of_r_plus(measure: Measure) -> None:
 
 
 def test_a_burst_on_a_real_path(measure: Measure) -> None:
-    record = measure(search="back-to-back", precision="5%", rate="max", duration=0.1, warmup=0)
+    record = measure(search="back-to-back", precision="5%", rate="max", duration=0.05, warmup=0)
     assert record.search is not None
     (goal,) = record.search["goals"]
     assert goal["burst_frames"] > 0
