@@ -123,6 +123,24 @@ def test_flows_share_the_addresses_of_their_sender(program: Program) -> None:
     assert "not a list of 1 to 64" in program.arm(sender={**load, "address": []})["error"]
 
 
+def test_headers_are_compared_with_those_expected(program: Program) -> None:
+    program.open_loop()
+    load = {"frame_bytes": [64, 594], "address": ADDRESS, "flows": 6, "vary": ["src_mac", "dst_ip"]}
+    members = {"run": 7, "longest_ns": 10**9}
+    seen = {"address": ADDRESS, "vary": ["src_mac", "dst_ip"]}
+    for expect, broken in ((seen, 0), ({**seen, "vary": ["dst_ip"]}, 5)):
+        tasks = [load, {"flows": 6, "expect": expect, "latency": True}]
+        assert program.ask("arm", **members, tasks=tasks)["ok"]
+        received = program.trial(10**7)["tasks"][1]["received"]
+        headers = received["headers"]
+        assert headers["compared"] == received["frames"] > 60
+        assert headers["broken"] == pytest.approx(received["frames"] * broken / 6, abs=6)
+        assert received["latency"]["count"] == 0
+    # The second flow's source MAC is one more than the first's.
+    found, promised = bytes.fromhex(headers["found"]), bytes.fromhex(headers["promised"])
+    assert found[:12] == promised[:11] + bytes([promised[11] + 1])
+
+
 def test_a_client_gets_its_answers(program: Program) -> None:
     program.open_loop(roles=("client",))
     answer = program.ask(
@@ -227,6 +245,8 @@ def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None
         ({"address": {"src_mac": "zz"}}, "src_mac"),
         ({"address": {"src_ip": "300.1.1.1"}}, "src_ip"),
         ({"vary": ["colour"]}, "vary"),
+        ({"expect": {"vary": ["src_mac"]}}, "address"),
+        ({"expect": {"address": {"ttl": 256}}}, "ttl"),
     ]
     for sender, reason in bad:
         answer = program.arm(sender=sender)

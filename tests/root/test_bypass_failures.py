@@ -134,6 +134,7 @@ def test_hugepages_that_cannot_be_had_are_counted_and_given_back(
         # Where the choice is ours there is another one.
         record = run_in(lab, switch="testpmd")
         assert (record.status, record.memory) == ("ok", "no-huge"), record.error
+        assert "no-hugepages" in record.doubts
         assert hugepages() == before
         record = run_in(lab, switch="ovs-dpdk")
         assert record.status == "refused"

@@ -94,6 +94,11 @@ def test_latency_of_round_trips(switchmark: Run) -> None:
     assert latency["count"] == record["rx"]["frames"] > 500
     assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["max"]
     assert latency["p999"] is None, "fewer than ten samples lie beyond it"
+    floor = record["latency_floor_ns"]
+    assert (floor["switch"], floor["kind"], floor["rate_pps"]) == ("direct", "rtt", 1000)
+    assert floor["count"] > 100
+    assert 0 < floor["min"] <= floor["p50"] <= floor["max"]
+    assert "on a cable)" in done.stderr
 
 
 # --- ends that nobody planned ---------------------------------------------------------------

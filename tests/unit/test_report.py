@@ -91,6 +91,15 @@ def test_semantics_are_shown_and_not_ranked_across() -> None:
     assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
 
 
+def test_the_floor_stands_beside_a_latency() -> None:
+    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": 850.0}
+    headings, rows = columns_and_rows([SURE.model_copy(update={"floor": floor})])
+    assert rows[0][headings.index("floor p50")] == "850 ns"
+    assert "floor p50" not in columns_and_rows([SURE])[0]
+    failed = SURE.model_copy(update={"floor": {"switch": "direct", "error": "no root"}})
+    assert "floor p50" not in columns_and_rows([failed])[0]
+
+
 def test_a_column_tells_tests_apart_or_is_not_there() -> None:
     headings, rows = columns_and_rows([record(burst=1), record(burst=32)])
     assert [row[headings.index("burst")] for row in rows] == ["1", "32"]

@@ -75,7 +75,7 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 	ip[0] = 0x45;
 	put16(ip + 2, (uint16_t)(len - (uint32_t)(ip - h)));
 	put16(ip + 6, 0x4000); /* don't fragment */
-	ip[8] = 64;
+	ip[8] = a->ttl ? a->ttl : TTL_SENT;
 	ip[9] = 17;
 	put32(ip + 12, a->src_ip);
 	put32(ip + 16, a->dst_ip);
@@ -140,6 +140,18 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
 		wrong |= want ^ have;
 	}
 	return !wrong;
+}
+
+bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t)
+{
+	const uint32_t at = t->payload_at - UDP_BYTES - IP_BYTES;
+	const uint8_t *ip = data + at, *want = t->head + at;
+
+	/* Two bytes for its length, six beyond for the checksum. */
+	return len >= t->head_len && !memcmp(data, t->head, at + 2) &&
+	       at + net16(load16(ip + 2)) == len && !memcmp(ip + 4, want + 4, 6) &&
+	       checksum_fold(checksum_add(ip, IP_BYTES)) == 0xffff &&
+	       !memcmp(ip + 12, want + 12, 12);
 }
 
 void frame_reflect(struct frame *f)

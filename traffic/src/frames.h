@@ -23,6 +23,7 @@
 #define IP_BYTES 20
 #define UDP_BYTES 8
 #define PAYLOAD_BYTES 18
+#define TTL_SENT 64
 #define FRAME_MIN 60 /* without the FCS */
 #define FLOW_MAX 16384
 #define HEAD_BYTES 64 /* all headers, tag and payload fit */
@@ -36,6 +37,7 @@ struct address {
 	uint32_t src_ip, dst_ip;
 	uint16_t src_port, dst_port;
 	uint16_t vlan;
+	uint8_t ttl; /* 0: TTL_SENT */
 };
 
 /*
@@ -308,6 +310,13 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 {
 	return frame_judge(data, len, run, out, touch, headless, DEVICE_SUM_UNKNOWN);
 }
+
+/*
+ * Has a frame the headers of a template, as far as they lie beside what frame_parse checks: MACs,
+ * tag, all of IP but its length and checksum, which have to be right, addresses and ports? And
+ * is it as long as its IP header says?
+ */
+bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t);
 
 /* Swaps source and destination of MACs, addresses and ports: the checksum stays right. */
 void frame_reflect(struct frame *f);

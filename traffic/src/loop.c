@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -142,6 +143,15 @@ always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq
 	*n = (struct neighbour){ delay_ns, seq + 1, true };
 }
 
+static void promise_check(struct promise *p, const struct frame *f, uint32_t flow)
+{
+	p->compared++;
+	if (headers_agree(f->data, f->len, &p->templates[flow]) || p->broken++)
+		return;
+	p->flow = flow;
+	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
+}
+
 always_inline void receiver_count(struct receiver *r, const struct frame *f, uint64_t now_ns,
 				  const enum touch touch, const enum timing timing,
 				  const bool headless, const enum device_sum device,
@@ -176,6 +186,10 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 		return;
 	(*fresh)++;
 	r->bytes += f->len;
+	if (timing == TIMING_HEADERS) {
+		promise_check(&r->promise, f, flow);
+		return;
+	}
 	if (timing && touch != TOUCH_NONE) {
 		uint64_t delay_ns = now_ns > p.time_ns ? now_ns - p.time_ns : 0;
 
@@ -337,9 +351,12 @@ typedef uint32_t step_function(struct task *, uint64_t);
 	STEPS(touch, 0, 0)                                                                         \
 	STEPS(touch, 0, 1)                                                                         \
 	STEPS(touch, 0, 2)                                                                         \
+	STEPS(touch, 0, 3)                                                                         \
 	STEPS(touch, 1, 0)                                                                         \
 	STEPS(touch, 1, 1)                                                                         \
-	STEPS(touch, 1, 2) STEPS(touch, 2, 0) STEPS(touch, 2, 1) STEPS(touch, 2, 2)
+	STEPS(touch, 1, 2)                                                                         \
+	STEPS(touch, 1, 3)                                                                         \
+	STEPS(touch, 2, 0) STEPS(touch, 2, 1) STEPS(touch, 2, 2) STEPS(touch, 2, 3)
 
 STEPS_OF(TOUCH_NONE)
 STEPS_OF(TOUCH_HEADER)
@@ -347,14 +364,17 @@ STEPS_OF(TOUCH_FULL)
 
 #define ROW(role, touch)                                                                           \
 	{                                                                                          \
-		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2 },              \
-			{ role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2 },      \
+		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2,                \
+		  role##_##touch##_0_3 },                                                          \
+			{ role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2,        \
+			  role##_##touch##_1_3 },                                                  \
 		{                                                                                  \
-			role##_##touch##_2_0, role##_##touch##_2_1, role##_##touch##_2_2           \
+			role##_##touch##_2_0, role##_##touch##_2_1, role##_##touch##_2_2,          \
+				role##_##touch##_2_3                                               \
 		}                                                                                  \
 	}
 
-static step_function *const steps[3][3][3][3] = {
+static step_function *const steps[3][3][3][4] = {
 	{ ROW(sender, TOUCH_NONE), ROW(sender, TOUCH_HEADER), ROW(sender, TOUCH_FULL) },
 	{ ROW(receiver, TOUCH_NONE), ROW(receiver, TOUCH_HEADER), ROW(receiver, TOUCH_FULL) },
 	{ ROW(client, TOUCH_NONE), ROW(client, TOUCH_HEADER), ROW(client, TOUCH_FULL) },
@@ -430,6 +450,7 @@ static void receiver_begin(struct receiver *r)
 	r->seen = 0;
 	r->rx = r->bytes = r->late = r->after_drain = 0;
 	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
+	r->promise.compared = r->promise.broken = 0;
 	r->polls = r->empty = 0;
 	r->idle = r->idle_since = 0;
 }
@@ -513,6 +534,18 @@ static uint64_t thread_user_ns(void)
 	       (uint64_t)used.ru_utime.tv_usec * 1000u;
 }
 
+/* How long this thread has been ready to run while others had its CPU: the kernel's count. */
+static int64_t thread_wait_ns(void)
+{
+	unsigned long long ran, waited;
+	FILE *file = fopen("/proc/thread-self/schedstat", "re");
+	bool told = file && fscanf(file, "%llu %llu", &ran, &waited) == 2;
+
+	if (file)
+		fclose(file);
+	return told ? (int64_t)waited : -1;
+}
+
 static void port_enter(struct port *port)
 {
 	if (port && port->engine->enter)
@@ -531,6 +564,7 @@ static void worker_loop(struct worker *w)
 	}
 	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
 	w->user_start_ns = w->user_end_ns = thread_user_ns();
+	w->wait_start_ns = w->wait_end_ns = thread_wait_ns();
 	w->yields = 0;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
@@ -540,9 +574,11 @@ static void worker_loop(struct worker *w)
 			if (!started) {
 				w->cpu_start_ns = thread_cpu_ns();
 				w->user_start_ns = thread_user_ns();
+				w->wait_start_ns = thread_wait_ns();
 			}
 			w->cpu_end_ns = thread_cpu_ns();
 			w->user_end_ns = thread_user_ns();
+			w->wait_end_ns = thread_wait_ns();
 			mark = started ? UINT64_MAX : w->window->end;
 			started = true;
 		}
@@ -561,6 +597,7 @@ static void worker_loop(struct worker *w)
 			if (mark != UINT64_MAX) {
 				w->cpu_end_ns = thread_cpu_ns();
 				w->user_end_ns = thread_user_ns();
+				w->wait_end_ns = thread_wait_ns();
 			}
 			break;
 		}

@@ -194,6 +194,50 @@ static void another_clock_is_followed(void)
 	}
 }
 
+/* What frame_parse leaves to a switch, headers_agree does not. */
+static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
+{
+	struct address promised = address;
+	struct frame_template t;
+	uint8_t frame[96];
+	struct payload p;
+
+	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
+		const uint32_t headers = ETH_BYTES + (vlan ? VLAN_BYTES : 0) + IP_BYTES + UDP_BYTES;
+
+		promised.vlan = vlan;
+		template_make(&t, &promised, 60, 1, 2, PHASE_MEASURED, false);
+		for (uint32_t byte = 0; byte < headers; byte++) {
+			for (int bit = 0; bit < 8; bit++) {
+				build(frame, 90, vlan, 5, 99, TOUCH_FULL);
+				EXPECT(headers_agree(frame, 90, &t));
+				frame[byte] ^= (uint8_t)(1 << bit);
+				EXPECT(frame_parse(frame, 90, 0xdeadbeef, &p, TOUCH_FULL, false) !=
+					       FRAME_OURS ||
+				       !headers_agree(frame, 90, &t));
+			}
+		}
+		build(frame, 90, vlan, 5, 99, TOUCH_FULL);
+		EXPECT(!headers_agree(frame, 91, &t));
+	}
+}
+
+static void a_router_lowers_the_ttl_that_was_promised(void)
+{
+	struct address promised = address;
+	struct frame_template t;
+	uint8_t frame[60], *ip = frame + ETH_BYTES;
+
+	promised.ttl = TTL_SENT - 1;
+	template_make(&t, &promised, 60, 1, 2, PHASE_MEASURED, false);
+	build(frame, 60, 0, 5, 99, TOUCH_FULL);
+	EXPECT(!headers_agree(frame, 60, &t));
+	ip[8]--;
+	EXPECT(!headers_agree(frame, 60, &t)); /* the checksum is that of before */
+	ip[10]++;
+	EXPECT(checksums_are_right(frame, 0) && headers_agree(frame, 60, &t));
+}
+
 static void frames_of_another_run_are_foreign(void)
 {
 	uint8_t frame[64];
@@ -524,6 +568,8 @@ int main(void)
 	TEST(a_device_completes_what_was_left_to_it);
 	TEST(a_device_that_has_checked_is_believed);
 	TEST(another_clock_is_followed);
+	TEST(every_flipped_bit_of_the_headers_breaks_a_promise);
+	TEST(a_router_lowers_the_ttl_that_was_promised);
 	TEST(frames_of_another_run_are_foreign);
 	TEST(a_reflected_frame_has_its_ends_swapped_and_its_checksum_right);
 	TEST(checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff);

@@ -514,12 +514,12 @@ def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> A
     """The addresses of a flow, from those of its crossings. Where nobody writes MACs its frames
     are for the sink from the start."""
     first, last = crossed[0], crossed[-1]
-    rewritten = (first.sent_src_mac, first.sent_dst_mac) != (first.seen_src_mac, first.seen_dst_mac)
-    if rewritten or any(function.rewrites for function in chained):
+    if first.rewritten or any(function.rewrites for function in chained):
         first = replace(first, seen_src_mac=last.seen_src_mac)
     else:
         first = replace(first, sent_dst_mac=last.seen_dst_mac)
-    return replace(first, seen_dst_mac=last.seen_dst_mac, sink_ip=last.sink_ip)
+    routed = sum(crossing.routed for crossing in crossed)
+    return replace(first, seen_dst_mac=last.seen_dst_mac, sink_ip=last.sink_ip, routed=routed)
 
 
 def _kind(test: Test, chained: Sequence[Function]) -> PortKind:

@@ -17,6 +17,7 @@ from typing import Any, Self
 from switchmark import __version__
 from switchmark.campaign.calibration import Calibrations, Mode
 from switchmark.campaign.expand import shares_path
+from switchmark.campaign.floor import Floors
 from switchmark.campaign.gate import Gate, pass_gate
 from switchmark.campaign.layout import Layout, lay_out
 from switchmark.campaign.meter import Meter
@@ -138,6 +139,7 @@ class Lab:
         self._gate: Gate = gate
         self._rerun = rerun
         self._calibrations = Calibrations(calibrate, self._without_switch)
+        self._floors = Floors(calibrate != "never", self._without_switch)
         self._host: Host = LocalHost()
         self._probed: dict[tuple[str, str], Version] = {}
         self._counting: Counting | None = None
@@ -261,11 +263,13 @@ class Lab:
             layout, placement = path.layout, path.placement
             noise = self._noise(layout, placement)
             calibration = self._calibrations.of(test, layout, placement, versions)
+            floor = self._floors.of(test, layout, placement)
         else:
             self._take_down()
             layout, placement = self._drawn(test)
             noise = self._noise(layout, placement)
             calibration = self._calibrations.of(test, layout, placement, versions)
+            floor = self._floors.of(test, layout, placement)
             before = time.monotonic()
             path = self._bring_up(layout, placement)
             setup_s = time.monotonic() - before
@@ -323,6 +327,7 @@ class Lab:
                 ),
                 "noise": {"before": noise, "after": self._noise(layout, placement)},
                 "calibration": calibration,
+                "floor": floor,
                 "gate": path.gate,
                 "discarded": tuple(trust.discarded),
                 "placement": placement.as_dict(),
@@ -397,7 +402,7 @@ class Lab:
 
     def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
         """Turn the path that is up to another test; False if it does not serve or is dead, or
-        stands in the way of a calibration."""
+        stands in the way of a calibration or a floor."""
         path = self._up
         if path is None or not shares_path(path.layout.test, test):
             return False
@@ -405,6 +410,8 @@ class Lab:
             return False
         layout = replace(path.layout, test=test)
         if self._calibrations.lacks(test, layout, path.placement, versions):
+            return False
+        if self._floors.lacks(test, layout, path.placement):
             return False
         with suppress(TrialFailed):
             path.layout = layout

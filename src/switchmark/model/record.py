@@ -150,8 +150,9 @@ class Record(BaseModel):
     `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
     that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
     percent is a share of, all receivers together. `noise` has the host's certificates,
-    `calibration` what the traffic program does on a cable, `gate` what the functional trial of
-    the path showed; `discarded` says for each trial that was run again, why.
+    `calibration` what the traffic program does on a cable, `floor` the latency there, `gate` what
+    the functional trial of the path showed; `discarded` says for each trial that was run again,
+    why.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -172,6 +173,7 @@ class Record(BaseModel):
     doubts: tuple[str, ...] = ()
     noise: dict[str, Any] | None = None
     calibration: dict[str, Any] | None = None
+    floor: dict[str, Any] | None = None
     gate: dict[str, Any] | None = None
     discarded: tuple[str, ...] = ()
     placement: dict[str, Any] = Field(default_factory=dict)

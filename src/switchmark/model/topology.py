@@ -232,7 +232,8 @@ class Addressing:
     `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both
     MACs). `prefix` is the length of the network that `source_ip` is in; `gateway` is where
     a socket engine routes to when the sink is in another network, and `sent_dst_mac` is
-    always the neighbour's MAC.
+    always the neighbour's MAC. `routed` is how much lower the TTL arrives than it was sent. All
+    else of a frame arrives as it was sent: the gate holds the switch to that.
     """
 
     sent_src_mac: str
@@ -243,6 +244,13 @@ class Addressing:
     sink_ip: str
     prefix: int = 16
     gateway: str | None = None
+    routed: int = 0
+
+    @property
+    def rewritten(self) -> bool:
+        """Are MACs written on the way?"""
+        sent = (self.sent_src_mac, self.sent_dst_mac)
+        return sent != (self.seen_src_mac, self.seen_dst_mac)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "rx": received(record),
         **losses(record),
         "latency_ns": latency_ns(record),
+        "latency_floor_ns": record.floor,
         "cpu": cores_by_role(record),
         "cost": cost(record),
         "repeats": len(record.trials),

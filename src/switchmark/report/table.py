@@ -33,7 +33,8 @@ _WIDTH_OF_A_PIPE = 200
 _SHOWN_CORES = 0.005
 
 _ALWAYS = ("switch", "engine", "frame_size")
-_FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "p99", "cores", "verdict")
+_NUMERIC = ("received", "Gbps L1", "lost", "p50", "floor p50", "p99", "frame size")
+_FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "floor p50", "p99", "cores", "verdict")
 
 
 def columns_and_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
@@ -56,6 +57,8 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if doubts:
         each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
         notes.append(f"{DOUBT_MARK} doubted: {each}")
+    if any(record.floor and "p50" in record.floor for record in records):
+        notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
     notes += [
         f"{label(record.test, axes)}: {_goal(goal)}, {record.search['trials']} trials"
@@ -89,7 +92,7 @@ def print_table(records: Sequence[Record], stream: IO[str]) -> None:
     headings, rows = columns_and_rows(records)
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for heading in headings:
-        numeric = heading in ("received", "Gbps L1", "lost", "p50", "p99", "frame size")
+        numeric = heading in _NUMERIC
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
@@ -120,7 +123,9 @@ def outcome(record: Record) -> str:
     content = to_object(record)
     latency = content["latency_ns"] or {}
     median = format_ns(latency.get("p50"))
-    words = [rate(content), f"median {median}" if median else "", record.verdict]
+    floor = format_ns((content["latency_floor_ns"] or {}).get("p50"))
+    beside = f" ({floor} on a cable)" if floor else ""
+    words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
     return ", ".join(filter(None, words))
 
 
@@ -137,7 +142,7 @@ def format_ns(ns: float | None) -> str:
 def _found(record: Record) -> list[str]:
     content = to_object(record)
     if content["rx"] is None:
-        return [record.semantics or "", record.status, "", "", "", "", "", ""]
+        return [record.semantics or "", record.status, *[""] * (len(_FOUND) - 2)]
     latency = content["latency_ns"] or {}
     sent = content["tx"]["frames"]
     return [
@@ -146,6 +151,7 @@ def _found(record: Record) -> list[str]:
         f"{content['rx']['gbps_l1']:.3g}",
         f"{content['lost'] / sent:.2%}" if sent else "",
         format_ns(latency.get("p50")),
+        format_ns((content["latency_floor_ns"] or {}).get("p50")),
         format_ns(latency.get("p99")),
         _cores(content),
         record.verdict if record.status == "ok" else record.status,
@@ -193,8 +199,9 @@ def _goal(goal: dict[str, Any]) -> str:
     """A goal of a search: its rate with the bounds, or its burst, and the median latency."""
     bound = ">= " if is_lower_bound(goal["verdict"] or "") else ""
     if "burst_frames" in goal:
-        buffer = format_ns(goal["corrected_buffer_s"] * 1e9)
-        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames, a buffer of {buffer}"
+        held_s = goal["corrected_buffer_s"]
+        buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
+        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames{buffer}"
     words = [f"{goal['goal']} {bound}{format_pps(goal['rate_pps'])}"]
     if goal["high_pps"] is not None:
         words.append(f"less than {format_pps(goal['high_pps'])}")
