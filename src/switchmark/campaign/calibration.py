@@ -74,9 +74,9 @@ class Calibrations:
         `null_pps`, what the sender does with nobody to send to. None where there is none,
         `error` where it failed.
 
-        Beside it where they are known `functions`, the rate of a chain on cables, and `apart`,
-        that of as many senders as a frame has copies, each with a cable and a receiver. The ends
-        of copies are one sender and one receiver."""
+        Beside it where they are known `functions`, the rate of a chain on cables (of several,
+        each with ends of its own), and `apart`, that of as many senders as a frame has copies,
+        each with a cable and a receiver. The ends of copies are one sender and one receiver."""
         cables = self._cables(test, layout, placement, versions)
         found = {name: self._of(test, *each) for name, each in cables.items()}
         ends = found.pop("ends", None)
@@ -167,7 +167,8 @@ def _without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     if layout.steering is not None:
         found["ends"] = _without_functions(cable)
         if test.switch != _CABLE:
-            found["functions"] = cable
+            side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
+            found["functions"] = cable.model_copy(update=side_by_side)
     if test.copies > 1:
         found["ends"] = cable.model_copy(update={"copies": 1})
         found["apart"] = found["ends"].model_copy(update={"pairs": test.copies})

@@ -665,7 +665,7 @@ class Trials:
         """`waited` is how long the switch's threads waited for a CPU, over the elapsed time."""
         found = list(self._placement.doubts)
         # Not all of its threads need be busy: those that waited wanted to be.
-        if self._switch_is_alone() and waited > 1 - _ALONE:
+        if self._placement.is_alone("switch") and waited > 1 - _ALONE:
             found.append("host-busy")
         for part in parts:
             alone = part.cpu is not None and not self._placement.seats[part.part].yield_
@@ -683,13 +683,6 @@ class Trials:
         if foreign:
             found.append("foreign-frames")
         return tuple(dict.fromkeys(found))
-
-    def _switch_is_alone(self) -> bool:
-        """Does it poll, on CPUs that the placement gives to nobody else?"""
-        seats = self._placement.seats
-        own = set(seats["switch"].cpus)
-        others = {cpu for part, seat in seats.items() if part != "switch" for cpu in seat.cpus}
-        return bool(own) and not own & others
 
 
 def _share_of(frames: int | None, job: _Job, flows: int) -> int:
