@@ -665,13 +665,9 @@ class Trials:
         """`waited` is how long the switch's threads waited for a CPU, over the elapsed time."""
         found = list(self._placement.doubts)
         # Not all of its threads need be busy: those that waited wanted to be.
-        if self._placement.is_alone("switch") and waited > 1 - _ALONE:
+        waits = self._placement.is_alone("switch") and "switch" not in self._layout.test.limits
+        if (waits and waited > 1 - _ALONE) or self._is_starved(parts):
             found.append("host-busy")
-        for part in parts:
-            alone = part.cpu is not None and not self._placement.seats[part.part].yield_
-            # It polls: what its core did not give to it went to somebody else on this host.
-            if alone and part.cores is not None and part.cores < _ALONE:
-                found.append("host-busy")
         if self._layout.test.dimension == "throughput" and not all(
             self._one_way(part) for part in self._layout.parts
         ):
@@ -683,6 +679,27 @@ class Trials:
         if foreign:
             found.append("foreign-frames")
         return tuple(dict.fromkeys(found))
+
+    def _is_starved(self, parts: Sequence[PartReport]) -> bool:
+        """Did parts that poll get less of a CPU, all together, than there is? What it did not give
+        to them went to somebody else on this host. Not known where the switch or another program
+        sits too, or a part that has a limit."""
+        limited = "function" in self._layout.test.limits
+        inner = {part.id for part in self._layout.parts if not part.physical}
+        cores = {
+            part.part: part.cores
+            for part in parts
+            if part.cpu is not None and not (limited and part.part in inner)
+        }
+        there: dict[int, list[float | None]] = defaultdict(list)
+        for who, seat in self._placement.seats.items():
+            for cpu in seat.cpus:
+                there[cpu].append(cores.get(who))
+        return any(
+            sum(used) < _ALONE
+            for each in there.values()
+            if len(used := [one for one in each if one is not None]) == len(each)
+        )
 
 
 def _share_of(frames: int | None, job: _Job, flows: int) -> int:

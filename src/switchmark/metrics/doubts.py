@@ -51,7 +51,7 @@ _DOUBTS = (
     ),
     Doubt(
         "host-busy",
-        "a part that polls alone on its CPU got less than 0.8 of it",
+        "the parts that poll on a CPU got less than 0.8 of it, all together",
         "something else ran there",
         "ending what else runs, --rerun 3, or --placement with other CPUs",
         passing=True,
