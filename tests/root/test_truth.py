@@ -193,18 +193,24 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
         yield
 
 
-def named(run: Callable[[], Record], verdict: str, doubt: str | None = None) -> list[str]:
+def named(
+    run: Callable[[], Record], verdict: str, doubt: str | None = None, times: int = TIMES
+) -> list[str]:
     """What was said other than wanted, of as many tries as there are to be."""
     other = []
-    for _ in range(TIMES):
+    for _ in range(times):
         record = run()
         assert record.status == "ok", record.error
-        if record.verdict != verdict or (doubt and doubt not in record.doubts):
+        wanted = verdict if verdict in ("sender", "receiver") else limit(record, verdict)
+        if record.verdict != wanted or (doubt and doubt not in record.doubts):
             other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence['verdict']}")
     return other if len(other) > TIMES - WANTED else []
 
 
 SATURATED = {"switch": "linux-bridge", "rate": "max", "burst": 32}
+CHAIN = {**SATURATED, "scenario": "loopback", "chain": 2}
+COPIES = {**SATURATED, "copies": 2}
+ONCE = 1 if TIMES == 3 else TIMES
 
 
 def test_a_throttled_sender(attempt: Try) -> None:
@@ -227,15 +233,60 @@ def test_a_throttled_receiver(attempt: Try) -> None:
     assert named(run, "receiver") == []
 
 
+@pytest.mark.parametrize("axes", [CHAIN, COPIES], ids=("chain", "copies"))
+def test_throttled_ends(attempt: Try, axes: dict[str, Any]) -> None:
+    attempt(**axes)
+
+    def run(role: Role, delay_ns: int) -> Record:
+        with slowed(role, delay_ns):
+            return attempt(**axes)
+
+    assert named(lambda: run(Role.SENDER, 20_000), "sender", times=ONCE) == []
+    assert named(lambda: run(Role.RECEIVER, 50_000), "receiver", times=ONCE) == []
+
+
+def test_a_function_with_little_cpu_time(attempt: Try) -> None:
+    axes = {**CHAIN, "chain": 1, "cpu_limit": "function:10"}
+    assert named(lambda: attempt(**axes), "function", times=ONCE) == []
+
+
+def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
+    record = attempt(**SATURATED, cpu_limit="function:20")
+    assert "host-busy" not in record.doubts
+    assert record.verdict != "host"
+
+
+def test_a_switch_on_the_cpu_of_the_others(attempt: Try) -> None:
+    """It takes all that comes, and the time to send more."""
+    (cpu, *_) = sorted(os.sched_getaffinity(0))
+    axes = {"rate": "max", "burst": 32, "placement": str(cpu)}
+    assert named(lambda: attempt(**axes), "switch", times=ONCE) == []
+
+
+def hog(core: int) -> subprocess.Popen[bytes]:
+    pin = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    return subprocess.Popen([sys.executable, "-c", pin])
+
+
 def test_a_hog_on_the_switchs_core(attempt: Try) -> None:
     (core,) = attempt().placement["seats"]["switch"]["cpus"]
-    pin = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
 
     def run() -> Record:
-        with subprocess.Popen([sys.executable, "-c", pin]) as hog:
+        with hog(core) as other:
             try:
                 return attempt(rate="max", burst=32, duration=0.4)
             finally:
-                hog.kill()
+                other.kill()
 
     assert named(run, "host", "host-busy") == []
+
+
+def test_a_hog_on_a_core_that_is_shared(attempt: Try) -> None:
+    (core, *_) = sorted(os.sched_getaffinity(0))
+    with hog(core) as other:
+        try:
+            record = attempt(**SATURATED, placement=str(core))
+        finally:
+            other.kill()
+    assert "host-busy" in record.doubts
+    assert record.verdict == "host"

@@ -116,6 +116,17 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
         (
             trial(
                 900_000,
+                lost=900_000,
+                lost_at={"ring f1": 800_000},
+                doubts=("host-busy",),
+                parts=parts({}, {"user_cores": 0.9}),
+            ),
+            False,
+            "receiver",
+        ),
+        (
+            trial(
+                900_000,
                 lost=800_000,
                 lost_at={"ring f1": 800_000},
                 doubts=("cores-shared",),

@@ -73,7 +73,8 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     """What the senders, or the receivers, spend on a frame: CPU time outside of the kernel, and
     all of it, in nanoseconds. None where it is not known."""
     parts = [part for part in trial.parts if role in part.roles]
-    frames = trial.tx_frames if role == "sender" else trial.distinct - trial.late
+    # A receiver that got no further than its first burst has spent all of its time on less.
+    frames = trial.tx_frames if role == "sender" else max(trial.distinct - trial.late, 1)
     if not parts or not frames:
         return None
     user = [part.user_cores for part in parts if part.user_cores is not None]
