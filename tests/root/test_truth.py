@@ -49,6 +49,12 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     truth = table["truth"]
     monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
+    # One for all attempts: who is slow in a later one was not when it was calibrated.
+    measured_by: list[Lab] = []
+    calibrations = Calibrations(
+        "auto", lambda *those: measured_by[-1]._without_switch(*those), tmp_path / "cache.json"
+    )
+
     def run(*faults: object, rerun: int = 0, gate: str = "off", **axes: Any) -> Record:
         monkeypatch.setattr(truth, "faults", tuple(map(str, faults)), raising=False)
         test = Test(
@@ -63,7 +69,8 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         )
         assert resolve.check(test) == []
         with Lab(tmp_path, calibrate="auto", gate=gate, rerun=rerun) as lab:  # type: ignore[arg-type]
-            lab._calibrations = Calibrations("auto", lab._without_switch, tmp_path / "cache.json")
+            measured_by.append(lab)
+            lab._calibrations = calibrations
             return lab.run(1, "key", test, (), lambda trial: None)
 
     return run

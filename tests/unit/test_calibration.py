@@ -27,6 +27,7 @@ class Bench:
     def __init__(self, cache: Path) -> None:
         self.asked: list[tuple[Test, Placement]] = []
         self.fails = ""
+        self.doubts: tuple[str, ...] = ()
         self.kept = Calibrations("auto", self._measure, cache / "calibration.json")
 
     def _measure(self, test: Test, placement: Placement, spec: TrialSpec) -> TrialResult:
@@ -36,7 +37,15 @@ class Bench:
             self.asked.append((test, placement))
         frames = 100 * len(self.asked)
         counts = {"tx_frames": frames, "tx_unsent": 0, "rx_frames": frames, "rx_bytes": 0}
-        return TrialResult(spec=spec, elapsed_ns=10**9, lost=0, lost_at={}, parts=PARTS, **counts)
+        return TrialResult(
+            spec=spec,
+            elapsed_ns=10**9,
+            lost=0,
+            lost_at={},
+            parts=PARTS,
+            doubts=self.doubts,
+            **counts,
+        )
 
     def of(self, **axes: Any) -> dict[str, Any] | None:
         test = Test(**axes)
@@ -102,6 +111,19 @@ def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
     placement = place(layout.tenants(), [Cpu(0), Cpu(1)])
     assert not bench.kept.lacks(test, layout, placement, {})
+
+
+@pytest.mark.parametrize(("doubts", "asked"), [((), 1), (("host-busy",), 6)])
+def test_what_a_busy_host_did_is_not_kept_for_others(
+    tmp_path: Path, doubts: tuple[str, ...], asked: int
+) -> None:
+    one, other = Bench(tmp_path), Bench(tmp_path)
+    one.doubts = other.doubts = doubts
+    one.of()
+    one.of()
+    other.kept = Calibrations("auto", other._measure, tmp_path / "calibration.json")
+    other.of()
+    assert len(one.asked) + len(other.asked) == asked
 
 
 def test_latency_has_no_calibration(bench: Bench) -> None:

@@ -113,8 +113,9 @@ class Calibrations:
         except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
             found = {"error": error.message}
         else:
-            self._kept[key] = found
-            _write(self._cache, self._kept)
+            if "host-busy" not in found["doubts"]:  # a later run may do better
+                self._kept[key] = found
+                _write(self._cache, self._kept)
         self._tried[key] = found
         return found
 
