@@ -682,21 +682,24 @@ class Trials:
 
     def _is_starved(self, parts: Sequence[PartReport]) -> bool:
         """Did parts that poll get less of a CPU, all together, than there is? What it did not give
-        to them went to somebody else on this host. Not known where the switch or another program
-        sits too, or a part that has a limit."""
+        to them went to somebody else on this host, at least where the test's programs that have no
+        seat cannot have had it. Not known where the switch or another program sits too, or a part
+        that has a limit."""
         limited = "function" in self._layout.test.limits
         inner = {part.id for part in self._layout.parts if not part.physical}
+        seats = self._placement.seats
         cores = {
             part.part: part.cores
             for part in parts
             if part.cpu is not None and not (limited and part.part in inner)
         }
+        anywhere = sum(part.cores or 0.0 for part in parts if not seats[part.part].cpus)
         there: dict[int, list[float | None]] = defaultdict(list)
-        for who, seat in self._placement.seats.items():
+        for who, seat in seats.items():
             for cpu in seat.cpus:
                 there[cpu].append(cores.get(who))
         return any(
-            sum(used) < _ALONE
+            sum(used) + anywhere < _ALONE
             for each in there.values()
             if len(used := [one for one in each if one is not None]) == len(each)
         )
