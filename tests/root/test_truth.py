@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     truth = table["truth"]
     monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
+    # One for all attempts: who is slow in a later one was not when it was calibrated.
+    measured_by: list[Lab] = []
+    calibrations = Calibrations(
+        "auto", lambda *those: measured_by[-1]._without_switch(*those), tmp_path / "cache.json"
+    )
+
     def run(
         *faults: object,
         rerun: int = 0,
@@ -73,7 +80,8 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         )
         assert resolve.check(test) == []
         with Lab(tmp_path, calibrate="auto", gate=gate, rerun=rerun) as lab:  # type: ignore[arg-type]
-            lab._calibrations = Calibrations("auto", lab._without_switch, tmp_path / "cache.json")
+            measured_by.append(lab)
+            lab._calibrations = calibrations
             return lab.run(1, "key", test, (), lambda trial: None)
 
     return run
@@ -219,18 +227,22 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
         yield
 
 
-def named(run: Callable[[], Record], verdict: str, *doubts: str) -> list[str]:
+def named(run: Callable[[], Record], verdict: str, *doubts: str, times: int = TIMES) -> list[str]:
     """What was said other than wanted, of as many tries as there are to be."""
     other = []
-    for _ in range(TIMES):
+    for _ in range(times):
         record = run()
         assert record.status == "ok", record.error
-        if record.verdict != verdict or not set(doubts) <= set(record.doubts):
+        wanted = verdict if verdict in ("sender", "receiver") else limit(record, verdict)
+        if record.verdict != wanted or not set(doubts) <= set(record.doubts):
             other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence['verdict']}")
     return other if len(other) > TIMES - WANTED else []
 
 
 SATURATED = {"switch": "linux-bridge", "rate": "max", "burst": 32}
+CHAIN = {**SATURATED, "scenario": "loopback", "chain": 2}
+COPIES = {**SATURATED, "copies": 2}
+ONCE = 1 if TIMES == 3 else TIMES
 
 
 def test_a_throttled_sender(attempt: Try) -> None:
@@ -252,6 +264,44 @@ def test_a_throttled_receiver(attempt: Try) -> None:
             return attempt(**SATURATED, warmup=0)
 
     assert named(run, "receiver") == []
+
+
+@pytest.mark.parametrize(
+    ("axes", "slow"),
+    [
+        (CHAIN, {Role.SENDER: 20_000, Role.RECEIVER: 50_000}),
+        # Receivers of copies on the sender's CPU take turns with it: no frame waits for them.
+        (COPIES, {Role.SENDER: 20_000}),
+    ],
+    ids=("chain", "copies"),
+)
+def test_throttled_ends(attempt: Try, axes: dict[str, Any], slow: dict[Role, int]) -> None:
+    attempt(**axes)
+
+    def run(role: Role) -> Record:
+        with slowed(role, slow[role]):
+            return attempt(**axes)
+
+    for role in slow:
+        assert named(partial(run, role), role.value, times=ONCE) == []
+
+
+def test_a_function_with_little_cpu_time(attempt: Try) -> None:
+    axes = {**CHAIN, "chain": 1, "cpu_limit": "function:10"}
+    assert named(lambda: attempt(**axes), "function", times=ONCE) == []
+
+
+def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
+    record = attempt(**SATURATED, cpu_limit="function:20")
+    assert "host-busy" not in record.doubts
+    assert record.verdict != "host"
+
+
+def test_a_switch_on_the_cpu_of_the_others(attempt: Try) -> None:
+    """It takes all that comes, and the time to send more."""
+    (cpu, *_) = sorted(os.sched_getaffinity(0))
+    axes = {"rate": "max", "burst": 32, "placement": str(cpu)}
+    assert named(lambda: attempt(**axes), "switch", times=ONCE) == []
 
 
 @contextmanager
@@ -277,6 +327,14 @@ def test_a_hog_on_the_switchs_core(attempt: Try) -> None:
     isolated = any(cpu.isolated for cpu in read_cpus() if cpu.id == core)
     also = () if isolated else ("not-isolated",)
     assert named(run, "host", "host-busy", *also) == []
+
+
+def test_a_hog_on_a_core_that_is_shared(attempt: Try) -> None:
+    (core, *_) = sorted(os.sched_getaffinity(0))
+    with hog(core):
+        record = attempt(**SATURATED, placement=str(core))
+    assert "host-busy" in record.doubts
+    assert record.verdict == "host"
 
 
 @pytest.mark.parametrize("whose", ["switch", "f1"])

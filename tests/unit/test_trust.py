@@ -82,6 +82,9 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
         (trial(900_000, parts=parts({"blocked": 500}, {})), True, "switch"),
         (trial(900_000, parts=parts({}, {"empty_polls": 10})), True, "receiver"),
         (trial(200_000, parts=parts({"user_cores": 0.9}, {})), False, "sender"),
+        # Of 4 us more than on the cable 2.4 are its own code's, then 1.4: the rest is the switch's.
+        (trial(200_000, parts=parts({"user_cores": 0.5}, {})), False, "sender"),
+        (trial(200_000, parts=parts({"user_cores": 0.3}, {})), False, "switch"),
         # One that waits for room, or for frames, takes long for each too, without being the limit.
         (trial(200_000, parts=parts({"user_cores": 0.9, "blocked": 300}, {})), False, "switch"),
         (
@@ -119,6 +122,17 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
         (
             trial(
                 900_000,
+                lost=900_000,
+                lost_at={"ring f1": 800_000},
+                doubts=("host-busy",),
+                parts=parts({}, {"user_cores": 0.9}),
+            ),
+            False,
+            "receiver",
+        ),
+        (
+            trial(
+                900_000,
                 lost=800_000,
                 lost_at={"ring f1": 800_000},
                 doubts=("cores-shared",),
@@ -131,6 +145,57 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
 )
 def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> None:
     said, evidence = judge(found, DIRECT, own_core=own_core)
+    assert said == wanted, evidence["rule"]
+
+
+CHAIN = (*parts({}, {}), PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
+FUNCTIONS = {**DIRECT, "functions": {"rate_pps": [590_000, 600_000, 610_000]}}
+
+
+@pytest.mark.parametrize(
+    ("pps", "calibration", "own_core", "wanted"),
+    [
+        (950_000, FUNCTIONS, False, "sender"),
+        (570_000, FUNCTIONS, False, "function"),
+        (500_000, FUNCTIONS, False, "switch"),
+        (500_000, DIRECT, False, "unknown"),
+        (950_000, FUNCTIONS, True, "sender"),
+        (570_000, FUNCTIONS, True, "function"),
+        (500_000, FUNCTIONS, True, "switch"),
+    ],
+)
+def test_who_was_the_limit_of_a_chain(
+    pps: int, calibration: dict[str, Any], own_core: bool, wanted: str
+) -> None:
+    said, evidence = judge(trial(pps, parts=CHAIN), calibration, own_core=own_core)
+    assert said == wanted, evidence["rule"]
+
+
+def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
+    assert judge(trial(500_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "function"
+    assert judge(trial(950_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "sender"
+
+
+@pytest.mark.parametrize(
+    ("sent", "doubts", "wanted"),
+    [
+        (950_000, (), "sender"),
+        (700_000, (), "switch"),
+        # Where receivers share cores the ends of one copy do not bound those of two from below.
+        (700_000, ("cores-shared",), "unknown"),
+        (400_000, ("cores-shared",), "switch"),
+    ],
+)
+def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted: str) -> None:
+    calibration = {**DIRECT, "apart": {"rate_pps": [990_000, 1_000_000, 1_010_000]}}
+    found = trial(
+        sent,
+        copies=2,
+        rx_frames=2 * sent,
+        intervals=tuple(2 * sent // 10 + (i % 2) for i in range(10)),
+        doubts=doubts,
+    )
+    said, evidence = judge(found, calibration, own_core=False)
     assert said == wanted, evidence["rule"]
 
 

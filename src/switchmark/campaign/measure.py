@@ -483,6 +483,8 @@ class Lab:
         """A trial of a test without a switch, on the seats of another one's placement and beside
         the same noise. No path may be up."""
         layout, _ = self._prepared(test)
+        seats = {part: seat.cpus for part, seat in placement.seats.items()}
+        layout = replace(layout, seats=seats)
         mark = self._executor.mark()
         try:
             path = self._path(layout, placement, mark)

@@ -95,7 +95,9 @@ class Trust:
         calibration = self.calibration
         if calibration is not None and "error" in calibration:
             calibration = None
-        own_core = self.layout.switch.own_core(self.layout.wiring.mode)
+        own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
+            self.layout.wiring.mode
+        )
         cable = calibration is not None and calibration["switch"] == self.layout.switch.name
         verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
         evidence |= {"verdict": reasons, "doubts": self._told(trial, found, window)}

@@ -17,6 +17,8 @@ from switchmark.model.units import format_pps
 from switchmark.report.json import to_object
 
 __all__ = [
+    "BOUND_MARK",
+    "BOUND_NOTE",
     "DOUBT_MARK",
     "columns_and_rows",
     "footnotes",
@@ -28,6 +30,11 @@ __all__ = [
 
 DOUBT_MARK = "○"
 """Stands before a figure that a doubt was raised about."""
+
+BOUND_MARK = ">= "
+"""Stands before a rate that the sender or the receiver limits."""
+
+BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
 
 _WIDTH_OF_A_PIPE = 200
 _SHOWN_CORES = 0.005
@@ -69,7 +76,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     for record in records:
         notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
     if any(is_lower_bound(record.verdict) for record in records):
-        notes.append(">= the traffic program was the limit; the switch may be faster")
+        notes.append(BOUND_NOTE)
     kinds = {record.semantics for record in records if record.semantics}
     if len(kinds) > 1:
         notes.append(f"{', '.join(sorted(kinds))}: different work; do not rank across them")
@@ -111,9 +118,12 @@ def rate(content: dict[str, Any]) -> str:
     """The received rate of a test's object, marked where it is doubted or only bounds."""
     if content["rx"] is None:
         return "-"
-    bound = ">= " if is_lower_bound(content["verdict"]) else ""
     doubt = f"{DOUBT_MARK} " if content["doubts"] else ""
-    return f"{doubt}{bound}{format_pps(content['rx']['pps'])}"
+    return f"{doubt}{_bound(content)}{format_pps(content['rx']['pps'])}"
+
+
+def _bound(content: dict[str, Any]) -> str:
+    return BOUND_MARK if content["lower_bound"] else ""
 
 
 def outcome(record: Record) -> str:
@@ -148,7 +158,7 @@ def _found(record: Record) -> list[str]:
     return [
         record.semantics or "",
         rate(content),
-        f"{content['rx']['gbps_l1']:.3g}",
+        f"{_bound(content)}{content['rx']['gbps_l1']:.3g}",
         f"{content['lost'] / sent:.2%}" if sent else "",
         format_ns(latency.get("p50")),
         format_ns((content["latency_floor_ns"] or {}).get("p50")),
@@ -197,7 +207,7 @@ def _costs(record: Record) -> list[str]:
 
 def _goal(goal: dict[str, Any]) -> str:
     """A goal of a search: its rate with the bounds, or its burst, and the median latency."""
-    bound = ">= " if is_lower_bound(goal["verdict"] or "") else ""
+    bound = BOUND_MARK if is_lower_bound(goal["verdict"] or "") else ""
     if "burst_frames" in goal:
         held_s = goal["corrected_buffer_s"]
         buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
