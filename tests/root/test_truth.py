@@ -96,8 +96,9 @@ def only(record: Record) -> TrialResult:
 
 
 def limit(record: Record, otherwise: str) -> str:
-    """Whoever it is, on a host whose cores others use it is the host."""
-    return "host" if "host-busy" in record.doubts else otherwise
+    """Whoever it is, on a host whose cores others use, or a hypervisor, it may be the host."""
+    taken = {"host-busy", "cpu-stolen"} & set(record.doubts)
+    return "host" if taken and record.verdict == "host" else otherwise
 
 
 # --- what a switch does to frames ------------------------------------------------------------
