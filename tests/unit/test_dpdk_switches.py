@@ -226,10 +226,35 @@ def test_only_pairs_are_accepted(switch: Switch) -> None:
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
-def test_a_nic_is_refused(switch: Switch) -> None:
-    w = wiring()
-    w = replace(w, ports=(replace(w.ports[0], nic="nic0"), w.ports[1]))
-    assert "nic0" in str(switch.accepts(w))
+def test_a_nic_is_refused_where_it_cannot_be_had(switch: Switch) -> None:
+    w = with_nics("0000:03:00.0", None, at=HOST)
+    assert switch.accepts(w) is None
+    there = replace(w, at=replace(HOST, environment="podman"))
+    assert "podman does not give the NIC 0000:03:00.0" in str(switch.accepts(there))
+    rewrites = replace(w, semantics=Semantics.STATIC)
+    assert "--semantics patch" in str(switch.accepts(rewrites))
+
+
+def with_nics(*names: str | None, **more: Any) -> Wiring:
+    w = wiring(len(names), **more)
+    ports = (replace(p, nic=n, nic_peer=n and "x") for p, n in zip(w.ports, names, strict=True))
+    return replace(w, ports=tuple(ports))
+
+
+def test_dpdk_numbers_nics_by_their_addresses_before_virtual_ports() -> None:
+    w = with_nics(None, "0000:10:00.0", "10000:01:00.0", "0000:03:00.1")
+    assert eal.device_ids(w) == {"f0": 3, "f1": 1, "f2": 2, "f3": 0}
+    (counters,) = testpmd.SWITCH.counters(w)
+    asked = [line.rpartition(b",")[2] for line in (counters.stdin or b"").split()]
+    assert asked == [b"3", b"1", b"2", b"0"]
+    assert "--portlist=3,1,2,0" in eal_and_own(testpmd.SWITCH, w)[1]
+    assert "--portmap (3,1),(2,0)" in eal_and_own(l2fwd.SWITCH, w)[1]
+    assert "next to each other" in str(basicfwd.SWITCH.accepts(w))
+    options, _ = eal_and_own(basicfwd.SWITCH, w)
+    assert "-a 0000:10:00.0 -a 10000:01:00.0 -a 0000:03:00.1 " in options
+    assert "--no-pci" not in options
+    assert options.count("--vdev") == 1
+    assert basicfwd.SWITCH.accepts(with_nics("0000:03:00.1", "0000:03:00.0")) is None
 
 
 def test_l2fwd_says_how_many_cores_its_ports_need() -> None:

@@ -524,13 +524,18 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
                 f"switch {switch.name} has no ports of kind {test.port}",
                 hint=f"--port {' or '.join(switch.port_kinds)}",
             )
+        if test.port == PortKind.NIC_PCI:
+            raise UsageError(
+                f"a port of kind {test.port} is a NIC that you name",
+                hint="--nic a0=03:00.0:04:00.0, the switch's NIC and the one at the cable's end",
+            )
         return PortKind(test.port)
     inner = [ENGINES[test.engine].port_kinds, *(function.port_kinds for function in chained)]
     taken = ENVIRONMENTS[test.environment].port_kinds
     for kinds in inner:
         taken &= opened_in(test.environment, kinds)
     # An engine of user space has the kernel's ports by a detour only.
-    usable = [kind for kind in switch.port_kinds if kind in taken]
+    usable = [kind for kind in switch.port_kinds if kind in taken - {PortKind.NIC_PCI}]
     if ENGINES[test.engine].own_memory:
         usable.sort(key=lambda kind: kind in KERNEL_PORTS)
     return usable[0] if usable else switch.port_kinds[0]

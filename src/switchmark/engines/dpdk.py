@@ -1,4 +1,4 @@
-"""DPDK: ports in user space, or a kernel interface by one of its drivers."""
+"""DPDK: ports in user space, a NIC past the kernel, or a kernel interface by one of its drivers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.errors import UsageError
+from switchmark.machine import pci
 from switchmark.machine.mbufs import HEADROOM_BYTES, pool_megabytes
 from switchmark.model.plan import Node, Plan, Reserve
 from switchmark.model.topology import Endpoint, PortKind, Wiring
@@ -36,7 +37,8 @@ _OF_AF_XDP = _OF_AF_PACKET | {"SYS_ADMIN", "IPC_LOCK"}
 class Dpdk(Engine):
     """The engine with the devices that it opens. `driver` auto is virtio-user or vhost as the
     endpoint says, memif, or af_packet; with memif-zero-copy a client's own memory is shared
-    with the server, and nothing is copied at its side."""
+    with the server, and nothing is copied at its side. A driver of `pci.DRIVERS` is the kernel's,
+    that leaves NICs to us, and says nothing of other ports."""
 
     def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         if w.memory == "no-huge":
@@ -78,7 +80,9 @@ def _room(w: Wiring) -> int:
 
 
 def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
-    """The device's arguments, as the EAL takes them with --vdev."""
+    """The device's arguments, as the EAL takes them with --vdev, or a PCI address."""
+    if endpoint.device:
+        return endpoint.device
     match endpoint.kind:
         case PortKind.VHOST_USER:
             return _vhost_user(w, endpoint, index, driver)
@@ -114,7 +118,7 @@ def _vhost_user(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
 
 
 def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
-    if driver not in ("auto", *usable):
+    if driver not in ("auto", *usable, *pci.DRIVERS):
         raise UsageError(
             f"driver {driver} does not open a port of kind {endpoint.kind}",
             hint=f"--driver {' or '.join(('auto', *usable))}",
@@ -123,10 +127,10 @@ def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
 
 ENGINE = Dpdk(
     name="dpdk",
-    summary="DPDK: virtio-user, vhost, memif, af_packet, af_xdp",
-    port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF}) | KERNEL_PORTS,
+    summary="DPDK: virtio-user, vhost, memif, NICs by PCI address, af_packet, af_xdp",
+    port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI}) | KERNEL_PORTS,
     privilege="root",
-    drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP),
+    drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
     resources=frozenset({"queues", "descriptors"}),
     own_memory=True,
     # With a NUMA library the EAL sets a memory policy, and the filters of system calls of docker

@@ -10,7 +10,9 @@ from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, m
 from switchmark.model.version import Version
 from switchmark.switches.eal import (
     PORT_KINDS,
+    SOCKET_KINDS,
     PairedSwitch,
+    are_neighbours,
     eal_endpoints,
     paired_addressing,
     probe_program,
@@ -30,7 +32,7 @@ class Basicfwd(PairedSwitch):
     name = "basicfwd"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(PORT_KINDS)
+    function_kinds = frozenset(SOCKET_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 
@@ -39,7 +41,13 @@ class Basicfwd(PairedSwitch):
         return probe_program(host, program(_PROGRAM), _HINT)
 
     def accepts(self, w: Wiring) -> str | None:
-        return refusal(w, self.name)
+        found = refusal(w, self.name)
+        if found is None and not are_neighbours(w):
+            return (
+                "basicfwd joins its NICs in the order of their PCI addresses, and then its virtual "
+                "ports: those of a pair must be next to each other"
+            )
+        return found
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
         return eal_endpoints(w)
