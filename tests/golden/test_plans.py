@@ -65,6 +65,14 @@ def plans() -> Iterator[tuple[str, Test]]:
     )
     for switch in ("testpmd", "ovs-dpdk"):
         yield f"variants/{switch}-vm", Test(switch=switch, environment="vm", frame_size=9000)
+        yield (
+            f"variants/{switch}-vm-dpdk",
+            Test(switch=switch, environment="vm", scenario="v2p", engine="dpdk"),
+        )
+    yield (
+        "variants/ovs-loopback-vm-dpdk",
+        Test(switch="ovs", environment="vm", scenario="loopback", engine="dpdk"),
+    )
     yield (
         "variants/ovs-loopback-vm",
         Test(switch="ovs", environment="vm", scenario="loopback", function="pcap-bridge"),

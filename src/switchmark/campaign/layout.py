@@ -12,7 +12,7 @@ from typing import Literal
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import KERNEL_PORTS, Engine, traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments.base import Attachment, Needs, Neighbour
+from switchmark.environments.base import Attachment, Needs, Neighbour, guest_address
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
@@ -43,6 +43,7 @@ SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
+_GUEST_MB = 256
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 _BARE = frozenset({"host", "netns"})
 """Environments whose processes are the host's own: what limits them is a cgroup made here, as
@@ -329,9 +330,11 @@ class Layout:
 
     def _needs(self, part: Part) -> Needs:
         engine = self.engine_of(part)
+        ends = [self.endpoints[port.id] for port in part.ports]
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
+            megabytes=_GUEST_MB + engine.guest_megabytes(self.wiring, ends),
             capabilities=self._capabilities(part),
             hugepages=engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
@@ -476,7 +479,7 @@ def lay_out(
         wiring=wiring,
         parts=tuple(topology.parts),
         nodes=nodes,
-        endpoints=_endpoints(switch, wiring),
+        endpoints=_endpoints(switch, wiring, topology.parts, engine),
         flows=tuple(topology.flows),
         addressing={
             flow.id: _end_to_end([crossings[crossing] for crossing in flow.crossings], chained)
@@ -489,16 +492,23 @@ def lay_out(
     )
 
 
-def _endpoints(switch: Switch, wiring: Wiring) -> Mapping[str, Endpoint]:
-    """The switch's, and in a machine an interface for each."""
-    ends = switch.endpoints(wiring)
-    return {
-        port.id: replace(end, ifname=wiring.name(f"e{port.index}"))
-        if not end.ifname and ENVIRONMENTS[wiring.nodes[port.part].environment].own_kernel
-        else end
-        for port in wiring.ports
-        for end in (ends[port.id],)
-    }
+def _endpoints(
+    switch: Switch, wiring: Wiring, parts: Sequence[Part], engine: Engine
+) -> Mapping[str, Endpoint]:
+    """The switch's, and in a machine an interface for each, or a NIC that the engine opens past
+    the guest's kernel."""
+    ends = dict(switch.endpoints(wiring))
+    for part in parts:
+        if not ENVIRONMENTS[wiring.nodes[part.id].environment].own_kernel:
+            continue
+        past_kernel = engine.own_memory and FUNCTIONS[part.function].played
+        for index, port in enumerate(part.ports):
+            end = ends[port.id]
+            if past_kernel:
+                ends[port.id] = replace(end, ifname="", device=guest_address(index))
+            elif not end.ifname:
+                ends[port.id] = replace(end, ifname=wiring.name(f"e{port.index}"))
+    return ends
 
 
 def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:

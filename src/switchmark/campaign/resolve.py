@@ -188,13 +188,8 @@ def _machine_reasons(test: Test) -> Iterable[str]:
             f"environment {environment} opens the switch's ports on the host: the switch cannot be "
             f"in {test.switch_environment}\n\nhint: --switch-environment netns"
         )
-    if ENGINES[test.engine].own_memory:
-        yield (
-            f"engine {test.engine} does not open the NICs of environment {environment} yet: its "
-            "machines have no IOMMU, and Debian's kernel has no vfio without one "
-            "(CONFIG_VFIO_NOIOMMU is not set)"
-            "\n\nhint: --engine xdp"
-        )
+    if test.queues > 1:
+        yield f"a NIC of environment {environment} has one pair of queues: --queues 1"
 
 
 def _resource_reasons(test: Test) -> Iterable[str]:

@@ -165,7 +165,6 @@ def _bound(address: str, driver: str, at: Node = HOST) -> Wait:
     return Wait(
         f"{address} is left to programs",
         Check(("readlink", f"{_path(address)}/driver"), at=at, pattern=f"/{re.escape(driver)}$"),
-        timeout_s=2.0,
     )
 
 
