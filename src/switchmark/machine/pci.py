@@ -104,8 +104,10 @@ def hand_over(
                 hint="a kernel that has it, such as that of Debian's linux-image-amd64",
             )
         steps.append(Run(f"the driver {driver}; it stays", ("modprobe", driver)))
-    for device in devices:
-        steps += _give(device, driver, up[device.address])
+    others = [device for device in devices if device.driver != driver]
+    steps += _remember(others, [name for device in others for name in up[device.address]])
+    for device in others:
+        steps += _give(device, driver)
     return tuple(steps)
 
 
@@ -120,31 +122,46 @@ def bind(address: str, driver: str, at: Node = HOST) -> Plan:
     )
 
 
-def _give(device: Device, driver: str, up: Sequence[str]) -> Plan:
-    address = device.address
-    if device.driver == driver:
-        return ()
-    path = _path(address)
-    override = f"{path}/driver_override"
-    steps: list[Step] = [
+def _remember(devices: Sequence[Device], up: Sequence[str]) -> Plan:
+    """Steps that do nothing, and whose undos, which come last, have the kernel's drivers take the
+    devices again: the one with the first interface first, as the kernel numbers them so."""
+    ways = [
         Run(f"{name} is up, and will be again", ("true",), undo=("ip", "link", "set", name, "up"))
         for name in up
     ]
-    if device.driver:
-        steps.append(
+    taken = sorted(filter(lambda device: device.driver, devices), key=_by_interface, reverse=True)
+    return (
+        *ways,
+        *(
             Run(
                 f"{device}: it will be again",
                 ("true",),
                 undo=("tee", f"{_BUS}/drivers_probe"),
-                undo_stdin=address.encode(),
+                undo_stdin=device.address.encode(),
             )
-        )
-    steps.append(_tell(f"no other driver takes {address}", override, driver, undo=(override, "\n")))
-    if device.driver:
-        steps.append(_tell(f"{device.driver} leaves {address}", f"{path}/driver/unbind", address))
-    probe, unbind = f"{_BUS}/drivers_probe", f"{_BUS}/drivers/{driver}/unbind"
-    steps.append(_tell(f"{driver} takes {address}", probe, address, undo=(unbind, address)))
-    return (*steps, _bound(address, driver))
+            for device in taken
+        ),
+    )
+
+
+def _by_interface(device: Device) -> list[tuple[str, int]]:
+    """So that eth2 is before eth10."""
+    found = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
+    return [(word, int(number or 0)) for word, number in found]
+
+
+def _give(device: Device, driver: str) -> Plan:
+    address, path = device.address, _path(device.address)
+    override, unbind = f"{path}/driver_override", f"{_BUS}/drivers/{driver}/unbind"
+    leave = _tell(f"{device.driver} leaves {address}", f"{path}/driver/unbind", address)
+    return (
+        _tell(f"no other driver takes {address}", override, driver, undo=(override, "\n")),
+        *((leave,) if device.driver else ()),
+        _tell(
+            f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, undo=(unbind, address)
+        ),
+        _bound(address, driver),
+    )
 
 
 def _tell(
