@@ -186,6 +186,13 @@ def test_one_whose_interface_cannot_be_seen_is_somebody_elses() -> None:
         hand_over(Machine(), [Device(A, "8086:10d3", "e1000e", (), "7")], VFIO, "hugepages")
 
 
+def test_one_that_is_left_to_programs_already_keeps_its_driver() -> None:
+    with pytest.raises(UsageError, match="by uio_pci_generic, not by vfio-pci") as refused:
+        hand_over(Machine(), [Device(A, "8086:10d3", UIO)], VFIO, "hugepages")
+    assert refused.value.hint == "--driver uio_pci_generic"
+    assert hand_over(Machine(), [Device(A, "8086:10d3", UIO)], UIO, "hugepages") == ()
+
+
 @pytest.mark.parametrize(("driver", "noiommu"), [(VFIO, b"Y\n"), (UIO, b"N\n")])
 def test_without_an_iommu_memory_has_known_addresses(driver: str, noiommu: bytes) -> None:
     host = Machine(group=False, noiommu=noiommu)

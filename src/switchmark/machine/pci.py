@@ -85,7 +85,7 @@ def hand_over(
     UsageError if one is in use. Unavailable if this host cannot leave it to a program: no module,
     no IOMMU, a group with devices that the kernel uses, a limit of locked memory.
     """
-    up = {device.address: _unused(host, device) for device in devices}
+    up = {device.address: _unused(host, device, driver) for device in devices}
     if driver == VFIO:
         unprotected = _refuse_without_iommu(host, devices)
     else:
@@ -185,7 +185,7 @@ def _bound(address: str, driver: str, at: Node = HOST) -> Wait:
     )
 
 
-def _unused(host: Host, device: Device) -> list[str]:
+def _unused(host: Host, device: Device, driver: str) -> list[str]:
     """The interfaces of a NIC that are up. UsageError if it is in use."""
     up = []
     for name in device.interfaces:
@@ -194,6 +194,12 @@ def _unused(host: Host, device: Device) -> list[str]:
                 up.append(name)
         except UsageError as error:
             raise UsageError(f"{device.address}: {error.message}", hint=error.hint) from error
+    if device.driver in DRIVERS and device.driver != driver:
+        # It would go back to the kernel's driver, not to this one.
+        raise UsageError(
+            f"the NIC {device.address} is left to programs by {device.driver}, not by {driver}",
+            hint=f"--driver {device.driver}",
+        )
     if device.driver and device.driver not in DRIVERS and not device.interfaces:
         raise UsageError(
             f"the NIC {device.address} is in use: driver {device.driver} has it, and its interface "
