@@ -8,7 +8,8 @@ set -euo pipefail
 
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
 program=$(realpath "$1")
-bridge=$(dirname "$program")/switchmark-pcap-bridge # where libpcap was there to build it
+# Where their libraries were there to build them.
+beside=("$(dirname "$program")"/{switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
 guest=$2
 modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
 drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it
@@ -107,7 +108,7 @@ make_image()
 	done
 	rm -f "$image/bin/ip" "$image/bin/sysctl" # Debian's can more
 	copy "${tools[@]}"
-	for name in "$program" "$bridge"; do
+	for name in "$program" "${beside[@]}"; do
 		[ ! -e "$name" ] || copy_as "$image/usr/bin/$(basename "$name")" "$name"
 	done
 	! ldd "$program" | grep -q librte_eal || copy_drivers
@@ -146,7 +147,9 @@ flock 8
 stamp=$({
 	printf '%s\n' "$version" "$program"
 	sha256sum "$0" "$program" "$busybox" "${tools[@]}"
-	if [ -e "$bridge" ]; then sha256sum "$bridge"; fi
+	for name in "${beside[@]}"; do
+		if [ -e "$name" ]; then sha256sum "$name"; fi
+	done
 } | sha256sum)
 if [ "$(cat "$guest/stamp" 2>/dev/null)" != "$stamp" ]; then
 	rm -f "$guest/stamp"

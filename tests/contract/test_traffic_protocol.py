@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -299,3 +301,34 @@ def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_prog
         if name in built:
             assert built[name]["payload"] == engine.needs_ip
             assert built[name]["receives"] == (engine.receiver is None)
+
+
+def test_it_asks_a_program_of_dpdk(traffic_program: str, tmp_path: Path) -> None:
+    path, asked = str(tmp_path / "telemetry"), []
+
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.send(b'{"version": "x", "max_output_len": 16384}')
+            while question := connection.recv(1024):
+                asked.append(question)
+                if question == b"/end":
+                    return
+                connection.send(b'{"%s": 7}' % question)
+
+    argv = [str(SANITIZED) if SANITIZED.exists() else traffic_program, "ask", path]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(path)
+        done = subprocess.run([*argv, "/a"], capture_output=True, timeout=10)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert b"nobody listens: Connection refused" in done.stderr
+        server.listen()
+        for questions, status in ((("/a", "/b,1"), 0), (("/a", "/end", "/b"), 1)):
+            thread = threading.Thread(target=answer, args=(server,))
+            thread.start()
+            done = subprocess.run([*argv, *questions], capture_output=True, timeout=10)
+            thread.join()
+            assert done.returncode == status
+            assert done.stdout == b'{"/a": 7}\n' + b'{"/b,1": 7}\n' * (status == 0)
+            assert (b"/end: Connection reset" in done.stderr) == bool(status)
+    assert asked == [b"/a", b"/b,1", b"/a", b"/end"]

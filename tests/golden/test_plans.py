@@ -22,7 +22,7 @@ from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches import basicfwd, l2fwd
+from switchmark.switches import basicfwd, eal, l2fwd
 from switchmark.switches.base import Switch
 
 Golden = Callable[[str, str], None]
@@ -76,6 +76,10 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield (
         "variants/ovs-loopback-vm",
         Test(switch="ovs", environment="vm", scenario="loopback", function="pcap-bridge"),
+    )
+    yield (
+        "variants/ovs-loopback-vm-l2fwd",
+        Test(switch="ovs", environment="vm", scenario="loopback", function="l2fwd"),
     )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"
@@ -139,6 +143,7 @@ def test_the_plan_is_the_one_on_file(
     monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setattr(vm, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(eal, "traffic_program", lambda: "switchmark-traffic")
     monkeypatch.setattr(vm, "_guest", lambda file: f"/guest/{file}")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)

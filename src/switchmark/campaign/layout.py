@@ -44,6 +44,7 @@ UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
 _GUEST_MB = 256
+_GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 _BARE = frozenset({"host", "netns"})
 """Environments whose processes are the host's own: what limits them is a cgroup made here, as
@@ -320,7 +321,7 @@ class Layout:
         """Of the switch's node; which programs it starts is its own business."""
         return Needs(
             run_dir=self.wiring.run_dir,
-            programs=(str(Path(sys.executable).parent),),
+            programs=(str(Path(sys.executable).parent), str(Path(traffic_program()).parent)),
             capabilities=_SWITCH_CAPABILITIES,
             devices=(_TUN,),
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
@@ -331,10 +332,14 @@ class Layout:
     def _needs(self, part: Part) -> Needs:
         engine = self.engine_of(part)
         ends = [self.endpoints[port.id] for port in part.ports]
+        if FUNCTIONS[part.function].played:
+            more = engine.guest_megabytes(self.wiring, ends)
+        else:
+            more = _GUEST_OF_DPDK_MB if any(end.device for end in ends) else 0
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
-            megabytes=_GUEST_MB + engine.guest_megabytes(self.wiring, ends),
+            megabytes=_GUEST_MB + more,
             capabilities=self._capabilities(part),
             hugepages=engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
@@ -414,11 +419,12 @@ def frame_sizes(test: Test) -> Sequence[int]:
 
 def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKind]:
     """The kinds of ports that an engine or a function, which takes `kinds`, can open in an
-    environment: in a machine each of its ports is an interface of the guest's kernel."""
+    environment: in a machine each of its ports is an interface of the guest's kernel, or a NIC past
+    it."""
     found = ENVIRONMENTS[environment]
     if not found.own_kernel:
         return frozenset(kinds)
-    return found.port_kinds if KERNEL_PORTS & set(kinds) else frozenset()
+    return found.port_kinds if (KERNEL_PORTS | {PortKind.NIC_PCI}) & set(kinds) else frozenset()
 
 
 def lay_out(
@@ -501,7 +507,10 @@ def _endpoints(
     for part in parts:
         if not ENVIRONMENTS[wiring.nodes[part.id].environment].own_kernel:
             continue
-        past_kernel = engine.own_memory and FUNCTIONS[part.function].played
+        function = FUNCTIONS[part.function]
+        past_kernel = (
+            engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
+        )
         for index, port in enumerate(part.ports):
             end = ends[port.id]
             if past_kernel:

@@ -10,7 +10,6 @@ from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, m
 from switchmark.model.version import Version
 from switchmark.switches.eal import (
     PORT_KINDS,
-    SOCKET_KINDS,
     PairedSwitch,
     are_neighbours,
     eal_endpoints,
@@ -32,7 +31,7 @@ class Basicfwd(PairedSwitch):
     name = "basicfwd"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(SOCKET_KINDS)
+    function_kinds = frozenset(PORT_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources: frozenset[str] = frozenset()
 

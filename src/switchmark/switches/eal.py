@@ -11,13 +11,16 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
+from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.mbufs import pool_megabytes
+from switchmark.machine.pci import UIO, bind
 from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import (
     Addressing,
@@ -57,6 +60,7 @@ __all__ = [
 
 SOCKET_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
 PORT_KINDS = (*SOCKET_KINDS, PortKind.NIC_PCI)
+_PAGE_MB = 2  # a hugepage of a virtual machine
 VERIFIED_PORTS: Mapping[str, Verified] = {PortKind.NIC_PCI: "plan-only"}
 MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
@@ -64,7 +68,6 @@ MBUF_BYTES = 2176
 _BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
 _QUEUE_MB = 2  # of each pair of queues but the first of a port
 _PORTS = 32  # RTE_MAX_ETHPORTS
-_TOOLS_HINT = "apt-get install dpdk-dev"
 _WITH_DEVICES = frozenset({"netns", "host"})
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
 
@@ -78,7 +81,7 @@ def program(name: str) -> str:
 
 def probe_program(host: Host, argv0: str, hint: str) -> Version:
     """The version of DPDK that a program was linked with. Unavailable with `hint`."""
-    name = argv0.rpartition("/")[2]
+    name = _basename(argv0)
     try:
         done = host.run((argv0, "-v", "-h"))
     except Unavailable as missing:
@@ -86,10 +89,6 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
     found = _VERSION.search(done.stdout + done.stderr)
     if done.status or not found:
         raise Unavailable(f"{name} -v does not tell its version", hint=hint)
-    try:
-        host.run(("dpdk-telemetry.py", "--list"))
-    except Unavailable as missing:
-        raise Unavailable("dpdk-telemetry.py is not installed", hint=_TOOLS_HINT) from missing
     return Version(found[1].decode(errors="replace"), verified_ports=VERIFIED_PORTS)
 
 
@@ -165,6 +164,21 @@ def _file_prefix(w: Wiring) -> str:
     return w.name("sw")
 
 
+def _basename(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _in_guest(w: Wiring) -> bool:
+    """Is it a function in a virtual machine, whose ports are that machine's NICs?"""
+    return any(end.device for end in w.given.values())
+
+
+def _ask(w: Wiring, *questions: str) -> tuple[str, ...]:
+    """The argv that asks the program, and prints a line of JSON for each question."""
+    socket = f"{w.run_dir}/dpdk/{_file_prefix(w)}/dpdk_telemetry.v2"
+    return (traffic_program(), "ask", socket, *questions)
+
+
 def _env(w: Wiring) -> dict[str, str]:
     return {"RUNTIME_DIRECTORY": w.run_dir}
 
@@ -228,17 +242,26 @@ def start_program(
     """
     beside = _BASE_MB + _QUEUE_MB * len(w.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, w.memory)
-    virtual = [port for port in w.ports if not port.nic]
+    guest = _in_guest(w)
+    virtual = [] if guest else [port for port in w.ports if not port.nic]
     sockets = () if w.given else tuple(_socket(w, port) for port in virtual)
     left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *sockets)
     who = f"the function at {w.at.name}" if w.given else "the switch"
     whose = who if w.given else "a switch"
     steps: list[Step] = []
-    if w.memory == "hugepages":
-        steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
+    if guest:
+        argv0, w = _basename(argv0), replace(w, memory="hugepages", node=0)
+        count = f"vm.nr_hugepages={-(-memory_mb // _PAGE_MB)}"
+        steps.append(Run(f"hugepages in {w.at.name}", ("sysctl", "-q", "-w", count), at=w.at))
+        for end in w.given.values():
+            steps += bind(end.device, UIO, at=w.at)
+    else:
+        if w.memory == "hugepages":
+            steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
+        remove = ("rm", "-rf", *left)
+        steps.append(Run(f"no sockets of {whose} before", remove, undo=remove))
     return (
         *steps,
-        Run(f"no sockets of {whose} before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
         Spawn(
             who,
             _file_prefix(w),
@@ -259,9 +282,10 @@ def start_program(
 
 
 def pci_options(w: Wiring) -> tuple[str, ...]:
-    """EAL's options for the switch's NICs, and for no other."""
-    nics = tuple(word for port in w.ports if port.nic for word in ("-a", port.nic))
-    return nics or ("--no-pci",)
+    """EAL's options for the switch's NICs, or those of its machine, and for no other."""
+    nics = [port.nic for port in w.ports if port.nic]
+    nics += [end.device for end in w.given.values() if end.device]
+    return tuple(word for nic in nics for word in ("-a", nic)) or ("--no-pci",)
 
 
 def _memory(w: Wiring, memory_mb: int) -> tuple[str, ...]:
@@ -317,16 +341,15 @@ def wait_linked(w: Wiring) -> Plan:
     """Waits until each port has its link: a function has connected, and both agree.
 
     DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
-    namespace of the function that connected. A Check has no stdin, so awk writes the question.
+    namespace of the function that connected.
     """
-    telemetry, ids = f"dpdk-telemetry.py -f {_file_prefix(w)}", device_ids(w)
+    ids = device_ids(w)
     return tuple(
         Wait(
             f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
             Check(
-                ("awk", f'BEGIN {{ print "/ethdev/link_status,{ids[port.id]}" | "{telemetry}" }}'),
+                _ask(w, f"/ethdev/link_status,{ids[port.id]}"),
                 at=w.at,
-                env=_env(w),
                 pattern='"UP"',
             ),
             unless_dead=_file_prefix(w),
@@ -338,16 +361,8 @@ def wait_linked(w: Wiring) -> Plan:
 def eal_counters(w: Wiring) -> tuple[Run, ...]:
     """The statistics of every port, by telemetry: one line of JSON each, in order."""
     ids = device_ids(w)
-    questions = "".join(f"/ethdev/stats,{ids[port.id]}\n" for port in w.ports)
-    return (
-        Run(
-            "counters of the switch's ports",
-            ("dpdk-telemetry.py", "-f", _file_prefix(w)),
-            at=w.at,
-            env=_env(w),
-            stdin=questions.encode(),
-        ),
-    )
+    questions = (f"/ethdev/stats,{ids[port.id]}" for port in w.ports)
+    return (Run("counters of the switch's ports", _ask(w, *questions), at=w.at),)
 
 
 def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:

@@ -10,7 +10,6 @@ from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, m
 from switchmark.model.version import Version
 from switchmark.switches.eal import (
     PORT_KINDS,
-    SOCKET_KINDS,
     PairedSwitch,
     eal_endpoints,
     paired_addressing,
@@ -41,7 +40,7 @@ class L2fwd(PairedSwitch):
     name = "l2fwd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(SOCKET_KINDS)
+    function_kinds = frozenset(PORT_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"switch_cores"})
 
