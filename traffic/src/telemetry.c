@@ -42,7 +42,7 @@ int telemetry_ask(const char *path, char *const questions[], FILE *out)
 		errno = ENAMETOOLONG;
 		return failed(path, "no socket");
 	}
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return failed(path, "no socket");

@@ -61,7 +61,7 @@ __all__ = [
 SOCKET_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
 PORT_KINDS = (*SOCKET_KINDS, PortKind.NIC_PCI)
 _PAGE_MB = 2  # a hugepage of a virtual machine
-VERIFIED_PORTS: Mapping[str, Verified] = {PortKind.NIC_PCI: "plan-only"}
+VERIFIED_PORTS: Mapping[str, Verified] = {PortKind.NIC_PCI: "verified in a VM"}
 MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
 
