@@ -8,9 +8,11 @@ set -euo pipefail
 
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
 program=$(realpath "$1")
-bridge=$(dirname "$program")/switchmark-pcap-bridge # where libpcap was there to build it
+# Where their libraries were there to build them.
+beside=("$(dirname "$program")"/{switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
 guest=$2
-modules=(virtio_pci virtio_net virtio_console bridge veth tun)
+modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
+drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf '%s\n' "$*" >&2; exit 1; }
@@ -81,6 +83,20 @@ copy() # FILE...: at the same path
 	done
 }
 
+copy_drivers() # Of DPDK: the EAL loads what it finds in this folder
+{
+	local name driver library
+	for name in "${drivers[@]}"; do
+		for driver in "/usr/lib/$multiarch"/dpdk/pmds-*/librte_"$name".so.*.*; do
+			library=/lib/$multiarch/$(basename "${driver%.*}")
+			copy "$library"
+			mkdir -p "$image$(dirname "$driver")"
+			# The same file as that which others are linked with, or it would be loaded twice.
+			ln -s "$library" "$image$driver"
+		done
+	done
+}
+
 make_image()
 {
 	local name image=$work/image
@@ -92,9 +108,10 @@ make_image()
 	done
 	rm -f "$image/bin/ip" "$image/bin/sysctl" # Debian's can more
 	copy "${tools[@]}"
-	for name in "$program" "$bridge"; do
+	for name in "$program" "${beside[@]}"; do
 		[ ! -e "$name" ] || copy_as "$image/usr/bin/$(basename "$name")" "$name"
 	done
+	! ldd "$program" | grep -q librte_eal || copy_drivers
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
 	cp -r "$kernel/modules" "$image/"
@@ -113,7 +130,8 @@ tools=()
 for tool in ip ethtool bridge bash sysctl; do tools+=("$(command -v $tool)"); done
 busybox=$(command -v busybox)
 ! ldd "$busybox" >/dev/null 2>&1 || die "busybox is not static: install busybox-static"
-bpf=/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)/bpf
+multiarch=$(dpkg-architecture -q DEB_HOST_MULTIARCH)
+bpf=/usr/lib/$multiarch/bpf
 package=$(kernel_package)
 [ -n "$package" ] || die "apt-cache knows no linux-image-amd64"
 version=$(apt-cache show --no-all-versions "$package" | sed -n 's/^Version: //p' | head -n 1)
@@ -129,7 +147,9 @@ flock 8
 stamp=$({
 	printf '%s\n' "$version" "$program"
 	sha256sum "$0" "$program" "$busybox" "${tools[@]}"
-	if [ -e "$bridge" ]; then sha256sum "$bridge"; fi
+	for name in "${beside[@]}"; do
+		if [ -e "$name" ]; then sha256sum "$name"; fi
+	done
 } | sha256sum)
 if [ "$(cat "$guest/stamp" 2>/dev/null)" != "$stamp" ]; then
 	rm -f "$guest/stamp"

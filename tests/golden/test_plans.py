@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,8 @@ from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside, vm
 from switchmark.functions import pcap_bridge, traffic
+from switchmark.machine.pci import DRIVERS, Device, hand_over
+from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE as NOISES
@@ -62,11 +65,38 @@ def plans() -> Iterator[tuple[str, Test]]:
     )
     for switch in ("testpmd", "ovs-dpdk"):
         yield f"variants/{switch}-vm", Test(switch=switch, environment="vm", frame_size=9000)
+        yield (
+            f"variants/{switch}-vm-dpdk",
+            Test(switch=switch, environment="vm", scenario="v2p", engine="dpdk"),
+        )
+    yield (
+        "variants/ovs-loopback-vm-dpdk",
+        Test(switch="ovs", environment="vm", scenario="loopback", engine="dpdk"),
+    )
     yield (
         "variants/ovs-loopback-vm",
         Test(switch="ovs", environment="vm", scenario="loopback", function="pcap-bridge"),
     )
+    yield (
+        "variants/ovs-loopback-vm-l2fwd",
+        Test(switch="ovs", environment="vm", scenario="loopback", function="l2fwd"),
+    )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
+    nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"
+    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk"):
+        yield f"variants/{switch}-nic-pci", Test(switch=switch, scenario="p2p", nic=nics)
+    for switch in ("testpmd", "ovs-dpdk"):
+        yield (
+            f"variants/{switch}-nic-pci-p2v",
+            Test(switch=switch, scenario="p2v", engine="dpdk", nic="a0=3b:00.0:3b:00.1"),
+        )
+    # DPDK numbers NICs by address: what it calls 0 and 3, 1 and 2 are pairs here.
+    crossed = "a0=03:00.0:04:00.0,b0=03:00.3:04:00.1,a1=03:00.1:04:00.2,b1=03:00.2:04:00.3"
+    for switch in ("testpmd", "l2fwd"):
+        yield (
+            f"variants/{switch}-nic-pci-pairs",
+            Test(switch=switch, scenario="p2p", engine="dpdk", pairs=2, nic=crossed),
+        )
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
     yield "variants/linux-bridge-copies", Test(copies=3)
     yield "variants/linux-bridge-cpu-limit-function", Test(cpu_limit="function:12.5")
@@ -133,6 +163,29 @@ def test_the_plan_is_the_one_on_file(
 def test_a_noise_has_a_plan(kind: str, golden: Golden) -> None:
     site = Site(prefix="smtest", run_dir=RUN_DIR, cpus=(0, 2), workers=2, seconds=80)
     golden(f"noises/{kind}.txt", "\n".join(describe(NOISES[kind].start(site), inside)) + "\n")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
+    class Ready(RecordingHost):
+        def exists(self, path: str) -> bool:
+            return True
+
+    names = ("CapEff:\t000001ffffffffff\n", "Max locked memory unlimited\n")
+    files = {
+        f"/proc/self/{n}": t.encode() for n, t in zip(("status", "limits"), names, strict=True)
+    }
+    link = json.dumps([{"flags": ["UP"], "address": "aa:bb:cc:00:00:01"}]).encode()
+    answers = {
+        ("ip", "-j", "address"): link,
+        ("ls", "/sys/bus/pci/devices/0000:03:00.0/iommu_group/devices"): b"0000:03:00.0\n",
+    }
+    devices = (
+        Device("0000:03:00.0", "8086:1572", "i40e", ("eth1",), "7"),
+        Device("0000:04:00.0", "8086:1572", "", (), "8"),
+    )
+    plan = hand_over(Ready(answers, files=files), devices, driver, "hugepages")
+    golden(f"nics/{driver}.txt", "\n".join(describe(plan, inside)) + "\n")
 
 
 def test_the_users_docker_daemon_is_left_as_it_is(

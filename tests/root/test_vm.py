@@ -90,6 +90,16 @@ def test_a_round_trip_needs_one_clock_only(measure: Measure) -> None:
     assert "clock" not in record.doubts
 
 
+def test_a_guest_sends_past_its_kernel(measure: Measure) -> None:
+    record = measure(environment="vm", scenario="v2p", engine="dpdk", rate="500", duration=0.4)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.rx_frames == trial.tx_frames == 200
+    assert trial.counters["f0@switch"]["rx"] == 200
+    modes = {part.part: part.engine_mode for part in trial.parts}
+    assert "net_virtio, hugepages" in modes["f0"]
+    assert "net_af_packet" in modes["b0"]
+
+
 def test_a_burst_that_is_too_much_is_lost_where_somebody_counts_it(measure: Measure) -> None:
     record = measure(switch="ip-forward", scenario="p2v", environment="vm", rate="max")
     trial = assert_every_frame_is_accounted_for(record)
@@ -199,8 +209,11 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
 def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
     (reason,) = check(machines(placement="shared-process"))
     assert "each is on a kernel of its own" in reason
-    reasons = "\n".join(check(machines(engine="dpdk", switch="testpmd")))
-    assert "CONFIG_VFIO_NOIOMMU" in reasons
+    past_kernel = machines(engine="dpdk", switch="testpmd", queues=2, flows=16, driver="vfio-pci")
+    reasons = "\n".join(check(past_kernel))
+    assert "has one pair of queues" in reasons
+    assert "no IOMMU" in reasons
+    assert check(machines(engine="dpdk", switch="testpmd", driver="uio_pci_generic")) == []
 
 
 # --- the end ---------------------------------------------------------------------------------

@@ -334,6 +334,7 @@ def test_names_are_listed_with_why_they_cannot_be_used(
         "mode": None,
         "verified": None,
         "missing": {},
+        "verified_ports": {},
         "port_kinds": None,
     }
     assert json.loads(cli("list", "environments", "--port", "tap", "--json").out) == []

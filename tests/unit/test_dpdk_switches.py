@@ -23,6 +23,7 @@ from switchmark.switches.base import Switch
 SWITCHES: list[Switch] = [testpmd.SWITCH, basicfwd.SWITCH, l2fwd.SWITCH]
 BOTH: list[Switch] = [testpmd.SWITCH, l2fwd.SWITCH]
 
+TELEMETRY = "/run/x/dpdk/sm0000-sw/dpdk_telemetry.v2"
 STATS = {"ipackets": 10, "opackets": 4, "imissed": 1, "ierrors": 2, "rx_nombuf": 3}
 
 
@@ -122,7 +123,7 @@ def test_the_plan_waits_for_every_socket_and_every_link(switch: Switch) -> None:
     assert [argv[-1] for argv in sockets] == [f"/run/x/p{i}.sock" for i in range(4)]
     links = [step.check for step in switch.settled(w) if isinstance(step, Wait)]
     for index, check in enumerate(links):
-        assert check.argv[-1] == f"/ethdev/link_status,{index}"
+        assert check.argv[1:] == ("telemetry", TELEMETRY, f"/ethdev/link_status,{index}")
         assert check.at.environment == "host"
         assert check.pattern is not None
         assert not re.search(check.pattern, '{"/ethdev/link_status": {"status": "DOWN"}}')
@@ -226,10 +227,34 @@ def test_only_pairs_are_accepted(switch: Switch) -> None:
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
-def test_a_nic_is_refused(switch: Switch) -> None:
-    w = wiring()
-    w = replace(w, ports=(replace(w.ports[0], nic="nic0"), w.ports[1]))
-    assert "nic0" in str(switch.accepts(w))
+def test_a_nic_is_refused_where_it_cannot_be_had(switch: Switch) -> None:
+    w = with_nics("0000:03:00.0", None, at=HOST)
+    assert switch.accepts(w) is None
+    there = replace(w, at=replace(HOST, environment="podman"))
+    assert "podman does not give the NIC 0000:03:00.0" in str(switch.accepts(there))
+    rewrites = replace(w, semantics=Semantics.STATIC)
+    assert "--semantics patch" in str(switch.accepts(rewrites))
+
+
+def with_nics(*names: str | None, **more: Any) -> Wiring:
+    w = wiring(len(names), **more)
+    ports = (replace(p, nic=n, nic_peer=n and "x") for p, n in zip(w.ports, names, strict=True))
+    return replace(w, ports=tuple(ports))
+
+
+def test_dpdk_numbers_nics_by_their_addresses_before_virtual_ports() -> None:
+    w = with_nics(None, "0000:10:00.0", "10000:01:00.0", "0000:03:00.1")
+    assert eal.device_ids(w) == {"f0": 3, "f1": 1, "f2": 2, "f3": 0}
+    (counters,) = testpmd.SWITCH.counters(w)
+    assert [question.rpartition(",")[2] for question in counters.argv[3:]] == list("3120")
+    assert "--portlist=3,1,2,0" in eal_and_own(testpmd.SWITCH, w)[1]
+    assert "--portmap (3,1),(2,0)" in eal_and_own(l2fwd.SWITCH, w)[1]
+    assert "next to each other" in str(basicfwd.SWITCH.accepts(w))
+    options, _ = eal_and_own(basicfwd.SWITCH, w)
+    assert "-a 0000:10:00.0 -a 10000:01:00.0 -a 0000:03:00.1 " in options
+    assert "--no-pci" not in options
+    assert options.count("--vdev") == 1
+    assert basicfwd.SWITCH.accepts(with_nics("0000:03:00.1", "0000:03:00.0")) is None
 
 
 def test_l2fwd_says_how_many_cores_its_ports_need() -> None:
@@ -249,8 +274,7 @@ def test_testpmd_refuses_more_rings_than_it_can_print() -> None:
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
 def test_every_port_is_asked_for_in_order(switch: Switch) -> None:
     (run,) = switch.counters(wiring(4))
-    assert run.argv[1:3] == ("telemetry", "/run/x/dpdk/sm0000-sw/dpdk_telemetry.v2")
-    assert run.argv[3:] == tuple(f"/ethdev/stats,{i}" for i in range(4))
+    assert run.argv[1:] == ("telemetry", TELEMETRY, *(f"/ethdev/stats,{i}" for i in range(4)))
     assert run.at.environment == "host"
 
 

@@ -190,8 +190,9 @@ def test_what_it_cannot_make_is_refused() -> None:
     w = wiring()
     assert SWITCH.accepts(w) is None
     assert "hint: --memory hugepages" in (SWITCH.accepts(replace(w, memory="no-huge")) or "")
-    nic = replace(w, ports=(replace(w.ports[0], nic="eth1"), *w.ports[1:]))
-    assert "does not take the NIC eth1" in (SWITCH.accepts(nic) or "")
+    nic = replace(w, ports=(replace(w.ports[0], nic="0000:03:00.0"), *w.ports[1:]))
+    nic = replace(nic, at=replace(w.at, environment="lxc"))
+    assert "lxc does not give the NIC 0000:03:00.0" in (SWITCH.accepts(nic) or "")
     fan = wiring(2, Semantics.STATIC)
     fan = replace(fan, flows=(*fan.flows, replace(fan.flows[0], index=2, sink="f2")))
     assert "port f0 must have one peer, not 2" in (SWITCH.accepts(fan) or "")

@@ -12,7 +12,7 @@ from typing import Literal
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import KERNEL_PORTS, Engine, traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments.base import Attachment, Needs, Neighbour
+from switchmark.environments.base import Attachment, Needs, Neighbour, guest_address
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
@@ -43,6 +43,8 @@ SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
+_GUEST_MB = 256
+_GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 _BARE = frozenset({"host", "netns"})
 """Environments whose processes are the host's own: what limits them is a cgroup made here, as
@@ -319,7 +321,7 @@ class Layout:
         """Of the switch's node; which programs it starts is its own business."""
         return Needs(
             run_dir=self.wiring.run_dir,
-            programs=(str(Path(sys.executable).parent),),
+            programs=(str(Path(sys.executable).parent), str(Path(traffic_program()).parent)),
             capabilities=_SWITCH_CAPABILITIES,
             devices=(_TUN,),
             hugepages=self.engine.own_memory and self.wiring.memory == "hugepages",
@@ -329,9 +331,15 @@ class Layout:
 
     def _needs(self, part: Part) -> Needs:
         engine = self.engine_of(part)
+        ends = [self.endpoints[port.id] for port in part.ports]
+        if FUNCTIONS[part.function].played:
+            more = engine.guest_megabytes(self.wiring, ends)
+        else:
+            more = _GUEST_OF_DPDK_MB if any(end.device for end in ends) else 0
         return Needs(
             run_dir=self.wiring.run_dir,
             programs=(str(Path(traffic_program()).parent),),
+            megabytes=_GUEST_MB + more,
             capabilities=self._capabilities(part),
             hugepages=engine.own_memory and self.wiring.memory == "hugepages",
             cpu_limit=None if part.physical else self.test.limits.get("function"),
@@ -419,11 +427,12 @@ def frame_sizes(test: Test) -> Sequence[int]:
 
 def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKind]:
     """The kinds of ports that an engine or a function, which takes `kinds`, can open in an
-    environment: in a machine each of its ports is an interface of the guest's kernel."""
+    environment: in a machine each of its ports is an interface of the guest's kernel, or a NIC past
+    it."""
     found = ENVIRONMENTS[environment]
     if not found.own_kernel:
         return frozenset(kinds)
-    return found.port_kinds if KERNEL_PORTS & set(kinds) else frozenset()
+    return found.port_kinds if (KERNEL_PORTS | {PortKind.NIC_PCI}) & set(kinds) else frozenset()
 
 
 def lay_out(
@@ -485,7 +494,7 @@ def lay_out(
         wiring=wiring,
         parts=tuple(topology.parts),
         nodes=nodes,
-        endpoints=_endpoints(switch, wiring),
+        endpoints=_endpoints(switch, wiring, topology.parts, engine),
         flows=tuple(topology.flows),
         addressing={
             flow.id: _end_to_end([crossings[crossing] for crossing in flow.crossings], chained)
@@ -498,16 +507,26 @@ def lay_out(
     )
 
 
-def _endpoints(switch: Switch, wiring: Wiring) -> Mapping[str, Endpoint]:
-    """The switch's, and in a machine an interface for each."""
-    ends = switch.endpoints(wiring)
-    return {
-        port.id: replace(end, ifname=wiring.name(f"e{port.index}"))
-        if not end.ifname and ENVIRONMENTS[wiring.nodes[port.part].environment].own_kernel
-        else end
-        for port in wiring.ports
-        for end in (ends[port.id],)
-    }
+def _endpoints(
+    switch: Switch, wiring: Wiring, parts: Sequence[Part], engine: Engine
+) -> Mapping[str, Endpoint]:
+    """The switch's, and in a machine an interface for each, or a NIC that the engine opens past
+    the guest's kernel."""
+    ends = dict(switch.endpoints(wiring))
+    for part in parts:
+        if not ENVIRONMENTS[wiring.nodes[part.id].environment].own_kernel:
+            continue
+        function = FUNCTIONS[part.function]
+        past_kernel = (
+            engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
+        )
+        for index, port in enumerate(part.ports):
+            end = ends[port.id]
+            if past_kernel:
+                ends[port.id] = replace(end, ifname="", device=guest_address(index))
+            elif not end.ifname:
+                ends[port.id] = replace(end, ifname=wiring.name(f"e{port.index}"))
+    return ends
 
 
 def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:
@@ -533,13 +552,18 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
                 f"switch {switch.name} has no ports of kind {test.port}",
                 hint=f"--port {' or '.join(switch.port_kinds)}",
             )
+        if test.port == PortKind.NIC_PCI:
+            raise UsageError(
+                f"a port of kind {test.port} is a NIC that you name",
+                hint="--nic a0=03:00.0:04:00.0, the switch's NIC and the one at the cable's end",
+            )
         return PortKind(test.port)
     inner = [ENGINES[test.engine].port_kinds, *(function.port_kinds for function in chained)]
     taken = ENVIRONMENTS[test.environment].port_kinds
     for kinds in inner:
         taken &= opened_in(test.environment, kinds)
     # An engine of user space has the kernel's ports by a detour only.
-    usable = [kind for kind in switch.port_kinds if kind in taken]
+    usable = [kind for kind in switch.port_kinds if kind in taken - {PortKind.NIC_PCI}]
     if ENGINES[test.engine].own_memory:
         usable.sort(key=lambda kind: kind in KERNEL_PORTS)
     return usable[0] if usable else switch.port_kinds[0]

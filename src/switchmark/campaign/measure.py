@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ from switchmark.machine.host import Host, LocalHost, Process
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.noise import certificate
+from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.perf import Counting
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.placement import Placement, place
@@ -49,7 +50,7 @@ from switchmark.metrics.verdict import verdict
 from switchmark.model.plan import Check, Node, Plan, Reserve, Spawn, Wait
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
-from switchmark.model.topology import Port, mac_address
+from switchmark.model.topology import mac_address
 from switchmark.model.units import parse_shares
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
@@ -83,10 +84,15 @@ def plan(test: Test, *others: Test) -> list[str]:
     )
     seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
+    try:
+        lent = describe(_lend(LocalHost(), layout, _devices(LocalHost(), layout)), inside)
+    except (Unavailable, UsageError) as error:
+        lent = [f"# not possible here: {line}" for line in str(error).splitlines() if line]
     return [
         f"# placement: {placement.policy}",
         *seats,
         *doubts,
+        *lent,
         *describe(layout.build(), inside),
         *(
             line
@@ -99,8 +105,8 @@ def plan(test: Test, *others: Test) -> list[str]:
 @dataclass(slots=True)
 class _Path:
     """A path that is up: what was built, since which mark of the executor, and the processes
-    without which it is dead. `at_work` tells those that do the switch's work, `gate` is what the
-    functional trial showed."""
+    without which it is dead. `at_work` tells those that do the switch's work, `nics` are those of
+    PCI as they were found, by place, `gate` is what the functional trial showed."""
 
     layout: Layout
     placement: Placement
@@ -108,6 +114,7 @@ class _Path:
     trials: Trials
     processes: Sequence[Process]
     at_work: Callable[[], Collection[int]]
+    nics: Mapping[str, Device] = field(default_factory=dict)
     gate: dict[str, Any] | None = None
 
 
@@ -318,6 +325,7 @@ class Lab:
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
+                "nics": {place: str(nic) for place, nic in path.nics.items()},
                 "verdict": estimate.verdict or verdict(estimate.trials),
                 "doubts": tuple(
                     dict.fromkeys(
@@ -517,8 +525,8 @@ class Lab:
 
     def _path(self, layout: Layout, placement: Placement, mark: int) -> _Path:
         """The path of a layout, up and with its ports open."""
-        for port in layout.wiring.ports:
-            self._executor.execute(self._lend(layout, port))
+        nics = _devices(self._host, layout)
+        self._executor.execute(_lend(self._host, layout, nics))
         self._executor.execute(layout.construct())
         crews = [
             Crew(
@@ -609,6 +617,7 @@ class Lab:
             trials,
             processes=[*others, *programs],
             at_work=lambda: _at_work(at, of_switch) if of_switch else (),
+            nics=nics,
         )
 
     def _counts(self) -> Counting:
@@ -619,13 +628,6 @@ class Lab:
 
     def _spawned(self, steps: Plan) -> list[Process]:
         return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]
-
-    def _lend(self, layout: Layout, port: Port) -> Plan:
-        if port.nic is None or port.nic_peer is None:
-            return ()
-        return lend(self._host, port.nic, mac_address(port.index, router=True)) + lend(
-            self._host, port.nic_peer, mac_address(port.index)
-        )
 
     def _counters(self, layout: Layout) -> PathCounters:
         """Counters of both ends of every port, by place, and of the switch."""
@@ -714,6 +716,30 @@ class Lab:
             for node in nodes
             if inside(node, ("bash",)) != ("bash",)
         ] + [f"switchmark clean {self._workspace.run}"]
+
+
+def _devices(host: Host, layout: Layout) -> Mapping[str, Device]:
+    """The NICs that the user names by PCI address, by place. UsageError where one is not there."""
+    return {
+        place: find_device(host, name)
+        for port in layout.wiring.ports
+        for place, name in ((f"{port.id}{AT_SWITCH}", port.nic), (port.id, port.nic_peer))
+        if port.pci and name
+    }
+
+
+def _lend(host: Host, layout: Layout, devices: Mapping[str, Device]) -> Plan:
+    """The NICs that the user names, made ready for the run. UsageError or Unavailable where they
+    are in use, or this host cannot lend them."""
+    steps: Plan = ()
+    for port in layout.wiring.ports:
+        for name, router in ((port.nic, True), (port.nic_peer, False)):
+            if name and not port.pci:
+                steps += lend(host, name, mac_address(port.index, router=router))
+    if devices:
+        driver = VFIO if layout.test.driver == "auto" else layout.test.driver
+        steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory)
+    return steps
 
 
 def _environments(test: Test) -> tuple[str, ...]:

@@ -10,9 +10,11 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.machine.pci import DRIVERS
 from switchmark.machine.placement import wanted_cpus
 from switchmark.model.plan import Spawn
 from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
 from switchmark.model.units import FRAME_MIN
 from switchmark.noises import parse_noise
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -66,7 +68,7 @@ def check(test: Test) -> list[str]:
     if refusal:
         found.append(refusal)
     else:
-        found += _port_reasons(test, layout)
+        found += _nic_reasons(layout) or _port_reasons(test, layout)
     for part, named in _named_parts(test).items():
         if part not in {p.id for p in layout.parts if p.physical}:
             found.append(
@@ -186,13 +188,8 @@ def _machine_reasons(test: Test) -> Iterable[str]:
             f"environment {environment} opens the switch's ports on the host: the switch cannot be "
             f"in {test.switch_environment}\n\nhint: --switch-environment netns"
         )
-    if ENGINES[test.engine].own_memory:
-        yield (
-            f"engine {test.engine} does not open the NICs of environment {environment} yet: its "
-            "machines have no IOMMU, and Debian's kernel has no vfio without one "
-            "(CONFIG_VFIO_NOIOMMU is not set)"
-            "\n\nhint: --engine xdp"
-        )
+    if test.queues > 1:
+        yield f"a NIC of environment {environment} has one pair of queues: --queues 1"
 
 
 def _resource_reasons(test: Test) -> Iterable[str]:
@@ -259,6 +256,23 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[str]:
     yield from dict.fromkeys(filter(None, refusals))
 
 
+def _nic_reasons(layout: Layout) -> list[str]:
+    switch = layout.switch
+    for port in layout.wiring.ports:
+        kind, way = (
+            (PortKind.NIC_PCI, "by its PCI address")
+            if port.pci
+            else (PortKind.NIC_KERNEL, "by its interface")
+        )
+        if port.nic and kind not in switch.port_kinds:
+            usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
+            return [
+                f"switch {switch.name} does not take the NIC {port.nic} {way}"
+                f"\n\nhint: --switch {' or '.join(usable)}"
+            ]
+    return []
+
+
 def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
     engine = ENGINES[test.engine]
     if test.driver == "auto":
@@ -266,6 +280,12 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
     if test.driver not in engine.drivers:
         known = f"\n\nhint: --driver {' or '.join(engine.drivers)}" if engine.drivers else ""
         yield f"engine {engine.name} has no driver '{test.driver}'{known}"
+        return
+    if test.driver in DRIVERS and not any(end.device for end in layout.endpoints.values()):
+        yield (
+            f"driver {test.driver} leaves a PCI device to a program, and this test has none"
+            "\n\nhint: --nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses"
+        )
         return
     if any(end.kind not in engine.port_kinds for end in layout.endpoints.values()):
         return  # refused with its own reason

@@ -68,6 +68,8 @@ def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
             print(f"  {'':{width}}  {line}", file=stream)
         if entry["hint"]:
             print(f"  {'':{width}}  hint: {entry['hint']}", file=stream)
+        for kind, verified in entry["verified_ports"].items():
+            print(f"  {'':{width}}  {kind} ports: {verified}", file=stream)
         for kind, (reason, hint) in entry["missing"].items():
             print(f"  {'':{width}}  no {kind} ports: {reason}", file=stream)
             print(f"  {'':{width}}  hint: {hint}", file=stream)
@@ -85,7 +87,7 @@ def _probed(entry: Any, host: Host) -> dict[str, Any]:
         except SwitchmarkError as error:
             return {**found, "usable": False, "why_not": error.message, "hint": error.hint}
         found |= {"version": version.text, "mode": version.mode, "verified": version.verified}
-        found["missing"] = dict(version.missing)
+        found |= {"missing": dict(version.missing), "verified_ports": dict(version.verified_ports)}
     return found
 
 
@@ -100,4 +102,5 @@ def _entry(name: str, summary: str) -> dict[str, Any]:
         "mode": None,
         "verified": None,
         "missing": {},
+        "verified_ports": {},
     }

@@ -51,7 +51,7 @@ _HELP = {
     "repeat": "trials of each test, those of all tests in turn",
     "until_certain": "repeat, 5 times or more, until half of the interval is below, such as 1%",
     "seed": "shuffles the order; 0 runs as written",
-    "nic": "real NICs: PART=SWITCH-NIC:GENERATOR-NIC,...",
+    "nic": "real NICs, by interface or PCI address: PART=SWITCH-NIC:GENERATOR-NIC,...",
 }
 
 

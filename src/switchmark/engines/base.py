@@ -71,6 +71,10 @@ class Engine:
         """What a process with these ports needs before it starts."""
         return ()
 
+    def guest_megabytes(self, w: Wiring, endpoints: Sequence[Endpoint]) -> int:
+        """What a machine needs of memory for a process with these ports, beyond the usual."""
+        return 0
+
     def port_options(
         self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:

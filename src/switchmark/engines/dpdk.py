@@ -1,4 +1,4 @@
-"""DPDK: ports in user space, or a kernel interface by one of its drivers."""
+"""DPDK: ports in user space, a NIC past the kernel, or a kernel interface by one of its drivers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.errors import UsageError
+from switchmark.machine import pci
 from switchmark.machine.mbufs import HEADROOM_BYTES, pool_megabytes
-from switchmark.model.plan import Node, Plan, Reserve
+from switchmark.model.plan import Node, Plan, Reserve, Run
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 
 _BASE_MB = 32
@@ -20,6 +21,7 @@ _ROOM_BYTES = 2048
 _AROUND_BYTES = 14 + 64  # an Ethernet header, and what af_packet has before a frame
 _BURST, _CACHE = 64, 256
 
+_PAGE_MB = 2  # a hugepage of a virtual machine
 _DESCRIPTORS = 1024
 _VHOST, _VIRTIO = "vhost", "virtio-user"
 _MEMIF, _MEMIF_ZERO_COPY = "memif", "memif-zero-copy"
@@ -36,24 +38,39 @@ _OF_AF_XDP = _OF_AF_PACKET | {"SYS_ADMIN", "IPC_LOCK"}
 class Dpdk(Engine):
     """The engine with the devices that it opens. `driver` auto is virtio-user or vhost as the
     endpoint says, memif, or af_packet; with memif-zero-copy a client's own memory is shared
-    with the server, and nothing is copied at its side."""
+    with the server, and nothing is copied at its side. A driver of `pci.DRIVERS` is the kernel's,
+    that leaves NICs to us, and says nothing of other ports. In a virtual machine the NICs are
+    its own, without an IOMMU: memory is hugepages there, and the driver `pci.UIO`."""
 
     def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
+        guest = _in_guest(endpoints)
+        megabytes = self._megabytes(w, len(endpoints), guest=guest)
+        if guest:
+            count = f"vm.nr_hugepages={-(-megabytes // _PAGE_MB)}"
+            steps: Plan = (
+                Run(f"hugepages in {node.name}", ("sysctl", "-q", "-w", count), at=node),
+            )
+            for end in endpoints:
+                steps += pci.bind(end.device, pci.UIO, at=node)
+            return steps
         if w.memory == "no-huge":
             return ()
-        megabytes = self._megabytes(w, len(endpoints))
         return (Reserve(f"memory for the frames of {node.name}", megabytes, node=w.node),)
+
+    def guest_megabytes(self, w: Wiring, endpoints: Sequence[Endpoint]) -> int:
+        return self._megabytes(w, len(endpoints), guest=True) if _in_guest(endpoints) else 0
 
     def port_options(
         self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
+        guest = _in_guest(endpoints)
         return {
             "device": _device(w, endpoints[index], index, driver),
             "queues": w.queues,
             "descriptors": w.descriptors or _DESCRIPTORS,
             "offload": w.offload,
-            "memory": w.memory,
-            "megabytes": self._megabytes(w, len(endpoints)),
+            "memory": "hugepages" if guest else w.memory,
+            "megabytes": self._megabytes(w, len(endpoints), guest=guest),
             "prefix": node.name,
             "directory": w.run_dir,
         }
@@ -65,12 +82,18 @@ class Dpdk(Engine):
             found |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
         return found
 
-    def _megabytes(self, w: Wiring, devices: int) -> int:
+    def _megabytes(self, w: Wiring, devices: int, *, guest: bool) -> int:
         """The memory of a process: a pool for each device, as traffic/engines/dpdk.c makes it."""
         rings = 4 * w.queues * (w.descriptors or _DESCRIPTORS)
         mbufs = rings + 4 * max(w.burst, _BURST) + 4 * _CACHE
-        pool = pool_megabytes(mbufs, HEADROOM_BYTES + _room(w), w.memory)
+        memory = "hugepages" if guest else w.memory
+        pool = pool_megabytes(mbufs, HEADROOM_BYTES + _room(w), memory)
         return _BASE_MB + devices * pool
+
+
+def _in_guest(endpoints: Sequence[Endpoint]) -> bool:
+    """Are the ports those of a virtual machine, from within?"""
+    return any(end.device and end.kind is not PortKind.NIC_PCI for end in endpoints)
 
 
 def _room(w: Wiring) -> int:
@@ -79,7 +102,14 @@ def _room(w: Wiring) -> int:
 
 
 def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
-    """The device's arguments, as the EAL takes them with --vdev."""
+    """The device's arguments, as the EAL takes them with --vdev, or a PCI address."""
+    if endpoint.device:
+        if driver == pci.VFIO and endpoint.kind is not PortKind.NIC_PCI:
+            raise UsageError(
+                f"a virtual machine has no IOMMU, which driver {driver} needs",
+                hint=f"--driver {pci.UIO}",
+            )
+        return endpoint.device
     match endpoint.kind:
         case PortKind.VHOST_USER:
             return _vhost_user(w, endpoint, index, driver)
@@ -115,7 +145,7 @@ def _vhost_user(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
 
 
 def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
-    if driver not in ("auto", *usable):
+    if driver not in ("auto", *usable, *pci.DRIVERS):
         raise UsageError(
             f"driver {driver} does not open a port of kind {endpoint.kind}",
             hint=f"--driver {' or '.join(('auto', *usable))}",
@@ -124,10 +154,10 @@ def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
 
 ENGINE = Dpdk(
     name="dpdk",
-    summary="DPDK: virtio-user, vhost, memif, af_packet, af_xdp",
-    port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF}) | KERNEL_PORTS,
+    summary="DPDK: virtio-user, vhost, memif, NICs by PCI address, af_packet, af_xdp",
+    port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI}) | KERNEL_PORTS,
     privilege="root",
-    drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP),
+    drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
     resources=frozenset({"queues", "descriptors", "offload"}),
     own_memory=True,
     # With a NUMA library the EAL sets a memory policy, and the filters of system calls of docker

@@ -11,7 +11,15 @@ from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
-__all__ = ["Attachment", "Environment", "Needs", "Neighbour"]
+__all__ = ["Attachment", "Environment", "Needs", "Neighbour", "guest_address"]
+
+_FIRST_SLOT = 0x10  # of those that a machine's other devices do not get
+
+
+def guest_address(index: int) -> str:
+    """The PCI address that NIC number `index` (from 0, at most 14) of a machine has in it, where a
+    program of user space opens it."""
+    return f"0000:00:{_FIRST_SLOT + index:02x}.0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ def _machine(
     words = [
         *("console=ttyS0", "quiet", "panic=-1", "ipv6.disable=1", "cryptomgr.notests"),
         *("random.trust_cpu=on", "rdinit=/usr/bin/switchmark-traffic"),
-        *(f"switchmark.nic={nic.mac},{nic.ifname}" for nic in nics),
+        *(f"switchmark.nic={nic.mac},{nic.ifname}" for nic in nics if nic.ifname),
         *("--", then),
     ]
     devices = [word for index, nic in enumerate(nics) for word in _nic(index, nic, mode)]
@@ -181,10 +181,11 @@ def _machine(
 def _nic(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
     off = ",".join(f"{offload}=off" for offload in _OFFLOADS)
     mtu = f",host_mtu={nic.mtu}" if nic.mtu > 1500 else ""
+    slot = f",addr={nic.device.partition(':')[2][3:]}" if nic.device else ""
     return (
         *_backend(index, nic, mode),
         "-device",
-        f"virtio-net-pci,netdev=net{index},mac={nic.mac},romfile={mtu},{off}",
+        f"virtio-net-pci,netdev=net{index}{slot},mac={nic.mac},romfile={mtu},{off}",
     )
 
 

@@ -21,6 +21,10 @@ from switchmark.switches.base import Counters, Switch
 __all__ = ["FUNCTIONS", "SwitchFunction"]
 
 
+_ONLY_CPU = (0,)
+"""Of a machine with a kernel of its own, which is pinned as a whole."""
+
+
 @runtime_checkable
 class _Hostable(Switch, Protocol):
     """A switch that opens `Wiring.given` where there is one, as ports of these kinds."""
@@ -65,7 +69,7 @@ class SwitchFunction:
             kind=h.ends[0].kind,
             semantics=self._switch.semantics[0],
             mode=None,
-            cores=h.cores,
+            cores=_ONLY_CPU if ENVIRONMENTS[h.node.environment].own_kernel else h.cores,
             queues=1,
             given={port.id: end for port, end in zip(ports, h.ends, strict=True)},
         )

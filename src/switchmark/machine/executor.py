@@ -136,7 +136,12 @@ class Executor:
         if step.undo is not None:
             undo = self._filled(self._inside(step.at, step.undo), step.why)
             self._journal.intend(
-                Command(host=step.at.host, argv=undo, timeout_s=max(10.0, step.timeout_s))
+                Command(
+                    host=step.at.host,
+                    argv=undo,
+                    stdin=step.undo_stdin,
+                    timeout_s=max(10.0, step.timeout_s),
+                )
             )
         stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
         completed = self._call(step.why, step.at, argv, stdin, step.timeout_s)

@@ -10,7 +10,7 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run, Step
 
-__all__ = ["lend"]
+__all__ = ["lend", "unused_link"]
 
 _FEATURES = {
     "tx-checksumming": "tx",
@@ -26,19 +26,9 @@ _FEATURES = {
 def lend(host: Host, name: str, mac: str) -> Plan:
     """Steps that give the NIC the MAC `mac`, and whose undos restore MAC, features and state.
 
-    UsageError if there is no such NIC or it is in use: it carries a default route, has an
-    address, or belongs to a bridge or bond.
+    UsageError if there is no such NIC or it is in use (`unused_link`).
     """
-    link = _link(host, name)
-    routes = _json(host, ("ip", "-j", "route", "show", "default"))
-    routes += _json(host, ("ip", "-j", "-6", "route", "show", "default"))
-    if any(route.get("dev") == name for route in routes):
-        raise UsageError(f"the NIC {name} carries the default route: a run would cut this host off")
-    addresses = [a["local"] for a in link.get("addr_info", []) if a.get("scope") == "global"]
-    if addresses:
-        raise UsageError(f"the NIC {name} is in use: it has the address {', '.join(addresses)}")
-    if "master" in link:
-        raise UsageError(f"the NIC {name} is in use: it belongs to {link['master']}")
+    link = unused_link(host, name)
     steps: list[Step] = []
     if "UP" in link.get("flags", []):
         up = ("ip", "link", "set", name, "up")
@@ -55,6 +45,22 @@ def lend(host: Host, name: str, mac: str) -> Plan:
         )
     )
     return tuple(steps)
+
+
+def unused_link(host: Host, name: str) -> dict[str, Any]:
+    """What `ip` tells of a NIC that nobody uses. UsageError if there is none of that name, or it
+    carries a default route, has an address, or belongs to a bridge or bond."""
+    link = _link(host, name)
+    routes = _json(host, ("ip", "-j", "route", "show", "default"))
+    routes += _json(host, ("ip", "-j", "-6", "route", "show", "default"))
+    if any(route.get("dev") == name for route in routes):
+        raise UsageError(f"the NIC {name} carries the default route: a run would cut this host off")
+    addresses = [a["local"] for a in link.get("addr_info", []) if a.get("scope") == "global"]
+    if addresses:
+        raise UsageError(f"the NIC {name} is in use: it has the address {', '.join(addresses)}")
+    if "master" in link:
+        raise UsageError(f"the NIC {name} is in use: it belongs to {link['master']}")
+    return link
 
 
 def _link(host: Host, name: str) -> dict[str, Any]:

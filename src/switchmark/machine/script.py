@@ -80,7 +80,10 @@ def _run(step: Run, inside: Inside) -> list[str]:
     if step.ok != (0,):
         notes.append(f"ends with {' or '.join(map(str, step.ok))}")
     if step.undo is not None:
-        notes.append(f"undo: {_quoted(inside(step.at, step.undo))}")
+        undo = _quoted(inside(step.at, step.undo))
+        if step.undo_stdin is not None:
+            undo = f"{_printed(step.undo_stdin)} | {undo}"
+        notes.append(f"undo: {undo}")
     return [line + (f"  # {'; '.join(notes)}" if notes else "")]
 
 

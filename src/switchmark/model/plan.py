@@ -39,7 +39,8 @@ HOST = Node("host", "host")
 class Run:
     """Run a command to its end.
 
-    `undo` is an argv that takes the effect back, at the same place; it is idempotent.
+    `undo` is an argv that takes the effect back, at the same place, and reads `undo_stdin`; it is
+    idempotent.
     `save` keeps the stripped standard output under that name. `ok` are the exit statuses
     that count as success.
     """
@@ -53,6 +54,7 @@ class Run:
     save: str | None = None
     ok: tuple[int, ...] = (0,)
     timeout_s: float = 10.0
+    undo_stdin: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class Record(BaseModel):
     percent is a share of, all receivers together. `noise` has the host's certificates,
     `calibration` what the traffic program does on a cable, `floor` the latency there, `gate` what
     the functional trial of the path showed; `discarded` says for each trial that was run again,
-    why.
+    why. `nics` are those that were named by PCI address, as they were found, by place.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -169,6 +169,7 @@ class Record(BaseModel):
     engine_mode: str | None = None
     switch_version: str | None = None
     switch_mode: str | None = None
+    nics: dict[str, str] = Field(default_factory=dict)
     verdict: Verdict = "unknown"
     doubts: tuple[str, ...] = ()
     noise: dict[str, Any] | None = None

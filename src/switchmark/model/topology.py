@@ -6,6 +6,7 @@ end is held by a *part* (the traffic program in a role, or another function).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,6 +29,7 @@ __all__ = [
     "group_mac_address",
     "ip_address",
     "mac_address",
+    "pci_address",
 ]
 
 
@@ -65,12 +67,22 @@ class Role(StrEnum):
     FORWARDER = "forwarder"
 
 
+_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE)
+
+
+def pci_address(text: str) -> str | None:
+    """The PCI address that `text` is, with its domain (`03:00.0` is in 0000); None if it is
+    something else."""
+    found = _PCI.fullmatch(text)
+    return f"{found[1] or '0000'}:{found[2]}".lower() if found else None
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """One attachment: `id` is unique in the topology, `index` counts from 0.
 
-    `nic` names the switch's end when the port is a real NIC; `nic_peer` the NIC at the other
-    end of its cable, which the traffic program opens.
+    `nic` names the switch's end when the port is a real NIC, by its interface or its PCI address;
+    `nic_peer` the NIC at the other end of its cable, which the traffic program opens.
     """
 
     id: str
@@ -79,6 +91,11 @@ class Port:
     physical: bool = False
     nic: str | None = None
     nic_peer: str | None = None
+
+    @property
+    def pci(self) -> bool:
+        """Is it a NIC by its PCI address, which a driver of user space opens?"""
+        return self.nic is not None and pci_address(self.nic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +227,8 @@ class Endpoint:
     `ifname` is the interface in the function's node, `switch_ifname` the one at the switch
     (empty where the switch has none); `path` is a socket for vhost-user and memif and
     `server` says that the function's side listens on it, `backend` that it is the vhost side
-    of a vhost-user port, where it is else the virtio side. A kernel interface is created at
+    of a vhost-user port, where it is else the virtio side. `device` is the PCI address in the
+    function's node, where it opens the NIC there past the kernel. A kernel interface is created at
     the switch under `staged` and moved into the function's node by the environment.
     """
 
@@ -222,6 +240,7 @@ class Endpoint:
     path: str = ""
     server: bool = False
     backend: bool = False
+    device: str = ""
     mtu: int = 1500
 
 

@@ -65,6 +65,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "search": record.search,
         "switch_version": record.switch_version,
         "switch_mode": record.switch_mode,
+        "nics": record.nics,
         "placement": record.placement or None,
         "reused": record.reused,
         "r_plus_pps": record.r_plus_pps,

@@ -7,9 +7,12 @@ from typing import Protocol, runtime_checkable
 
 from switchmark.errors import UsageError
 from switchmark.model.spec import Test
-from switchmark.model.topology import Flow, Port, Topology
+from switchmark.model.topology import Flow, Port, Topology, pci_address
 
 __all__ = ["Nic", "Scenario", "copied", "join", "nics", "physical"]
+
+
+_HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"
 
 
 @runtime_checkable
@@ -33,25 +36,40 @@ class Nic:
 
 
 def nics(test: Test) -> dict[str, Nic]:
-    """The NICs that the axis `nic` gives to physical ports, by part: `a0=eth1:eth2,...`.
+    """The NICs that the axis `nic` gives to physical ports, by part: `a0=eth1:eth2,...`, or
+    `a0=03:00.0:04:00.0,...` by PCI addresses, which get their domain.
 
     UsageError if it is written otherwise.
     """
     found: dict[str, Nic] = {}
     for word in (test.nic or "").split(",") if test.nic else []:
         part, equals, ends = word.strip().partition("=")
-        switch_end, colon, peer = ends.partition(":")
-        if not (part and equals and switch_end and colon and peer):
+        pair = _ends(ends)
+        if not (part and equals and pair):
+            raise UsageError(f"'{word}' is not a physical port", hint=_HINT)
+        if len({pci_address(end) is None for end in pair}) > 1:
             raise UsageError(
-                f"'{word}' is not a physical port",
-                hint="--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC",
+                f"'{word}' names one NIC by its interface and the other by its PCI address: both "
+                "ends of a cable are opened the same way",
+                hint="basename $(readlink -f /sys/class/net/INTERFACE/device)",
             )
-        found[part] = Nic(switch_end, peer)
+        found[part] = Nic(*pair)
     names = [name for nic in found.values() for name in (nic.switch_end, nic.peer)]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"the NIC {name} is named twice")
     return found
+
+
+def _ends(text: str) -> tuple[str, str] | None:
+    """The two NICs of `NIC:NIC`. A PCI address has colons of its own, an interface has none."""
+    if pci_address(text):
+        return None
+    for at in (index for index, letter in enumerate(text) if letter == ":"):
+        pair = [pci_address(end) or end for end in (text[:at], text[at + 1 :])]
+        if all(end and (":" not in end or pci_address(end)) for end in pair):
+            return pair[0], pair[1]
+    return None
 
 
 def join(t: Topology, test: Test, source: Port, sink: Port) -> None:

@@ -11,6 +11,7 @@ from switchmark.model.version import Version
 from switchmark.switches.eal import (
     PORT_KINDS,
     PairedSwitch,
+    are_neighbours,
     eal_endpoints,
     paired_addressing,
     probe_program,
@@ -39,7 +40,13 @@ class Basicfwd(PairedSwitch):
         return probe_program(host, program(_PROGRAM), _HINT)
 
     def accepts(self, w: Wiring) -> str | None:
-        return refusal(w, self.name)
+        found = refusal(w, self.name)
+        if found is None and not are_neighbours(w):
+            return (
+                "basicfwd joins its NICs in the order of their PCI addresses, and then its virtual "
+                "ports: those of a pair must be next to each other"
+            )
+        return found
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
         return eal_endpoints(w)

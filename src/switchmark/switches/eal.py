@@ -1,8 +1,7 @@
 """What every DPDK program has in common as a switch: memory, cores, sockets, telemetry.
 
-Its ports are virtual devices in the order of the topology, so that the id of a port in DPDK is
-its index; it forwards between the ports 2i and 2i+1. Knows no switch: each gives its own
-program and options.
+Its ports are NICs by PCI address and virtual devices in the order of the topology (`device_ids`);
+it forwards between the ports 2i and 2i+1. Knows no switch: each gives its own program and options.
 """
 
 from __future__ import annotations
@@ -21,27 +20,36 @@ from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.mbufs import pool_megabytes
-from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Step, Wait
+from switchmark.machine.pci import UIO, bind
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
     Port,
     PortKind,
+    Semantics,
     Wiring,
     ip_address,
     mac_address,
 )
-from switchmark.model.version import Version
+from switchmark.model.version import Verified, Version
 from switchmark.switches.base import Counters, PortCounters
 
 __all__ = [
     "MBUF_BYTES",
     "PORT_KINDS",
+    "SOCKET_KINDS",
+    "VERIFIED_PORTS",
     "PairedSwitch",
+    "are_neighbours",
+    "device_ids",
     "eal_counters",
     "eal_endpoints",
+    "nic_refusal",
     "paired_addressing",
+    "pairs",
     "parse_eal_counters",
+    "pci_options",
     "port_mac",
     "probe_program",
     "program",
@@ -50,13 +58,17 @@ __all__ = [
     "wait_linked",
 ]
 
-PORT_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
+SOCKET_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
+PORT_KINDS = (*SOCKET_KINDS, PortKind.NIC_PCI)
+_PAGE_MB = 2  # a hugepage of a virtual machine
+VERIFIED_PORTS: Mapping[str, Verified] = {PortKind.NIC_PCI: "verified in a VM"}
 MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
 
 _BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
 _QUEUE_MB = 2  # of each pair of queues but the first of a port
 _PORTS = 32  # RTE_MAX_ETHPORTS
+_WITH_DEVICES = frozenset({"netns", "host"})
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
 
 
@@ -69,7 +81,7 @@ def program(name: str) -> str:
 
 def probe_program(host: Host, argv0: str, hint: str) -> Version:
     """The version of DPDK that a program was linked with. Unavailable with `hint`."""
-    name = argv0.rpartition("/")[2]
+    name = _basename(argv0)
     try:
         done = host.run((argv0, "-v", "-h"))
     except Unavailable as missing:
@@ -77,7 +89,42 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
     found = _VERSION.search(done.stdout + done.stderr)
     if done.status or not found:
         raise Unavailable(f"{name} -v does not tell its version", hint=hint)
-    return Version(found[1].decode(errors="replace"))
+    return Version(found[1].decode(errors="replace"), verified_ports=VERIFIED_PORTS)
+
+
+def nic_refusal(w: Wiring, name: str) -> str | None:
+    """Why a DPDK program cannot have the NICs of a wiring."""
+    named = [port.nic for port in w.ports if port.nic]
+    if named and w.at.environment not in _WITH_DEVICES:
+        return (
+            f"environment {w.at.environment} does not give the NIC {named[0]} to {name}"
+            f"\n\nhint: --switch-environment {' or '.join(sorted(_WITH_DEVICES))}"
+        )
+    return None
+
+
+def device_ids(w: Wiring) -> Mapping[str, int]:
+    """The number that DPDK gives each port, by port id: NICs come first, in the order of their
+    addresses, whatever that of the options is; then virtual devices."""
+    nics = sorted((port for port in w.ports if port.nic), key=_bus_order)
+    order = [*nics, *(port for port in w.ports if not port.nic)]
+    return {port.id: number for number, port in enumerate(order)}
+
+
+def _bus_order(port: Port) -> tuple[int, str]:
+    address = port.nic or ""
+    return len(address), address
+
+
+def pairs(w: Wiring) -> list[tuple[int, int]]:
+    """DPDK's numbers of the ports 2i and 2i+1."""
+    ids = [device_ids(w)[port.id] for port in w.ports]
+    return list(zip(ids[::2], ids[1::2], strict=True))
+
+
+def are_neighbours(w: Wiring) -> bool:
+    """Does DPDK number the ports so that 2i and 2i+1 are a pair?"""
+    return all({a, b} == {a & ~1, a | 1} for a, b in pairs(w))
 
 
 def refusal(w: Wiring, name: str) -> str | None:
@@ -87,9 +134,14 @@ def refusal(w: Wiring, name: str) -> str | None:
             f"function {name} connects to its ports: none is there that listens\n\n"
             "hint: a switch of its own between the functions"
         )
-    for port in w.ports:
-        if port.nic:
-            return f"{name} forwards between virtual ports: it does not take the NIC {port.nic} yet"
+    if found := nic_refusal(w, name):
+        return found
+    nic = next((port.nic for port in w.ports if port.nic), None)
+    if nic and w.semantics is not Semantics.PATCH:
+        return (
+            f"{name} would write the MAC of the NIC {nic} into frames, which only the NIC knows"
+            f"\n\nhint: --semantics {Semantics.PATCH}"
+        )
     if len(w.ports) % 2:
         return f"{name} forwards between pairs of ports: {len(w.ports)} ports are not pairs"
     if len(w.ports) > _PORTS:
@@ -112,17 +164,36 @@ def _file_prefix(w: Wiring) -> str:
     return w.name("sw")
 
 
+def _basename(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _in_guest(w: Wiring) -> bool:
+    """Is it a function in a virtual machine, whose ports are that machine's NICs?"""
+    return any(end.device for end in w.given.values())
+
+
+def _telemetry(w: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
+    """What asks the program, and prints a line of JSON for each question, and where. Its socket
+    lies in the run's folder: it is asked from the host, unless it runs in a machine."""
+    socket = f"{w.run_dir}/dpdk/{_file_prefix(w)}/dpdk_telemetry.v2"
+    at = w.at if _in_guest(w) else replace(HOST, host=w.at.host)
+    return (traffic_program(), "telemetry", socket, *questions), at
+
+
 def _env(w: Wiring) -> dict[str, str]:
     return {"RUNTIME_DIRECTORY": w.run_dir}
 
 
 def eal_endpoints(w: Wiring, macs: Mapping[str, str] | None = None) -> Mapping[str, Endpoint]:
-    """A socket for each port that the switch listens on; `macs` are the functions', by port."""
+    """A socket for each port that the switch listens on, or the NIC at the other end of the
+    cable; `macs` are the functions', by port."""
     return {
         port.id: Endpoint(
-            kind=w.kind,
+            kind=PortKind.NIC_PCI if port.nic else w.kind,
             mac=macs[port.id] if macs else mac_address(port.index),
-            path=_socket(w, port),
+            path="" if port.nic else _socket(w, port),
+            device=port.nic_peer or "",
             mtu=w.mtu,
         )
         for port in w.ports
@@ -133,7 +204,7 @@ def port_mac(w: Wiring, port: Port) -> str:
     """The MAC of the switch's side. That of a vhost port is the driver's own (`VHOST`, then
     the port's id) and cannot be set."""
     if w.kind is PortKind.VHOST_USER:
-        return f"56:48:4f:53:54:{port.index:02x}"
+        return f"56:48:4f:53:54:{device_ids(w)[port.id]:02x}"
     return mac_address(port.index, router=True)
 
 
@@ -173,24 +244,35 @@ def start_program(
     """
     beside = _BASE_MB + _QUEUE_MB * len(w.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, w.memory)
-    sockets = () if w.given else tuple(_socket(w, port) for port in w.ports)
+    guest = _in_guest(w)
+    virtual = [] if guest else [port for port in w.ports if not port.nic]
+    sockets = () if w.given else tuple(_socket(w, port) for port in virtual)
     left = (f"{w.run_dir}/dpdk/{_file_prefix(w)}", *sockets)
     who = f"the function at {w.at.name}" if w.given else "the switch"
     whose = who if w.given else "a switch"
     steps: list[Step] = []
-    if w.memory == "hugepages":
-        steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
+    if guest:
+        argv0, w = _basename(argv0), replace(w, memory="hugepages", node=0)
+        count = f"vm.nr_hugepages={-(-memory_mb // _PAGE_MB)}"
+        steps.append(Run(f"hugepages in {w.at.name}", ("sysctl", "-q", "-w", count), at=w.at))
+        for end in w.given.values():
+            steps += bind(end.device, UIO, at=w.at)
+    else:
+        if w.memory == "hugepages":
+            steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
+        remove = ("rm", "-rf", *left)
+        steps.append(Run(f"no sockets of {whose} before", remove, undo=remove))
     return (
         *steps,
-        Run(f"no sockets of {whose} before", ("rm", "-rf", *left), undo=("rm", "-rf", *left)),
         Spawn(
             who,
             _file_prefix(w),
             (
-                *(argv0, "--no-pci", "--file-prefix", _file_prefix(w), *_memory(w, memory_mb)),
+                *(argv0, *pci_options(w), "--file-prefix", _file_prefix(w)),
+                *_memory(w, memory_mb),
                 # What it logs goes to a pipe that nobody empties: a full one would stop it.
                 *(*lcores, "--log-level", "*:warning"),
-                *(word for port in w.ports for word in ("--vdev", _device(w, port, queues))),
+                *(word for port in virtual for word in ("--vdev", _device(w, port, queues))),
                 *("--", *options),
             ),
             at=w.at,
@@ -199,6 +281,13 @@ def start_program(
         ),
         *(() if w.given else _wait_listening(w)),
     )
+
+
+def pci_options(w: Wiring) -> tuple[str, ...]:
+    """EAL's options for the switch's NICs, or those of its machine, and for no other."""
+    nics = [port.nic for port in w.ports if port.nic]
+    nics += [end.device for end in w.given.values() if end.device]
+    return tuple(word for nic in nics for word in ("-a", nic)) or ("--no-pci",)
 
 
 def _memory(w: Wiring, memory_mb: int) -> tuple[str, ...]:
@@ -246,6 +335,7 @@ def _wait_listening(w: Wiring) -> Plan:
             unless_dead=_file_prefix(w),
         )
         for port in w.ports
+        if not port.nic
     )
 
 
@@ -255,12 +345,12 @@ def wait_linked(w: Wiring) -> Plan:
     DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
     namespace of the function that connected.
     """
+    ids = device_ids(w)
     return tuple(
         Wait(
             f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
             Check(
-                _telemetry(w, f"/ethdev/link_status,{port.index}"),
-                at=replace(HOST, host=w.at.host),
+                *_telemetry(w, f"/ethdev/link_status,{ids[port.id]}"),
                 pattern='"UP"',
             ),
             unless_dead=_file_prefix(w),
@@ -269,17 +359,11 @@ def wait_linked(w: Wiring) -> Plan:
     )
 
 
-def _telemetry(w: Wiring, *questions: str) -> tuple[str, ...]:
-    """Asks the program. Its socket lies in the run's folder, so that it is asked from the host,
-    wherever it runs."""
-    socket = f"{w.run_dir}/dpdk/{_file_prefix(w)}/dpdk_telemetry.v2"
-    return (traffic_program(), "telemetry", socket, *questions)
-
-
 def eal_counters(w: Wiring) -> tuple[Run, ...]:
     """The statistics of every port, by telemetry: one line of JSON each, in order."""
-    asked = _telemetry(w, *(f"/ethdev/stats,{port.index}" for port in w.ports))
-    return (Run("counters of the switch's ports", asked, at=replace(HOST, host=w.at.host)),)
+    ids = device_ids(w)
+    questions = (f"/ethdev/stats,{ids[port.id]}" for port in w.ports)
+    return (Run("counters of the switch's ports", *_telemetry(w, *questions)),)
 
 
 def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:

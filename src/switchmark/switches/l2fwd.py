@@ -13,6 +13,7 @@ from switchmark.switches.eal import (
     PairedSwitch,
     eal_endpoints,
     paired_addressing,
+    pairs,
     probe_program,
     program,
     refusal,
@@ -72,13 +73,13 @@ class L2fwd(PairedSwitch):
 
     def start(self, w: Wiring) -> Plan:
         count, cores = len(w.ports), max(1, len(w.cores))
-        pairs = "".join(f"({i},{i + 1})," for i in range(0, count, 2)).rstrip(",")
+        portmap = ",".join(f"({a},{b})" for a, b in pairs(w))
         return start_program(
             w,
             program(_PROGRAM),
             (
                 *("-p", f"{(1 << count) - 1:x}", "-P", "-q", str(-(-count // cores))),
-                *("-T", "0", "--portmap", pairs),
+                *("-T", "0", "--portmap", portmap),
                 *(() if w.semantics is Semantics.STATIC else ("--no-mac-updating",)),
             ),
             lcores=self._lcores(w),

@@ -1,4 +1,4 @@
-"""Open vSwitch with its DPDK datapath, in an instance of its own; its ports are vhost-user."""
+"""Open vSwitch with its DPDK datapath, in an instance of its own: vhost-user ports, and NICs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.eal import VERIFIED_PORTS, nic_refusal, pci_options
 from switchmark.switches.links import bridged_addressing
 from switchmark.switches.ovs_instance import (
     SCHEMA,
@@ -56,7 +57,7 @@ class OvsDpdk:
 
     name = "ovs-dpdk"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
-    port_kinds = (PortKind.VHOST_USER,)
+    port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
     # The datapath makes taps of fixed names: one network namespace an instance.
     environments = frozenset({"netns", "lxc", "docker", "podman"})
     # The rings of a port, their number and length, are its front end's: OVS follows them.
@@ -78,15 +79,15 @@ class OvsDpdk:
                 "the datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(f"{found[1].decode()} (DPDK {found[2].decode()})")
+        versions = f"{found[1].decode()} (DPDK {found[2].decode()})"
+        return Version(versions, verified_ports=VERIFIED_PORTS)
 
     def own_core(self, mode: str | None) -> bool:
         return True
 
     def accepts(self, w: Wiring) -> str | None:
-        for port in w.ports:
-            if port.nic:
-                return f"{self.name} has vhost-user ports: it does not take the NIC {port.nic} yet"
+        if found := nic_refusal(w, self.name):
+            return found
         if w.memory == "no-huge":
             return (
                 f"{self.name} needs hugepages: its pool of frames takes {_POOL_MB} MB of them"
@@ -99,10 +100,11 @@ class OvsDpdk:
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
         return {
             port.id: Endpoint(
-                kind=PortKind.VHOST_USER,
+                kind=PortKind.NIC_PCI if port.nic else PortKind.VHOST_USER,
                 mac=mac_address(port.index),
-                path=_socket(w, port),
-                server=True,
+                path="" if port.nic else _socket(w, port),
+                server=not port.nic,
+                device=port.nic_peer or "",
                 mtu=w.mtu,
             )
             for port in w.ports
@@ -112,14 +114,14 @@ class OvsDpdk:
         return bridged_addressing(w)
 
     def start(self, w: Wiring) -> Plan:
-        sockets = tuple(_socket(w, port) for port in w.ports)
+        sockets = tuple(_socket(w, port) for port in w.ports if not port.nic)
         return (
             Reserve(
                 "hugepages for the switch's frames",
                 _POOL_MB + _PORT_MB * len(w.ports),
                 node=w.node,
             ),
-            Run("no sockets of before", ("rm", "-f", *sockets), undo=("rm", "-f", *sockets)),
+            *_no_sockets(sockets),
             *database(w),
             *daemon(
                 w,
@@ -171,6 +173,11 @@ class OvsDpdk:
         return Counters({port.id: ports[_interface(port)] for port in w.ports}, busy, idle)
 
 
+def _no_sockets(paths: tuple[str, ...]) -> Plan:
+    remove = ("rm", "-f", *paths)
+    return (Run("no sockets of before", remove, undo=remove),) if paths else ()
+
+
 def _socket(w: Wiring, port: Port) -> str:
     return f"{w.run_dir}/p{port.index}.sock"
 
@@ -205,7 +212,7 @@ def _settings(w: Wiring) -> tuple[str, ...]:
     # descriptor for each (433 of a limit that is usually 1024).
     by_node = ",".join([*("0" for _ in range(w.node)), str(_POOL_MB)])
     extra = (
-        f"--in-memory --single-file-segments --socket-mem={by_node} --no-pci"
+        f"--in-memory --single-file-segments --socket-mem={by_node} {' '.join(pci_options(w))}"
         f" --file-prefix={w.prefix}"
     )
     mask = sum(1 << cpu for cpu in set(w.cores))
@@ -223,11 +230,23 @@ def _bridge(w: Wiring) -> tuple[str, ...]:
     for port in w.ports:
         name = _interface(port)
         words += ["--", "add-port", "br0", name, "--", "set", "Interface", name]
-        words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={_socket(w, port)}"]
+        if port.nic:
+            words += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(w)]
+        else:
+            words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={_socket(w, port)}"]
         words.append(f"ofport_request={port_number(port)}")
         if w.mtu != 1500:
             words.append(f"mtu_request={w.mtu}")
     return tuple(words)
+
+
+def _queues(w: Wiring) -> tuple[str, ...]:
+    """Those of a NIC, which no front end tells."""
+    length = ("rxq", "txq") if w.descriptors else ()
+    return (
+        *((f"options:n_rxq={w.queues}",) if w.queues > 1 else ()),
+        *(f"options:n_{way}_desc={w.descriptors}" for way in length),
+    )
 
 
 def _port_counters(text: str) -> dict[str, PortCounters]:

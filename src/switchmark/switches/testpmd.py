@@ -11,9 +11,12 @@ from switchmark.model.version import Version
 from switchmark.switches.eal import (
     MBUF_BYTES,
     PORT_KINDS,
+    SOCKET_KINDS,
     PairedSwitch,
+    are_neighbours,
     eal_endpoints,
     paired_addressing,
+    pairs,
     probe_program,
     refusal,
     start_program,
@@ -38,7 +41,7 @@ class Testpmd(PairedSwitch):
     name = "testpmd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(PORT_KINDS)
+    function_kinds = frozenset(SOCKET_KINDS)
     environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
     resources = frozenset({"switch_cores", "queues", "descriptors"})
 
@@ -76,6 +79,7 @@ class Testpmd(PairedSwitch):
                 *("--disable-link-check", "--no-lsc-interrupt"),
                 *(f"--nb-cores={polling}", f"--rxq={w.queues}", f"--txq={w.queues}"),
                 *(f"--total-num-mbufs={mbufs}", f"--mbuf-size={mbuf_bytes}"),
+                *self._order(w),
                 *self._descriptors(w),
                 *self._peers(w),
             ),
@@ -91,6 +95,11 @@ class Testpmd(PairedSwitch):
             return ()
         lcores = enumerate((w.cores[0], *w.cores))
         return ("--main-lcore", "0", "--lcores", ",".join(f"{i}@{cpu}" for i, cpu in lcores))
+
+    def _order(self, w: Wiring) -> tuple[str, ...]:
+        if are_neighbours(w):
+            return ()
+        return (f"--portlist={','.join(str(number) for pair in pairs(w) for number in pair)}",)
 
     def _descriptors(self, w: Wiring) -> tuple[str, ...]:
         if w.descriptors is None:
