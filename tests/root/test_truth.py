@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import layout, measure, resolve
+from switchmark.campaign import layout, measure, path, resolve
 from switchmark.campaign.calibration import Calibrations
 from switchmark.campaign.measure import Lab
 from switchmark.campaign.trial import Trials
@@ -402,7 +402,7 @@ def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyP
     """As /proc/stat told of a crowded host: of 200 ticks of two CPUs it kept 3."""
     ticks = (range(3, 10**6, 3), range(200, 10**8, 200))
     counts = zip(*ticks, strict=False)
-    monkeypatch.setattr(measure._Steal, "_read", staticmethod(lambda: next(counts)))
+    monkeypatch.setattr(path._Steal, "_read", staticmethod(lambda: next(counts)))
     record = attempt(rerun=1)
     assert "cpu-stolen" in record.doubts
     assert "cpu-stolen" in record.discarded[0]

@@ -18,6 +18,7 @@ import pytest
 
 import switchmark
 import switchmark.campaign.measure
+import switchmark.campaign.prepare
 import switchmark.machine.anchor
 from switchmark.cli import main
 from switchmark.cli.doctor import Finding
@@ -292,7 +293,7 @@ def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> N
 
 
 def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switchmark.campaign.measure, "plan", lambda *tests: ["ip link add x"])
+    monkeypatch.setattr(switchmark.campaign.prepare, "plan", lambda *tests: ["ip link add x"])
     assert cli("plan", "--burst", "1,2").out == (
         "# --- test 1 of 2: linux-bridge burst 1\n"
         "# --- test 2 of 2: linux-bridge burst 2\n"

@@ -6,22 +6,22 @@ A path stays up for the next test if that shares it (`expand.path_key`) and noth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from switchmark import __version__
 from switchmark.campaign.calibration import Calibrations, Mode
+from switchmark.campaign.capture import captures, check_capture
 from switchmark.campaign.expand import shares_path
 from switchmark.campaign.floor import Floors
 from switchmark.campaign.gate import Gate, pass_gate
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.meter import Meter
-from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
+from switchmark.campaign.layout import Layout
+from switchmark.campaign.path import BuiltPath, build_path
+from switchmark.campaign.prepare import environments_of, noise_beside, prepare
 from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
@@ -29,93 +29,30 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import NotEquivalent, SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.machine.anchor import privileges
-from switchmark.machine.cgroups import check_cpu_limit, cpu_root
-from switchmark.machine.cpus import format_cpus, read_cpus
+from switchmark.machine.cgroups import check_cpu_limit
+from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost, Process
-from switchmark.machine.hugepages import can_reserve
-from switchmark.machine.nics import lend
+from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.noise import certificate
-from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.perf import Counting
 from switchmark.machine.perf import probe as probe_counters
-from switchmark.machine.placement import Placement, place
-from switchmark.machine.processes import children, in_network
-from switchmark.machine.script import describe
-from switchmark.machine.workspace import Workspace, default_base
+from switchmark.machine.placement import Placement
+from switchmark.machine.workspace import Workspace
 from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
-from switchmark.model.plan import Check, Node, Plan, Reserve, Spawn, Wait
+from switchmark.model.plan import Plan, Spawn
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
-from switchmark.model.topology import mac_address
 from switchmark.model.units import parse_shares
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
-from switchmark.noises.base import Site
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate, LoadBounds
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import Counters
-from switchmark.switches.links import parse_link_counters
 
-__all__ = ["Lab", "plan"]
-
-_PLAN_PREFIX = "smPLAN"
-_NOISE_S = 60.0
-
-
-def plan(test: Test, *others: Test) -> list[str]:
-    """The steps of a test, and of others that share its path, as shell lines; touches nothing,
-    needs no privileges.
-
-    The placement is that of this machine, the switch's mode what its probe finds, if it does.
-    """
-    layout, placement = _prepare(
-        test,
-        _PLAN_PREFIX,
-        f"{default_base()}/{_PLAN_PREFIX}",
-        _mode(SWITCHES[test.switch].probe),
-        {name: _mode(ENVIRONMENTS[name].probe) for name in _environments(test)},
-        _reservable,
-    )
-    seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
-    doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
-    try:
-        lent = describe(_lend(LocalHost(), layout, _devices(LocalHost(), layout)), inside)
-    except (Unavailable, UsageError) as error:
-        lent = [f"# not possible here: {line}" for line in str(error).splitlines() if line]
-    return [
-        f"# placement: {placement.policy}",
-        *seats,
-        *doubts,
-        *lent,
-        *describe(layout.build(), inside),
-        *(
-            line
-            for each in {each.noise: each for each in (test, *others)}.values()
-            for line in describe(_noise(replace(layout, test=each), placement), inside)
-        ),
-    ]
-
-
-@dataclass(slots=True)
-class _Path:
-    """A path that is up: what was built, since which mark of the executor, and the processes
-    without which it is dead. `at_work` tells those that do the switch's work, `nics` are those of
-    PCI as they were found, by place, `gate` is what the functional trial showed."""
-
-    layout: Layout
-    placement: Placement
-    mark: int
-    trials: Trials
-    processes: Sequence[Process]
-    at_work: Callable[[], Collection[int]]
-    nics: Mapping[str, Device] = field(default_factory=dict)
-    gate: dict[str, Any] | None = None
+__all__ = ["Lab"]
 
 
 class _Paused(Exception):
@@ -152,7 +89,7 @@ class Lab:
         self._counting: Counting | None = None
         self._workspace: Workspace
         self._executor: Executor
-        self._up: _Path | None = None
+        self._up: BuiltPath | None = None
         self._not_undone: tuple[str, ...] = ()
         self.kept: list[str] = []
 
@@ -180,7 +117,7 @@ class Lab:
         """The versions that a figure depends on. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
-        for name in _environments(test):
+        for name in environments_of(test):
             probes["environment", name] = ENVIRONMENTS[name].probe
         if test.noise is not None:
             kind, _ = parse_noise(test.noise)
@@ -349,7 +286,7 @@ class Lab:
 
     def _estimate(
         self,
-        path: _Path,
+        path: BuiltPath,
         trust: Trust,
         record: Record,
         stored: list[TrialResult],
@@ -373,7 +310,7 @@ class Lab:
             on_trial(result)
             return result
 
-        noise = _noise(path.layout, path.placement)
+        noise = noise_beside(path.layout, path.placement)
         rate_pps = test.rate_pps
         if test.parsed_rate.share is not None and record.r_plus_pps is not None:
             rate_pps = test.parsed_rate.share * record.r_plus_pps / path.layout.streams
@@ -392,7 +329,9 @@ class Lab:
         )
         mark = self._executor.mark()
         try:
-            self._executor.execute(self._captures(path.layout, record.number))
+            self._executor.execute(
+                captures(self._folder, path.layout, record.number, self._capture)
+            )
             self._executor.execute(noise)
             return SEARCHES[test.search].find(measure, bounds)
         finally:
@@ -444,28 +383,28 @@ class Lab:
         if refusal:  # for a reason that only this host gives, such as its memory
             raise Unavailable(refusal)
         if self._capture:
-            self._check_capture(layout)
+            check_capture(layout)
         return layout, placement
 
     def _prepared(self, test: Test) -> tuple[Layout, Placement]:
-        return _prepare(
+        return prepare(
             test,
             self._workspace.run,
             str(self._workspace.folder),
             self._probe("switch", test.switch, SWITCHES[test.switch].probe).mode,
             {
                 name: self._probe("environment", name, ENVIRONMENTS[name].probe).mode
-                for name in _environments(test)
+                for name in environments_of(test)
             },
             self._executor.can,
         )
 
-    def _bring_up(self, layout: Layout, placement: Placement) -> _Path:
+    def _bring_up(self, layout: Layout, placement: Placement) -> BuiltPath:
         """Build a path and let it show that its switch does the work. What fails leaves nothing
         up."""
         mark = self._executor.mark()
         try:
-            path = self._path(layout, placement, mark)
+            path = self._build(layout, placement)
             path.gate = pass_gate(layout, path.trials, self._gate)
         except BaseException:
             self._not_undone += self._executor.unwind(to=mark)
@@ -495,8 +434,8 @@ class Lab:
         layout = replace(layout, seats=seats)
         mark = self._executor.mark()
         try:
-            path = self._path(layout, placement, mark)
-            self._executor.execute(_noise(layout, placement))
+            path = self._build(layout, placement)
+            self._executor.execute(noise_beside(layout, placement))
             return path.trials.measure(spec)
         finally:
             self._executor.unwind(to=mark)
@@ -523,190 +462,10 @@ class Lab:
                 hint="--pairs with a smaller number",
             )
 
-    def _path(self, layout: Layout, placement: Placement, mark: int) -> _Path:
-        """The path of a layout, up and with its ports open."""
-        nics = _devices(self._host, layout)
-        self._executor.execute(_lend(self._host, layout, nics))
-        self._executor.execute(layout.construct())
-        crews = [
-            Crew(
-                TrafficProcess(
-                    "+".join(part.id for part in parts),
-                    self._executor.process(process_name(node)),
-                ),
-                parts,
-            )
-            for node, parts in layout.processes()
-        ]
-        daemons = {
-            "switch": (
-                f"switch {layout.switch.name}",
-                layout.wiring.at,
-                self._spawned(layout.switch.start(layout.wiring)),
-            ),
-            **{
-                part.id: (
-                    f"function {part.id} ({function.name})",
-                    hosted.node,
-                    self._spawned(function.start(hosted)),
-                )
-                for part, function, hosted in layout.hosted
-            },
-        }
-
-        # What a guest's process takes of its machine is less than the machine takes of this host.
-        machines = {
-            part.id: boot for part in layout.parts for boot in self._spawned(layout.machine(part))
-        }
-
-        def alive() -> None:
-            for who, _, processes in daemons.values():
-                for process in processes:
-                    if process.poll() is not None:
-                        raise TrialFailed(
-                            f"{who} died during the trial"
-                            + "".join(f"\n  {line}" for line in process.last_words().splitlines())
-                        )
-
-        def hosted() -> dict[str, Collection[int]]:
-            """The processes that do the work of the switch, of functions and of machines."""
-            at_work = {
-                place: _at_work(at, processes)
-                for place, (_, at, processes) in daemons.items()
-                if processes
-            }
-            return {**at_work, **{part: children(boot.pid) for part, boot in machines.items()}}
-
-        @cache  # the traffic program stays, and to look for it in a container takes a while
-        def playing() -> dict[str, Collection[int]]:
-            return {
-                "+".join(part.id for part in parts): _at_work(
-                    node, [self._executor.process(process_name(node))]
-                )
-                for node, parts in layout.processes()
-            }
-
-        trials = Trials(
-            layout,
-            placement,
-            crews,
-            counters=lambda: self._counters(layout),
-            used_ns=lambda: {place: _cpu_ns(pids) for place, pids in hosted().items()},
-            stolen=_Steal(),
-            alive=alive,
-            meter=Meter(
-                self._executor,
-                str(self._workspace.folder),
-                placement,
-                cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus()],
-                pids=lambda: {**playing(), **hosted()},
-                counting=self._counts(),
-            ),
-        )
-        trials.open(
-            join=lambda: self._executor.execute(layout.join()),
-            settle=lambda: self._executor.execute(layout.settled()),
-        )
-        programs = [self._executor.process(process_name(node)) for node, _ in layout.processes()]
-        others = [process for _, _, processes in daemons.values() for process in processes]
-        _, at, of_switch = daemons["switch"]
-        return _Path(
-            layout,
-            placement,
-            mark,
-            trials,
-            processes=[*others, *programs],
-            at_work=lambda: _at_work(at, of_switch) if of_switch else (),
-            nics=nics,
-        )
-
-    def _counts(self) -> Counting:
-        """What the processor counts here, looked up once."""
+    def _build(self, layout: Layout, placement: Placement) -> BuiltPath:
         if self._counting is None:
             self._counting = probe_counters(self._host)
-        return self._counting
-
-    def _spawned(self, steps: Plan) -> list[Process]:
-        return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]
-
-    def _counters(self, layout: Layout) -> PathCounters:
-        """Counters of both ends of every port, by place, and of the switch."""
-        found = {}
-        counters = Counters()
-        outputs = tuple(map(self._executor.run, layout.switch.counters(layout.wiring)))
-        if outputs:
-            try:
-                counters = layout.switch.parse_counters(layout.wiring, outputs)
-            except ValueError as garbled:
-                name = layout.switch.name
-                raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from (
-                    garbled
-                )
-            found = {f"{port}{AT_SWITCH}": each for port, each in counters.ports.items()}
-        links = {
-            step.at: parse_link_counters(self._executor.run(step))
-            for step in layout.part_counters()
-        }
-        for part in layout.parts:
-            for port in part.ports:
-                ifname = layout.endpoints[port.id].ifname
-                if ifname:
-                    found[port.id] = links[layout.stack(part)][ifname]
-        functions = {}
-        for part, function, hosted in layout.hosted:
-            outputs = tuple(map(self._executor.run, function.counters(hosted)))
-            try:
-                functions[part.id] = function.parse_counters(hosted, outputs).ports
-            except ValueError as garbled:
-                raise TrialFailed(
-                    f"the counters of function {part.id} cannot be read: {garbled}"
-                ) from garbled
-        return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
-
-    def _check_capture(self, layout: Layout) -> None:
-        """UsageError if a port of this path cannot be captured."""
-        for port in layout.wiring.ports:
-            end = layout.endpoints[port.id]
-            guest = ENVIRONMENTS[layout.nodes[port.part].environment].own_kernel
-            if not (end.switch_ifname or (end.ifname and not guest)):
-                raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
-
-    def _captures(self, layout: Layout, number: int) -> Plan:
-        """tcpdump at the switch's end of every port, or at the function's where it has none."""
-        if not self._capture:
-            return ()
-        folder = self._folder / "captures"
-        folder.mkdir(exist_ok=True)
-        steps: Plan = ()
-        for part in layout.parts:
-            for port in part.ports:
-                endpoint = layout.endpoints[port.id]
-                at, ifname = layout.nodes[part.id], endpoint.ifname
-                if endpoint.switch_ifname:
-                    at, ifname = layout.wiring.at, endpoint.switch_ifname
-                steps += self._capture_of(f"{number:04d}-{port.id}", at, ifname)
-        return steps
-
-    def _capture_of(self, label: str, at: Node, ifname: str) -> Plan:
-        name = f"capture-{label}"
-        file = (self._folder / "captures" / f"{label}.pcap").resolve()
-        log = (self._folder / "logs" / f"{name}.stderr").resolve()
-        return (
-            Spawn(
-                f"the first {self._capture} frames of {ifname}",
-                name,
-                (
-                    *("tcpdump", "-i", ifname, "-c", str(self._capture), "-w", str(file)),
-                    *("-n", "-U", "-Z", "root"),
-                ),
-                at=at,
-            ),
-            Wait(
-                f"the capture of {ifname} listens",
-                Check(("grep", "listening on", str(log))),
-                unless_dead=name,
-            ),
-        )
+        return build_path(self._executor, self._host, layout, placement, self._counting)
 
     def _entrances(self, layout: Layout) -> list[str]:
         """How to enter each node of a path that is kept."""
@@ -716,159 +475,3 @@ class Lab:
             for node in nodes
             if inside(node, ("bash",)) != ("bash",)
         ] + [f"switchmark clean {self._workspace.run}"]
-
-
-def _devices(host: Host, layout: Layout) -> Mapping[str, Device]:
-    """The NICs that the user names by PCI address, by place. UsageError where one is not there."""
-    return {
-        place: find_device(host, name)
-        for port in layout.wiring.ports
-        for place, name in ((f"{port.id}{AT_SWITCH}", port.nic), (port.id, port.nic_peer))
-        if port.pci and name
-    }
-
-
-def _lend(host: Host, layout: Layout, devices: Mapping[str, Device]) -> Plan:
-    """The NICs that the user names, made ready for the run. UsageError or Unavailable where they
-    are in use, or this host cannot lend them."""
-    steps: Plan = ()
-    for port in layout.wiring.ports:
-        for name, router in ((port.nic, True), (port.nic_peer, False)):
-            if name and not port.pci:
-                steps += lend(host, name, mac_address(port.index, router=router))
-    if devices:
-        driver = VFIO if layout.test.driver == "auto" else layout.test.driver
-        steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory)
-    return steps
-
-
-def _environments(test: Test) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((test.environment, test.switch_environment)))
-
-
-def _mode(probe: Callable[[Host], Version]) -> str | None:
-    """The mode that a probe of this machine finds, if it does."""
-    try:
-        return probe(LocalHost()).mode
-    except Unavailable:
-        return None
-
-
-def _prepare(
-    test: Test,
-    prefix: str,
-    run_dir: str,
-    mode: str | None,
-    modes: Mapping[str, str | None],
-    can: Callable[[Plan], bool],
-) -> tuple[Layout, Placement]:
-    """The layout with its switch on the cores that the placement gives it. `modes` are those of
-    the probed environments. `can` says whether steps can be carried out: memory that is up to us
-    is hugepages if all of them can be had."""
-    layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
-    cpus = read_cpus()
-    placement = place(layout.tenants(), cpus, test.placement)
-    used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
-    draw = partial(
-        lay_out,
-        test,
-        prefix=prefix,
-        run_dir=run_dir,
-        mode=mode,
-        cores=placement.seats["switch"].cpus,
-        node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
-        cgroups=cpu_root(LocalHost()),
-        modes=modes,
-        seats={part: seat.cpus for part, seat in placement.seats.items()},
-    )
-    layout = draw(memory="hugepages")
-    pages = tuple(step for step in layout.construct() if isinstance(step, Reserve))
-    if test.memory == "auto" and pages and not can(pages):
-        layout = draw(memory="no-huge")
-    return layout, placement
-
-
-def _reservable(steps: Plan) -> bool:
-    """Whether pages can be reserved on their nodes at all, as far as can be told by looking."""
-    return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
-
-
-def _noise(layout: Layout, placement: Placement) -> Plan:
-    """The noise beside a test's trials, on its CPUs."""
-    test, wiring = layout.test, layout.wiring
-    if test.noise is None:
-        return ()
-    kind, where = parse_noise(test.noise)
-    if isinstance(where, str):
-        seats = placement.seats
-        of_switch = where == "switch"
-        cpus = {cpu for who in seats if (who == "switch") == of_switch for cpu in seats[who].cpus}
-        if not cpus:
-            raise UsageError(
-                f"noise {test.noise}: the {where} have no CPUs of its own here",
-                hint=f"--noise {kind}:0",
-            )
-        where = tuple(sorted(cpus))
-    allowed = [cpu.id for cpu in read_cpus()]
-    if outside := sorted(set(where) - set(allowed)):
-        raise UsageError(
-            f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
-            hint=f"--noise {kind}:{allowed[0]}",
-        )
-    asked_s = (test.warmup + test.duration) * test.repeat
-    site = Site(
-        prefix=wiring.prefix,
-        run_dir=wiring.run_dir,
-        cpus=where,
-        workers=len(where or allowed),
-        seconds=_NOISE_S + 2 * asked_s,
-    )
-    return NOISES[kind].start(site)
-
-
-def _seat_in_words(placement: Placement, part: str) -> str:
-    seat = placement.seats[part]
-    if not seat.cpus:
-        return "no CPU of its own" if part == "switch" else "any CPU"
-    cpus = ", ".join(map(str, seat.cpus))
-    return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"
-
-
-def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:
-    """The processes that do a switch's work. What was started may be but the client of a
-    container's runtime: then it is whatever has the network stack of the switch's node."""
-    pids = {daemon.pid for daemon in daemons}
-    path = ENVIRONMENTS[at.environment].netns(at)
-    there = in_network(path) if path else pids
-    return pids if pids <= there else there
-
-
-def _cpu_ns(pids: Collection[int]) -> tuple[int, int]:
-    """The CPU time that all threads of some processes have used, and the time that they were
-    ready to run and did not; 0 once they are gone."""
-    ran = waited = 0
-    for thread in (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")):
-        try:
-            words = thread.read_text().split()
-        except OSError:  # the thread has ended
-            continue
-        ran += int(words[0])
-        waited += int(words[1])
-    return ran, waited
-
-
-class _Steal:
-    """The share of all CPU time that the hypervisor kept, since the last call."""
-
-    def __init__(self) -> None:
-        self._last = self._read()
-
-    def __call__(self) -> float:
-        then, self._last = self._last, self._read()
-        stolen, total = (now - before for now, before in zip(self._last, then, strict=True))
-        return stolen / total if total else 0.0
-
-    @staticmethod
-    def _read() -> tuple[int, int]:
-        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-        return fields[7], sum(fields)

@@ -122,7 +122,7 @@ def run(
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     """Print the tests and the exact steps of each; touch nothing, need no root."""
     from switchmark.campaign.expand import label, path_key, telling
-    from switchmark.campaign.measure import plan
+    from switchmark.campaign.prepare import plan
 
     tests = _campaign(campaign, axes).tests
     shown = telling(tests)

@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = [
     "MARK",
     "children",
+    "cpu_ns",
     "end",
     "in_network",
     "marked",
@@ -86,6 +87,20 @@ def threads(pids: Iterable[int]) -> frozenset[int]:
     """The threads that some processes have now."""
     found = {task.name for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")}
     return frozenset(map(int, found))
+
+
+def cpu_ns(pids: Iterable[int]) -> tuple[int, int]:
+    """The CPU time that all threads of some processes have used, and the time that they were
+    ready to run and did not; 0 once they are gone."""
+    ran = waited = 0
+    for thread in (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")):
+        try:
+            words = thread.read_text().split()
+        except OSError:  # the thread has ended
+            continue
+        ran += int(words[0])
+        waited += int(words[1])
+    return ran, waited
 
 
 def in_network(path: str) -> frozenset[int]:

@@ -1,0 +1,60 @@
+"""Frames of a path's ports, as tcpdump saw them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from switchmark.campaign.layout import Layout
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import UsageError
+from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
+
+__all__ = ["captures", "check_capture"]
+
+
+def check_capture(layout: Layout) -> None:
+    """UsageError if a port of this path cannot be captured."""
+    for port in layout.wiring.ports:
+        end = layout.endpoints[port.id]
+        guest = ENVIRONMENTS[layout.nodes[port.part].environment].own_kernel
+        if not (end.switch_ifname or (end.ifname and not guest)):
+            raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
+
+
+def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan:
+    """tcpdump of the first `frames` frames at the switch's end of every port, or at the function's
+    where it has none; `run` is the folder of the run, `number` the test's."""
+    if not frames:
+        return ()
+    (run / "captures").mkdir(exist_ok=True)
+    steps: Plan = ()
+    for part in layout.parts:
+        for port in part.ports:
+            endpoint = layout.endpoints[port.id]
+            at, ifname = layout.nodes[part.id], endpoint.ifname
+            if endpoint.switch_ifname:
+                at, ifname = layout.wiring.at, endpoint.switch_ifname
+            steps += _capture(run, f"{number:04d}-{port.id}", at, ifname, frames)
+    return steps
+
+
+def _capture(run: Path, label: str, at: Node, ifname: str, frames: int) -> Plan:
+    name = f"capture-{label}"
+    file = (run / "captures" / f"{label}.pcap").resolve()
+    log = (run / "logs" / f"{name}.stderr").resolve()
+    return (
+        Spawn(
+            f"the first {frames} frames of {ifname}",
+            name,
+            (
+                *("tcpdump", "-i", ifname, "-c", str(frames), "-w", str(file)),
+                *("-n", "-U", "-Z", "root"),
+            ),
+            at=at,
+        ),
+        Wait(
+            f"the capture of {ifname} listens",
+            Check(("grep", "listening on", str(log))),
+            unless_dead=name,
+        ),
+    )

@@ -1,0 +1,209 @@
+"""A path that is up: it is built from its layout, with all that tells of it while frames cross."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from switchmark.campaign.layout import Layout
+from switchmark.campaign.meter import Meter
+from switchmark.campaign.prepare import find_nics, lend_nics
+from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
+from switchmark.campaign.trust import used_cpus
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import TrialFailed
+from switchmark.functions.traffic import TrafficProcess, process_name
+from switchmark.machine.cpus import read_cpus
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import Host, Process
+from switchmark.machine.pci import Device
+from switchmark.machine.perf import Counting
+from switchmark.machine.placement import Placement
+from switchmark.machine.processes import children, cpu_ns, in_network
+from switchmark.model.plan import Node, Plan, Spawn
+from switchmark.switches.base import Counters
+from switchmark.switches.links import parse_link_counters
+
+__all__ = ["BuiltPath", "build_path"]
+
+
+@dataclass(slots=True)
+class BuiltPath:
+    """A path that is up: what was built, since which mark of the executor, and the processes
+    without which it is dead. `at_work` tells those that do the switch's work, `nics` are those of
+    PCI as they were found, by place, `gate` is what the functional trial showed."""
+
+    layout: Layout
+    placement: Placement
+    mark: int
+    trials: Trials
+    processes: Sequence[Process]
+    at_work: Callable[[], Collection[int]]
+    nics: Mapping[str, Device] = field(default_factory=dict)
+    gate: dict[str, Any] | None = None
+
+
+def build_path(
+    executor: Executor, host: Host, layout: Layout, placement: Placement, counting: Counting
+) -> BuiltPath:
+    """The path of a layout, up and with its ports open. `counting` is what the processor counts
+    on this host. What was built is undone by the executor, also where this fails."""
+    mark = executor.mark()
+    nics = find_nics(host, layout)
+    executor.execute(lend_nics(host, layout, nics))
+    executor.execute(layout.construct())
+    crews = [
+        Crew(
+            TrafficProcess(
+                "+".join(part.id for part in parts), executor.process(process_name(node))
+            ),
+            parts,
+        )
+        for node, parts in layout.processes()
+    ]
+    daemons = {
+        "switch": (
+            f"switch {layout.switch.name}",
+            layout.wiring.at,
+            _spawned(executor, layout.switch.start(layout.wiring)),
+        ),
+        **{
+            part.id: (
+                f"function {part.id} ({function.name})",
+                hosted.node,
+                _spawned(executor, function.start(hosted)),
+            )
+            for part, function, hosted in layout.hosted
+        },
+    }
+
+    # What a guest's process takes of its machine is less than the machine takes of this host.
+    machines = {
+        part.id: boot for part in layout.parts for boot in _spawned(executor, layout.machine(part))
+    }
+
+    def alive() -> None:
+        for who, _, processes in daemons.values():
+            for process in processes:
+                if process.poll() is not None:
+                    raise TrialFailed(
+                        f"{who} died during the trial"
+                        + "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                    )
+
+    def hosted() -> dict[str, Collection[int]]:
+        """The processes that do the work of the switch, of functions and of machines."""
+        at_work = {
+            place: _at_work(at, processes)
+            for place, (_, at, processes) in daemons.items()
+            if processes
+        }
+        return {**at_work, **{part: children(boot.pid) for part, boot in machines.items()}}
+
+    @cache  # the traffic program stays, and to look for it in a container takes a while
+    def playing() -> dict[str, Collection[int]]:
+        return {
+            "+".join(part.id for part in parts): _at_work(
+                node, [executor.process(process_name(node))]
+            )
+            for node, parts in layout.processes()
+        }
+
+    trials = Trials(
+        layout,
+        placement,
+        crews,
+        counters=lambda: _counters(executor, layout),
+        used_ns=lambda: {place: cpu_ns(pids) for place, pids in hosted().items()},
+        stolen=_Steal(),
+        alive=alive,
+        meter=Meter(
+            executor,
+            layout.wiring.run_dir,
+            placement,
+            cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus()],
+            pids=lambda: {**playing(), **hosted()},
+            counting=counting,
+        ),
+    )
+    trials.open(
+        join=lambda: executor.execute(layout.join()),
+        settle=lambda: executor.execute(layout.settled()),
+    )
+    programs = [executor.process(process_name(node)) for node, _ in layout.processes()]
+    others = [process for _, _, processes in daemons.values() for process in processes]
+    _, at, of_switch = daemons["switch"]
+    return BuiltPath(
+        layout,
+        placement,
+        mark,
+        trials,
+        processes=[*others, *programs],
+        at_work=lambda: _at_work(at, of_switch) if of_switch else (),
+        nics=nics,
+    )
+
+
+def _spawned(executor: Executor, steps: Plan) -> list[Process]:
+    return [executor.process(step.name) for step in steps if isinstance(step, Spawn)]
+
+
+def _counters(executor: Executor, layout: Layout) -> PathCounters:
+    """Counters of both ends of every port, by place, and of the switch."""
+    found = {}
+    counters = Counters()
+    outputs = tuple(map(executor.run, layout.switch.counters(layout.wiring)))
+    if outputs:
+        try:
+            counters = layout.switch.parse_counters(layout.wiring, outputs)
+        except ValueError as garbled:
+            name = layout.switch.name
+            raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from (
+                garbled
+            )
+        found = {f"{port}{AT_SWITCH}": each for port, each in counters.ports.items()}
+    links = {step.at: parse_link_counters(executor.run(step)) for step in layout.part_counters()}
+    for part in layout.parts:
+        for port in part.ports:
+            ifname = layout.endpoints[port.id].ifname
+            if ifname:
+                found[port.id] = links[layout.stack(part)][ifname]
+    functions = {}
+    for part, function, hosted in layout.hosted:
+        outputs = tuple(map(executor.run, function.counters(hosted)))
+        try:
+            functions[part.id] = function.parse_counters(hosted, outputs).ports
+        except ValueError as garbled:
+            raise TrialFailed(
+                f"the counters of function {part.id} cannot be read: {garbled}"
+            ) from garbled
+    return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
+
+
+def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:
+    """The processes that do a switch's work. What was started may be but the client of a
+    container's runtime: then it is whatever has the network stack of the switch's node."""
+    pids = {daemon.pid for daemon in daemons}
+    path = ENVIRONMENTS[at.environment].netns(at)
+    there = in_network(path) if path else pids
+    return pids if pids <= there else there
+
+
+class _Steal:
+    """The share of all CPU time that the hypervisor kept, since the last call."""
+
+    def __init__(self) -> None:
+        self._last = self._read()
+
+    def __call__(self) -> float:
+        then, self._last = self._last, self._read()
+        stolen, total = (now - before for now, before in zip(self._last, then, strict=True))
+        return stolen / total if total else 0.0
+
+    @staticmethod
+    def _read() -> tuple[int, int]:
+        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        return fields[7], sum(fields)
