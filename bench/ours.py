@@ -10,11 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.bed import Bed, Track
+from switchmark.campaign.meter import Meter
 from switchmark.campaign.trial import Crew, PathCounters, Trials
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.machine.perf import Counting
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
@@ -68,6 +70,14 @@ def trial(
             used_ns=dict,
             stolen=lambda: 0.0,
             alive=lambda: None,
+            meter=Meter(
+                bed.executor,
+                str(bed.folder),
+                track.placement,
+                cpus=(),
+                pids=dict,
+                counting=Counting(missing="not asked for"),
+            ),
         )
 
         def execute(plan: Plan) -> None:

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from real_frames import Measure, measuring
+# Before they are imported, so that what they assert is explained.
+pytest.register_assert_rewrite("host_state", "real_frames")
+
+from real_frames import Measure, measuring  # noqa: E402
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent

@@ -17,9 +17,9 @@ _INTERVALS = 50
 @dataclass
 class SyntheticSwitch:
     """Forwards `capacity_pps`, whose spread from trial to trial is `noise`; loses one frame in
-    every `rare`-th trial; changes by `drift` each trial; works at one of two `bands` at random. Its
-    sender reaches `sender_pps`, its buffer holds `buffer` frames. Seeded: a spec asked in the
-    same order gets the same answer."""
+    every `rare`-th trial, and one in 1000 above `lossless_pps`; changes by `drift` each trial;
+    works at one of two `bands` at random. Its sender reaches `sender_pps`, its buffer holds
+    `buffer` frames. Seeded: a spec asked in the same order gets the same answer."""
 
     capacity_pps: float = 1e6
     sender_pps: float = 2e6
@@ -27,6 +27,7 @@ class SyntheticSwitch:
     rare: int = 0
     drift: float = 0.0
     bands: float = 1.0
+    lossless_pps: float = float("inf")
     buffer: int = 0
     receiver: bool = False
     seed: int = 1
@@ -45,6 +46,8 @@ class SyntheticSwitch:
         sent = min(wanted, round(self.sender_pps * spec.duration_s))
         busy_s = sent / self.sender_pps if spec.frames else spec.duration_s
         lost = max(sent - round(capacity * busy_s) - self.buffer, 0)
+        if not spec.frames and sent > self.lossless_pps * spec.duration_s:
+            lost = max(lost, sent // 1000)
         if self.rare and number % self.rare == 0:
             lost = max(lost, 1)
         received = sent - lost

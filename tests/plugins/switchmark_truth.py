@@ -4,6 +4,8 @@ hold what switchmark finds against what was done. `SWITCH.faults` are the progra
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
@@ -23,6 +25,8 @@ class Truth:
     resources: frozenset[str] = frozenset()
     program = "truth-switch"
     faults: tuple[str, ...] = ()
+    promised: Mapping[str, object] = MappingProxyType({})
+    """Other than that frames pass as they are: of `Addressing`."""
 
     def probe(self, host: Host) -> Version:
         return Version("1")
@@ -37,7 +41,8 @@ class Truth:
         return links.kernel_endpoints(w)
 
     def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        return links.bridged_addressing(w)
+        as_sent = links.bridged_addressing(w)
+        return {flow: replace(a, **self.promised) for flow, a in as_sent.items()}  # type: ignore[arg-type]
 
     def start(self, w: Wiring) -> Plan:
         steps: Plan = ()

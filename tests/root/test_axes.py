@@ -17,7 +17,7 @@ import pytest
 
 from host_state import COMMAND, left_as_it_was, marked, records, start, wait_for
 
-QUICK = "--duration 0.3 --warmup 0.1"
+QUICK = "--duration 0.15 --warmup 0.05"
 LONG_ENOUGH_TO_KILL = ["--duration", "0.7", "--warmup", "0.1"]
 
 Run = Callable[..., list[dict[str, Any]]]
@@ -84,10 +84,8 @@ def assert_it_adds_up(record: dict[str, Any]) -> None:
 def test_loads_and_sizes_share_one_path(
     switchmark: Run, tmp_path: Path, path: str, made: str
 ) -> None:
-    found = switchmark(
-        f"{path} --rate 1k,2k,3k,4k,5k --frame-size 64,1518 --duration 0.1 --warmup 0"
-    )
-    assert [record["reused"] for record in found] == [False] + [True] * 9
+    found = switchmark(f"{path} --rate 1k,2k,3k --frame-size 64,1518 --duration 0.1 --warmup 0")
+    assert [record["reused"] for record in found] == [False] + [True] * 5
     assert found[0]["setup_s"] > 0.01
     assert found[-1]["teardown_s"] > 0.01
     assert {record["setup_s"] for record in found[1:]} == {0}
@@ -152,7 +150,7 @@ def test_shares_of_r_plus_are_rates_of_one_search(switchmark: Run, tmp_path: Pat
         rate_pps = record["test"]["rate_pps"]
         assert rate_pps == pytest.approx(share * r_plus / 2)
         assert record["tx"]["frames"] + record["tx"]["unsent"] == pytest.approx(
-            2 * rate_pps * 0.3, abs=2
+            2 * rate_pps * 0.15, abs=2
         )
     assert [record["reused"] for record in found] == [False, True]
     (trials,) = tmp_path.glob("runs/*/trials.jsonl")
@@ -165,12 +163,12 @@ def test_shares_of_r_plus_are_rates_of_one_search(switchmark: Run, tmp_path: Pat
 
 def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
     """Each of them polls: without a limit it would use all of its core that it can get."""
-    words = "--switch testpmd --engine dpdk --rate 20k --duration 0.6 --warmup 0.1"
-    switch, functions = switchmark(f"{words} --cpu-limit switch:30,function:15")
+    words = "--switch testpmd --engine dpdk --rate 20k --duration 0.4 --warmup 0.1"
+    switch, functions = switchmark(f"{words} --cpu-limit switch:30,function:30")
     assert switch["test"]["cpu_limit"] == "switch:30"
     assert 0.1 < switch["cpu"]["switch"] <= 0.35
-    assert 0.05 < functions["cpu"]["sender"] <= 0.2
-    assert 0.05 < functions["cpu"]["receiver"] <= 0.2
+    assert 0.05 < functions["cpu"]["sender"] <= 0.35
+    assert 0.05 < functions["cpu"]["receiver"] <= 0.35
     assert functions["cpu"]["switch"] > 0.35
 
 

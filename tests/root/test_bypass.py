@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from host_state import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from switchmark.metrics.cpu import DISAGREEMENT, cost
 from switchmark.model.topology import PortKind
 from switchmark.switches import TABLE as SWITCHES
+from traffic_program import ADDRESS, Program
 
 CABLES = [PortKind.VHOST_USER, PortKind.MEMIF]
 BYPASS = [
@@ -19,15 +24,11 @@ BYPASS = [
 ]
 
 
-def pages() -> str:
-    return Path("/proc/sys/vm/nr_hugepages").read_text()
-
-
 @pytest.fixture(autouse=True)
 def hugepages_come_back() -> Iterator[None]:
-    before = pages()
+    before = hugepages()
     yield
-    assert pages() == before
+    assert hugepages() == before
 
 
 @pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
@@ -38,6 +39,52 @@ def test_cables(measure: Measure, port: str, memory: str) -> None:
     assert (record.semantics, record.port, record.memory) == ("patch", port, memory)
     assert record.engine_mode
     assert memory in record.engine_mode
+    # Such a cable would carry frames without a checksum: it is not asked to make any.
+    marks = " (the device would only mark it)" if port == PortKind.VHOST_USER else ""
+    assert f"tx checksum by software{marks}" in record.engine_mode
+    assert "rx times by software" in record.engine_mode
+
+
+_SPOIL = """
+import socket, struct, sys
+ethernet = struct.pack("!12xH", 0x0800)
+ip = struct.pack("!BBHHHBBHII", 0x45, 0, 46, 0, 0, 64, 17, 0, 0xC6120001, 0xC6120002)
+udp = struct.pack("!HHHH", 20000, 20000, 26, 0x1234)
+payload = struct.pack("!IHIQ", 7, 1 << 14, 0, 0)
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+    s.bind(("smtap", 0))
+    for _ in range(50):
+        s.send(ethernet + ip + udp + payload)
+"""
+
+
+def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path: Path) -> None:
+    """Both ways between a tap of DPDK and a socket at its interface, where 50 frames come in
+    besides whose checksum is wrong."""
+    program = Program("unshare", "--net", sanitized_traffic_program)
+    ends = [{"role": "sender"}, {"role": "receiver"}]
+    tap = {"device": "net_tap0,iface=smtap", "directory": str(tmp_path)}
+    opened = program.ask(
+        "open",
+        ports=[{"engine": "dpdk", "options": tap}, {"engine": "raw-mmsg", "ifname": "smtap"}],
+        threads=[{"yield": True, "tasks": [{**end, "ports": [i]} for end in ends]} for i in (0, 1)],
+    )
+    assert opened["ok"], opened
+    assert "tx checksum by device, rx checksum by device" in opened["modes"][0]
+    assert program.ask("ready")["ok"]
+    load = {"frame_bytes": [64, 1518], "address": ADDRESS, "rate_pps": 2000}
+    armed = program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}, load, {}])
+    assert armed["ok"], armed
+    assert program.ask("start", duration_ns=2 * 10**8)["ok"]
+    inside = ["nsenter", f"--net=/proc/{program.process.pid}/ns/net"]
+    subprocess.run([*inside, sys.executable, "-c", _SPOIL], check=True)
+    assert program.ask("wait")["ok"]
+    assert program.ask("drain", quiet_ms=20)["ok"]
+    sent, heard, peer_sent, peer_heard = program.ask("report")["tasks"]
+    program.end()
+    assert sent["sent"]["frames"] == peer_heard["received"]["frames"] == 400
+    assert peer_sent["sent"]["frames"] == heard["received"]["frames"] == 400
+    assert (peer_heard["received"]["corrupted"], heard["received"]["corrupted"]) == (0, 50)
 
 
 @pytest.mark.parametrize("scenario", ["p2p", "p2v", "v2p", "v2v"])
@@ -52,9 +99,19 @@ def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario:
 
 @pytest.mark.parametrize("switch", BYPASS)
 def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
-    trial = only(measure(switch=switch, engine="dpdk", rate="2k"))
+    record = measure(switch=switch, engine="dpdk", rate="2k")
+    trial = only(record)
     assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
     assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    found = cost(record)
+    assert found is not None
+    if "switch" in trial.counters:  # it counts its cycles, and polls with next to nothing to do
+        by_scheduler, by_cycles = found["switch_cores"], found["switch_busy_cores"]
+        both = [each for each in found["disagreements"] if each["part"] == "switch"]
+        assert bool(both) == (abs(by_scheduler - by_cycles) > DISAGREEMENT)
+        if "host-busy" not in trial.doubts:
+            assert by_cycles < 0.5 < by_scheduler
+            assert both
 
 
 @pytest.mark.parametrize("switch", BYPASS)

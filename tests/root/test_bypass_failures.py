@@ -29,13 +29,13 @@ from host_state import (
     wait_for,
 )
 from switchmark.campaign.measure import Lab
-from switchmark.machine.host import LocalHost
+from switchmark.machine.host import Completed, LocalHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from traffic_program import ADDRESS, Program
 
-QUICK = ["--engine", "dpdk", "--duration", "0.3", "--warmup", "0.1", "--rate", "5k", "--json"]
-LONG = ["--engine", "dpdk", "--duration", "2.5", "--warmup", "0", "--rate", "5k", "--json"]
+QUICK = ["--engine", "dpdk", "--duration", "0.15", "--warmup", "0.05", "--rate", "5k", "--json"]
+LONG = ["--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"]
 DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp"}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -82,7 +82,7 @@ def wait_for_a_trial(run: subprocess.Popen[str], folder: Path) -> None:
         return linked and len(traffic_processes(run)) == 2
 
     wait_for(up, "two traffic processes and their links")
-    time.sleep(1)  # links come up, ports become ready
+    time.sleep(0.7)  # ports become ready, and the gate is passed
 
 
 def path_without(folder: Path, *missing: str) -> str:
@@ -134,6 +134,7 @@ def test_hugepages_that_cannot_be_had_are_counted_and_given_back(
         # Where the choice is ours there is another one.
         record = run_in(lab, switch="testpmd")
         assert (record.status, record.memory) == ("ok", "no-huge"), record.error
+        assert "no-hugepages" in record.doubts
         assert hugepages() == before
         record = run_in(lab, switch="ovs-dpdk")
         assert record.status == "refused"
@@ -307,20 +308,30 @@ def test_a_killed_run_is_cleaned_up(
     assert not {*functions} & {*traffic_processes()}
 
 
-def test_a_command_that_hangs_ends_the_test(switchmark: Run, tmp_path: Path) -> None:
+def test_a_command_that_hangs_ends_the_test(
+    tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the seconds that its step gives it, here no more than 3."""
     hanging = tmp_path / "bin" / "ovs-vsctl"
     hanging.parent.mkdir()
     hanging.write_text("#!/bin/sh\nsleep 60\n")
     hanging.chmod(0o755)
-    before = time.monotonic()
-    path = f"{hanging.parent}:{os.environ['PATH']}"
-    done = switchmark("run", "--switch", "ovs-dpdk", *QUICK, PATH=path)
-    assert time.monotonic() - before < 20
-    assert done.returncode == 1, done.stderr
-    (record,) = records(done)
-    assert record["status"] == "failed"
-    assert "a command did not end within 10 s and was killed" in record["error"]
-    assert "on local: ovs-vsctl --timeout=10" in record["error"]
+    run = LocalHost.run
+
+    def impatient(host: LocalHost, argv: tuple[str, ...], **more: Any) -> Completed:
+        return run(host, argv, **{**more, "timeout_s": min(3.0, more.get("timeout_s", 3.0))})
+
+    with Lab(tmp_path) as lab:
+        lab.versions(Test(switch="ovs-dpdk", engine="dpdk"))
+        monkeypatch.setattr(LocalHost, "run", impatient)
+        monkeypatch.setenv("PATH", f"{hanging.parent}:{os.environ['PATH']}")
+        before = time.monotonic()
+        record = run_in(lab, switch="ovs-dpdk")
+        assert time.monotonic() - before < 13
+    assert record.status == "failed"
+    assert record.error is not None
+    assert "a command did not end within 3 s and was killed" in record.error
+    assert "on local: ovs-vsctl --timeout=10" in record.error
 
 
 # --- peers that come back --------------------------------------------------------------------
@@ -480,8 +491,8 @@ def test_a_switch_that_does_not_get_its_core_is_doubted(
 ) -> None:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", environment["SWITCHMARK_TRAFFIC"])
     with Lab(tmp_path) as lab:
-        seats = run_in(lab, switch=switch).placement["seats"]
-        (cpu,) = seats["switch"]["cpus"]
+        _, placement = lab._drawn(Test(switch=switch, engine="dpdk"))
+        (cpu,) = placement.seats["switch"].cpus
         hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
             os.sched_setaffinity(hog.pid, {cpu})

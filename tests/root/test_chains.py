@@ -4,25 +4,21 @@ what is shown is that it works, not how fast."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from host_state import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
 
 LOOPBACK: dict[str, Any] = {"scenario": "loopback", "engine": "dpdk", "rate": "1k"}
 
 
-def pages() -> str:
-    return Path("/proc/sys/vm/nr_hugepages").read_text()
-
-
 @pytest.fixture(autouse=True)
 def hugepages_come_back() -> Iterator[None]:
-    before = pages()
+    before = hugepages()
     yield
-    assert pages() == before
+    assert hugepages() == before
 
 
 @pytest.mark.parametrize(

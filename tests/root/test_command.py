@@ -28,8 +28,9 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
+from switchmark.machine.journal import is_locked
 
-QUICK = ["--duration", "0.3", "--warmup", "0.1", "--rate", "5k"]
+QUICK = ["--duration", "0.15", "--warmup", "0.05", "--rate", "5k"]
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
 def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
     done = switchmark(
         *"run --switch linux-bridge --scenario v2v --engine raw-mmsg --frame-size 64".split(),
-        *"--rate max --duration 2 --json".split(),
+        *"--rate max --duration 1 --json".split(),
     )
     assert done.returncode == 0, done.stderr
     (record,) = records(done)
@@ -93,6 +94,11 @@ def test_latency_of_round_trips(switchmark: Run) -> None:
     assert latency["count"] == record["rx"]["frames"] > 500
     assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["max"]
     assert latency["p999"] is None, "fewer than ten samples lie beyond it"
+    floor = record["latency_floor_ns"]
+    assert (floor["switch"], floor["kind"], floor["rate_pps"]) == ("direct", "rtt", 1000)
+    assert floor["count"] > 100
+    assert 0 < floor["min"] <= floor["p50"] <= floor["max"]
+    assert "on a cable)" in done.stderr
 
 
 # --- ends that nobody planned ---------------------------------------------------------------
@@ -108,7 +114,7 @@ def test_killed_then_cleaned_nothing_is_left(
     if moment == "set-up":
         wait_for(lambda: list(Path("/run/switchmark").glob("sm*/journal")), "a journal")
     else:
-        wait_for(traffic_processes, "a traffic process")
+        wait_for(lambda: traffic_processes(killed), "a traffic process")
         time.sleep(0.5)
     killed.kill()
     killed.communicate(timeout=10)
@@ -116,7 +122,8 @@ def test_killed_then_cleaned_nothing_is_left(
     assert done.returncode == 0, done.stderr
     again = switchmark("clean")
     assert again.returncode == 0
-    assert not list(Path("/run/switchmark").glob("sm*"))
+    left = Path("/run/switchmark").glob("sm*")
+    assert all(is_locked(run / "journal") for run in left)  # others live beside this one
 
 
 def test_finished_records_outlive_a_kill_and_are_not_run_again(
@@ -125,14 +132,14 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     killed = start(
         environment,
         tmp_path,
-        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "3"],
+        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "1"],
         *["--out", "runs"],
     )
     found = wait_for(
         lambda: [f for f in tmp_path.glob("runs/*/records.jsonl") if f.read_text().count("\n")],
         "a record",
     )
-    wait_for(traffic_processes, "the next test's traffic process")
+    wait_for(lambda: traffic_processes(killed), "the next test's traffic process")
     killed.kill()
     killed.communicate(timeout=10)
     assert switchmark("clean").returncode == 0
@@ -149,7 +156,7 @@ def test_ctrl_c_cleans_up_and_says_how_to_go_on(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     run = start(environment, tmp_path, *"run --duration 30 --rate 1k --out runs".split())
-    wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
+    wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     time.sleep(0.3)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=20)
@@ -164,10 +171,10 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
     run = start(
         environment,
         tmp_path,
-        *"run --switch direct,linux-bridge --duration 4 --warmup 0 --rate 1k --json".split(),
+        *"run --switch direct,linux-bridge --duration 2 --warmup 0 --rate 1k --json".split(),
     )
     pids = wait_for(lambda: len(found := traffic_processes(run)) == 2 and found, "processes")
-    time.sleep(1)
+    time.sleep(0.6)
     os.kill(pids[0], signal.SIGSEGV)
     output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
@@ -180,10 +187,10 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
 def test_a_switch_that_dies_in_a_trial_fails_its_test(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run = start(environment, tmp_path, *"run --switch ovs --duration 3 --rate 1k --json".split())
-    wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
-    time.sleep(1.5)
-    os.kill(marked("ovs-vswitchd")[0], signal.SIGKILL)
+    run = start(environment, tmp_path, *"run --switch ovs --duration 2 --rate 1k --json".split())
+    wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
+    time.sleep(1)
+    os.kill(marked("ovs-vswitchd", run)[0], signal.SIGKILL)
     output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
     record = json.loads(output)
@@ -247,8 +254,8 @@ def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_p
 def test_clean_beside_a_live_run_leaves_it_alone(
     environment: dict[str, str], tmp_path: Path, switchmark: Run
 ) -> None:
-    run = start(environment, tmp_path, *"run --duration 3 --rate 1k --json".split())
-    wait_for(lambda: len(traffic_processes()) == 2, "traffic processes")
+    run = start(environment, tmp_path, *"run --duration 1.5 --rate 1k --json".split())
+    wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     assert switchmark("clean").returncode == 0
     output, errors = run.communicate(timeout=30)
     assert run.returncode == 0, errors

@@ -33,7 +33,7 @@ from switchmark.switches import TABLE as SWITCHES
 
 RUNTIMES = ("lxc", "docker", "podman")
 STARTED_S = {"lxc": 0.5, "docker": 1.0, "podman": 0.5}
-QUICK = {"duration": 0.3, "warmup": 0.1, "rate": "10k"}
+QUICK = {"duration": 0.15, "warmup": 0.05, "rate": "10k"}
 
 
 @pytest.fixture(autouse=True)
@@ -116,17 +116,9 @@ def measure_there(
         yield run
 
 
-MACHINES = ("linux-bridge", "ip-forward", "ovs")
-PLACES = [
-    (environment, name)
-    for environment in (*RUNTIMES, "vm")  # netns is that of all other tests
-    for name in SWITCHES
-    if name != "null" and (environment != "vm" or name in MACHINES)
-]
-
-
-@pytest.mark.parametrize(("environment", "switch"), PLACES)
-def test_frames_pass_in_every_environment_through_every_switch(
+@pytest.mark.parametrize("switch", [name for name in SWITCHES if name != "null"])
+@pytest.mark.parametrize("environment", RUNTIMES)
+def test_frames_pass_in_every_runtime_through_every_switch(
     measure_there: Measure, environment: str, switch: str
 ) -> None:
     kernel = set(SWITCHES[switch].port_kinds) & ENGINES["raw-mmsg"].port_kinds
@@ -134,8 +126,8 @@ def test_frames_pass_in_every_environment_through_every_switch(
         switch=switch,
         environment=environment,
         engine="raw-mmsg" if kernel else "dpdk",
-        rate="500" if environment == "vm" else "2k",
-        duration=0.2,
+        rate="2k",
+        duration=0.15,
         warmup=0.05,
     )
     assert_every_frame_is_accounted_for(record)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from host_state import left_as_it_was, marked, of_run, records, start, wait_for
-from real_frames import Measure, assert_every_frame_is_accounted_for
+from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.campaign.measure import Lab
 from switchmark.campaign.resolve import check
 from switchmark.environments import vm
@@ -58,8 +58,13 @@ def run_in(folder: Path, test: Test) -> Record:
 # --- frames ----------------------------------------------------------------------------------
 
 
-def test_frames_pass_from_machine_to_machine(measure: Measure) -> None:
-    record = measure(environment="vm", engine="xdp", rate="500", duration=0.6)
+@pytest.mark.usefixtures("_left")
+def test_frames_pass_from_machine_to_machine(
+    tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    with measuring(tmp_path) as measure:
+        record = measure(environment="vm", engine="xdp", rate="1k", duration=0.3)
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.rx_frames == trial.tx_frames > 150
     assert record.port == "tap"
@@ -77,7 +82,7 @@ def test_frames_pass_from_machine_to_machine(measure: Measure) -> None:
 def test_a_round_trip_needs_one_clock_only(measure: Measure) -> None:
     """Of frames that guests send past their kernels."""
     axes = {"engine": "dpdk", "dimension": "latency", "frame_size": 9000}
-    record = measure(environment="vm", rate="200", duration=0.6, **axes)
+    record = measure(environment="vm", rate="400", duration=0.3, **axes)
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.counters["f0@switch"]["rx"] == trial.counters["f1@switch"]["tx"] == 120
     assert all(
@@ -105,8 +110,8 @@ def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> No
         switch="ovs",
         scenario="loopback",
         function=function,
-        rate="500",
-        duration=0.6,
+        rate="1k",
+        duration=0.3,
     )
     trial = assert_every_frame_is_accounted_for(record)
     assert record.steering == "static by in-port"

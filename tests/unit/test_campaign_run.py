@@ -47,7 +47,7 @@ class FakeLab:
             raise Unavailable("no such switch here")
         return {"switch": self.version}
 
-    def run(
+    def visit(
         self,
         number: int,
         key: str,

@@ -77,6 +77,14 @@ def test_a_switch_that_writes_macs_writes_them_at_each_crossing() -> None:
     assert a.sent_dst_mac != a.seen_dst_mac
 
 
+def test_pairs_have_chains_of_their_own() -> None:
+    layout = laid_out(switch="direct", pairs=2, chain=1)
+    assert [flow.id for flow in layout.wiring.flows] == ["a0-c1f1", "c1f1-b0", "a1-c2f1", "c2f1-b1"]
+    assert [flow.split for flow in layout.flows] == [None, None]
+    both = laid_out(pairs=2, chains=2, chain=1)
+    assert [flow.hops[0] for flow in both.flows] == ["c1f1.0", "c2f1.0", "c3f1.0", "c4f1.0"]
+
+
 def test_chains_differ_in_the_source_mac_of_their_frames() -> None:
     layout = laid_out(switch="ovs", chains=3, chain=1, direction="bi")
     assert layout.steering == "static by in-port and source MAC"
@@ -145,7 +153,6 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
             {"switch": "direct", "engine": "dpdk", "function": "l2fwd", "port": "vhost-user"},
             "connects to its ports",
         ),
-        ({"pairs": 2}, "has one source and one sink"),
         ({"engine": "udp-mmsg"}, "cannot forward frames of others"),
         ({"placement": "shared-process"}, "no place for a chain"),
         ({"engine": "dpdk", "switch": "ovs-dpdk", "queues": 2, "flows": 4}, "one queue a port"),

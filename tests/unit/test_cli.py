@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class FakeLab:
     def versions(self, test: Test) -> Mapping[str, str]:
         return {"switchmark": "1"}
 
-    def run(
+    def visit(
         self,
         number: int,
         key: str,
@@ -111,7 +112,7 @@ def test_a_run_prints_a_table_and_keeps_a_folder(cli, tmp_path: Path) -> None:
     assert "485 kpps" in ended.out
     assert "learning: received rate" in ended.out
     assert "[1/2] linux-bridge burst 1" in ended.err
-    assert "[2/2] linux-bridge burst 32, 0:00 left" in ended.err
+    assert re.search(r"\[2/2\] linux-bridge burst 32, 0:0\d left", ended.err)
     assert len((only_run(tmp_path) / "trials.jsonl").read_text().splitlines()) == 6
     assert f"records are in runs/{only_run(tmp_path).name}" in ended.err
 

@@ -56,3 +56,13 @@ def test_longer_queues_and_bursts_have_more_frames() -> None:
     assert asked_mb("hugepages", burst=4096) > least
     assert asked_mb("hugepages", descriptors=4096) > least
     assert asked_mb("hugepages", descriptors=64) < least
+
+
+def test_an_end_that_is_to_do_without_its_device_is_told_so() -> None:
+    for offload in ("auto", "off"):
+        test = Test(switch="direct", engine="dpdk", offload=offload)
+        layout = lay_out(test, prefix="sm0000", run_dir="/run")
+        ends = [layout.endpoints[port.id] for port in layout.parts[0].ports]
+        node = layout.nodes[layout.parts[0].id]
+        options = ENGINES["dpdk"].port_options(layout.wiring, node, ends, 0, "auto")
+        assert options["offload"] == offload

@@ -240,3 +240,12 @@ def test_a_list_of_cpus_is_written_without_commas_too() -> None:
 
 def test_everybody_has_a_seat_without_pins() -> None:
     assert set(place([KERNEL, *pairs(1)], TWO, "unpinned").seats) == {KERNEL.id, "s0", "r0"}
+
+
+def test_who_has_cpus_to_itself() -> None:
+    parts = [POLLING, *pairs(1)]
+    roomy, narrow = place(parts, FOUR), place(parts, TWO)
+    assert [roomy.is_alone(part) for part in ("switch", "s0", "r0")] == [True, True, True]
+    assert [narrow.is_alone(part) for part in ("switch", "s0", "r0")] == [True, False, False]
+    assert not place(parts, TWO, "0").is_alone("switch")
+    assert not place(parts, FOUR, "unpinned").is_alone("switch")

@@ -285,10 +285,10 @@ def histogram_of(values: list[int]) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.lists(st.integers(0, 10**11), min_size=1, max_size=30), min_size=1, max_size=4),
-    st.integers(1, 200),
+    st.integers(1, 100),
 )
 def test_percentiles_are_those_of_a_sort_to_the_histograms_resolution(
     parts: list[list[int]], times: int
@@ -300,7 +300,9 @@ def test_percentiles_are_those_of_a_sort_to_the_histograms_resolution(
     found = latency_ns(record(*trials))
     assert found is not None
     assert together is not None
-    assert found == latency_ns(record(trial(latency=together)))
+    once = latency_ns(record(trial(latency=together)))
+    assert once is not None
+    assert found == {**once, "mean": pytest.approx(once["mean"])}
     for name, millionths in PERCENTILES.items():
         rank = -(-len(every) * millionths // 10**6)
         if len(every) * (10**6 - millionths) < 10 * 10**6:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,18 @@ def test_a_doubted_rate_is_marked() -> None:
 def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict: str) -> None:
     bound = SURE.model_copy(update={"verdict": verdict})
     assert rate(to_object(bound)) == ">= 500 kpps"
-    assert footnotes([bound]) == [">= the traffic program was the limit; the switch may be faster"]
+    note = ">= the traffic program was the limit; the switch may be faster"
+    assert footnotes([bound]) == [note]
+    headings, (row,) = columns_and_rows([bound])
+    assert row[headings.index("Gbps L1")].startswith(">= ")
+    assert "&gt;= 500 kpps" in page([("one", [bound])])
+    assert (to_object(bound)["lower_bound"], to_object(SURE)["lower_bound"]) == (True, False)
+    (pair,) = pairs([SURE], [bound])
+    stream = io.StringIO()
+    print_pairs([pair], stream)
+    assert re.search(r" 500 kpps +>= 500 kpps +1\.000", stream.getvalue())
+    assert note in stream.getvalue()
+    assert as_object(pair)["lower_bounds"] == [False, True]
 
 
 def test_semantics_are_shown_and_not_ranked_across() -> None:
@@ -89,6 +101,15 @@ def test_semantics_are_shown_and_not_ranked_across() -> None:
     assert "learning, routed: different work; do not rank across them" in footnotes([SURE, routed])
     headings, rows = columns_and_rows([SURE, routed])
     assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
+
+
+def test_the_floor_stands_beside_a_latency() -> None:
+    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": 850.0}
+    headings, rows = columns_and_rows([SURE.model_copy(update={"floor": floor})])
+    assert rows[0][headings.index("floor p50")] == "850 ns"
+    assert "floor p50" not in columns_and_rows([SURE])[0]
+    failed = SURE.model_copy(update={"floor": {"switch": "direct", "error": "no root"}})
+    assert "floor p50" not in columns_and_rows([failed])[0]
 
 
 def test_a_column_tells_tests_apart_or_is_not_there() -> None:

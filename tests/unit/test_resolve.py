@@ -43,6 +43,7 @@ from switchmark.model.spec import Test
         ({"noise": "drums"}, ["no noise 'drums'; there are: cpu,"]),
         ({"noise": "cpu:x"}, ["no list of CPUs"]),
         ({"copies": 2, "switch": "macvlan"}, ["macvlan does not follow --copies"]),
+        ({"offload": "off"}, ["raw-mmsg does not follow --offload"]),
         ({"copies": 2, "scenario": "p2p"}, ["no copies", "--scenario v2v or p2v"]),
         ({"copies": 2, "pairs": 2}, ["--pairs 1"]),
         ({"copies": 2, "direction": "bi"}, ["--direction uni"]),

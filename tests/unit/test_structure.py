@@ -46,6 +46,7 @@ PLAIN_WORDS = {"direct"}
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
     ("campaign/calibration.py", "direct"): "the cable that every switch is held against",
+    ("campaign/floor.py", "direct"): "the cable whose latency is the tool's own",
 }
 """(file, name of a switch): why the name may stand there."""
 

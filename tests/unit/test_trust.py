@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 
+from switchmark.campaign.layout import lay_out
+from switchmark.campaign.trust import Trust
+from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
+from switchmark.machine.placement import place
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import TABLE, cures, passing
+from switchmark.metrics.latency import PERCENTILES
+from switchmark.metrics.throughput import is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
-from switchmark.model.record import PartReport, TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.record import Latency, PartReport, TrialResult
+from switchmark.model.spec import Test, TrialSpec
 
 PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
@@ -76,6 +82,9 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
         (trial(900_000, parts=parts({"blocked": 500}, {})), True, "switch"),
         (trial(900_000, parts=parts({}, {"empty_polls": 10})), True, "receiver"),
         (trial(200_000, parts=parts({"user_cores": 0.9}, {})), False, "sender"),
+        # Of 4 us more than on the cable 2.4 are its own code's, then 1.4: the rest is the switch's.
+        (trial(200_000, parts=parts({"user_cores": 0.5}, {})), False, "sender"),
+        (trial(200_000, parts=parts({"user_cores": 0.3}, {})), False, "switch"),
         # One that waits for room, or for frames, takes long for each too, without being the limit.
         (trial(200_000, parts=parts({"user_cores": 0.9, "blocked": 300}, {})), False, "switch"),
         (
@@ -113,6 +122,17 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
         (
             trial(
                 900_000,
+                lost=900_000,
+                lost_at={"ring f1": 800_000},
+                doubts=("host-busy",),
+                parts=parts({}, {"user_cores": 0.9}),
+            ),
+            False,
+            "receiver",
+        ),
+        (
+            trial(
+                900_000,
                 lost=800_000,
                 lost_at={"ring f1": 800_000},
                 doubts=("cores-shared",),
@@ -125,6 +145,57 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
 )
 def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> None:
     said, evidence = judge(found, DIRECT, own_core=own_core)
+    assert said == wanted, evidence["rule"]
+
+
+CHAIN = (*parts({}, {}), PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
+FUNCTIONS = {**DIRECT, "functions": {"rate_pps": [590_000, 600_000, 610_000]}}
+
+
+@pytest.mark.parametrize(
+    ("pps", "calibration", "own_core", "wanted"),
+    [
+        (950_000, FUNCTIONS, False, "sender"),
+        (570_000, FUNCTIONS, False, "function"),
+        (500_000, FUNCTIONS, False, "switch"),
+        (500_000, DIRECT, False, "unknown"),
+        (950_000, FUNCTIONS, True, "sender"),
+        (570_000, FUNCTIONS, True, "function"),
+        (500_000, FUNCTIONS, True, "switch"),
+    ],
+)
+def test_who_was_the_limit_of_a_chain(
+    pps: int, calibration: dict[str, Any], own_core: bool, wanted: str
+) -> None:
+    said, evidence = judge(trial(pps, parts=CHAIN), calibration, own_core=own_core)
+    assert said == wanted, evidence["rule"]
+
+
+def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
+    assert judge(trial(500_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "function"
+    assert judge(trial(950_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "sender"
+
+
+@pytest.mark.parametrize(
+    ("sent", "doubts", "wanted"),
+    [
+        (950_000, (), "sender"),
+        (700_000, (), "switch"),
+        # Where receivers share cores the ends of one copy do not bound those of two from below.
+        (700_000, ("cores-shared",), "unknown"),
+        (400_000, ("cores-shared",), "switch"),
+    ],
+)
+def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted: str) -> None:
+    calibration = {**DIRECT, "apart": {"rate_pps": [990_000, 1_000_000, 1_010_000]}}
+    found = trial(
+        sent,
+        copies=2,
+        rx_frames=2 * sent,
+        intervals=tuple(2 * sent // 10 + (i % 2) for i in range(10)),
+        doubts=doubts,
+    )
+    said, evidence = judge(found, calibration, own_core=False)
     assert said == wanted, evidence["rule"]
 
 
@@ -217,6 +288,125 @@ def test_foreign_frames_never_make_more_lost_than_were_lost() -> None:
     counters = {"f0@switch": port(500, 0), "f1@switch": port(0, 90)}
     found = balanced(trial(100, lost=10, counters=counters), ports=PORTS, through=True)
     assert found.lost_at == {"inside switch": 10}
+
+
+CPUS = (Cpu(0), Cpu(1), Cpu(2, isolated=True))
+ONE_WAY = Latency.model_validate(
+    {"kind": "one-way", "count": 1, "min": 5, "max": 5, "mean": 5.0, **dict.fromkeys(PERCENTILES)}
+)
+SLOWER = tuple(10_000 - 30 * i for i in range(98))
+
+
+def judged(
+    found: TrialResult | None = None,
+    *,
+    interrupts: int = 0,
+    khz: int = 2_000_000,
+    trust: dict[str, Any] | None = None,
+    layout: dict[str, Any] | None = None,
+    **axes: Any,
+) -> TrialResult:
+    """A trial as `Trust` judges it after a second of so many interrupts, that began at 2 GHz."""
+    drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
+    then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
+    window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
+    judge = Trust(drawn, place(drawn.tenants(), CPUS[:2]), CPUS, **(trust or {}))
+    return judge._judged(found or trial(), window)
+
+
+@pytest.mark.parametrize(
+    ("doubt", "raised", "not_raised"),
+    [
+        ("interrupts", {"interrupts": 1001}, {"interrupts": 1000}),
+        ("frequency-changed", {"khz": 1_890_000}, {"khz": 1_910_000}),
+        (
+            "not-isolated",
+            {"found": trial(evidence={"taken": {"0": 0.0, "1": 0.06}})},
+            {"found": trial(evidence={"taken": {"0": 0.04, "2": 0.3}})},
+        ),
+        (
+            "not-isolated",
+            {"trust": {"noise": {"jitter": {"1": {"lost": 0.06}}}}},
+            {
+                "found": trial(evidence={"taken": {"0-1": 0.0}}),
+                "trust": {"noise": {"jitter": {"1": {"lost": 0.06}}}},
+            },
+        ),
+        (
+            "emulated",
+            {"environment": "vm", "layout": {"modes": {"vm": "emulated (TCG)"}}},
+            {"environment": "vm", "layout": {"modes": {"vm": "KVM"}}},
+        ),
+        (
+            "no-hugepages",
+            {"switch": "testpmd", "engine": "dpdk", "layout": {"memory": "no-huge"}},
+            {"switch": "testpmd", "engine": "dpdk", "memory": "no-huge"},
+        ),
+        (
+            "clock",
+            {"found": trial(latency=ONE_WAY), "trust": {"noise": {"tsc": ["constant_tsc"]}}},
+            {
+                "found": trial(latency=ONE_WAY),
+                "trust": {"noise": {"tsc": ["constant_tsc", "nonstop_tsc"]}},
+            },
+        ),
+        ("clock", {"found": trial(latency=ONE_WAY.model_copy(update={"min": 0}))}, {}),
+        ("unstable", {"found": trial(intervals=SLOWER, interval_ns=10**7)}, {}),
+        ("captured", {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
+        (
+            "not-equivalent",
+            {"trust": {"gate": {"wrong": ["2 frames arrived more than once"]}}},
+            {"trust": {"gate": {"wrong": []}}},
+        ),
+    ],
+)
+def test_a_doubt_is_raised_beyond_its_threshold(
+    doubt: str, raised: dict[str, Any], not_raised: dict[str, Any]
+) -> None:
+    found = judged(**raised)
+    assert found.doubts == (doubt,)
+    assert found.evidence["doubts"][doubt]
+    assert judged(**not_raised).doubts == ()
+
+
+def test_what_was_to_be_certain_and_is_not_is_doubted() -> None:
+    wide = [trial(pps) for pps in (800_000, 900_000, 1_000_000, 1_100_000, 1_200_000)]
+    asked = Test(until_certain="1%")
+    assert is_uncertain(asked, wide)
+    assert not is_uncertain(asked, [trial(pps) for pps in range(1_000_000, 1_000_005)])
+    assert not is_uncertain(Test(), wide)
+
+
+RAISED_BY = {
+    "cores-shared": "netns/test_real_frames.py::test_pairs_in_both_directions",
+    "cores-overcommitted": "root/test_chains.py::test_functions_behind_a_switch",
+    "sibling-busy": "unit/test_machine_placement.py::test_parts_are_seated",
+    "not-isolated": "root/test_truth.py::test_a_hog_on_the_switchs_core",
+    "host-busy": "root/test_truth.py::test_a_hog_on_the_switchs_core",
+    "cpu-stolen": "root/test_truth.py::test_time_that_the_hypervisor_kept",
+    "interrupts": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "frequency-changed": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "emulated": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
+    "no-hugepages": "root/test_bypass_failures.py"
+    "::test_hugepages_that_cannot_be_had_are_counted_and_given_back",
+    "unstable": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "uncertain": "root/test_truth.py::test_repeats_that_end_before_they_are_certain",
+    "short": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
+    "clock": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
+    "foreign-frames": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
+    "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
+    "captured": "root/test_command.py::test_captures_hold_valid_frames",
+}
+"""A test of each doubt: on a real path where this kind of host has its cause."""
+
+
+def test_each_doubt_has_a_test() -> None:
+    assert set(RAISED_BY) == set(TABLE)
+    for doubt, named in RAISED_BY.items():
+        file, _, name = named.partition("::")
+        text = (Path(__file__).parents[1] / file).read_text()
+        assert f"def {name}(" in text
+        assert f'"{doubt}"' in text.replace("'", '"')
 
 
 def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:

@@ -5,8 +5,14 @@
  * The EAL lives as long as the process and is started by the first port that is opened. A port
  * is one queue pair of a device; ports that name the same device share it. One that receives
  * reads all receive queues of the device, as nobody can tell which of them a switch will use.
+ *
+ * A port of a device that completes checksums, checks them or notes times has a table of its own
+ * with a tx and an rx that know of it; all others run through code that does not.
  */
+#define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock, since 19.05 */
+#include <dirent.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -15,14 +21,19 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 #include <rte_mempool.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Behind DPDK's headers, which have an attribute of the same name as its always_inline. */
+#include "clock.h"
 #include "engine.h"
+#include "frames.h"
 
 enum {
 	DEVICES_MAX = 32,
@@ -34,9 +45,31 @@ struct device {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	uint16_t id, queues, ports;
 	bool errors_are_losses; /* oerrors counts frames that were taken and did not leave */
+	bool completes_sums, checks_sums; /* of UDP */
+	bool stamps;
+	const char *sent_by, *checked_by; /* who does, for the record */
 	struct rte_device *bus_device;
 	struct rte_mempool *pool;
 	uint32_t room; /* bytes of a frame that an mbuf has room for */
+};
+
+/* The clock that a device's stamps are of. */
+enum stamp_clock {
+	STAMPS_NONE,
+	STAMPS_DEVICE, /* that rte_eth_read_clock reads, if a stamp is near to it */
+	STAMPS_REALTIME, /* CLOCK_REALTIME, if a stamp is near to it */
+	STAMPS_REALTIME_US,
+	STAMPS_STRANGE,
+};
+
+struct stamps {
+	uint16_t id; /* of the device */
+	enum stamp_clock clock;
+	bool known; /* a stamp has shown that it is that clock */
+	int field; /* of an mbuf */
+	uint64_t flag, second; /* ticks */
+	struct clock_fit fit;
+	bool seen, missed; /* since then: frames with a stamp that can be, and without */
 };
 
 struct dpdk_port {
@@ -48,7 +81,19 @@ struct dpdk_port {
 	struct rte_mbuf *mbufs[BURST_MAX];
 };
 
+/* A port of a device that tells something of what it receives. */
+struct hearing_port {
+	struct dpdk_port port;
+	struct stamps stamps;
+	struct arrival arrivals[BURST_MAX];
+};
+
+extern const struct engine engine_dpdk;
+static const struct engine *const tables[2][2]; /* by completes_sums, and whether rx hears */
+
 static const char *const memories[] = { "no-huge", "hugepages", NULL };
+
+static const char *const offloads[] = { "auto", "off", NULL };
 
 static const struct option_spec dpdk_options[] = {
 	{ .name = "device",
@@ -64,6 +109,10 @@ static const struct option_spec dpdk_options[] = {
 	  .type = OPTION_NUMBER,
 	  .max = 32768,
 	  .help = "length of each queue; 0: the device's choice" },
+	{ .name = "offload",
+	  .type = OPTION_TEXT,
+	  .choices = offloads,
+	  .help = "use what the device offers of checksums and times" },
 	{ .name = "memory",
 	  .type = OPTION_TEXT,
 	  .choices = memories,
@@ -212,6 +261,48 @@ static void device_close(struct device *d)
 	free(d);
 }
 
+/*
+ * What the device is to do. A sum that it makes has to be in the frame when it arrives: a paravirtual
+ * device only notes that one is missing, and takes such a note for a sum that is right, so that the
+ * receiver's check would find nothing. What the members of net_bonding and net_failsafe do is not
+ * known. The IPv4 header's sum is the same in all frames of a flow: there is nothing to be saved.
+ */
+static void device_offload(const struct port *port, struct device *d,
+			   const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
+{
+	static const char *const marking[] = { "net_virtio",  "net_virtio_user", "net_vhost",
+					       "net_vmxnet3", "net_netvsc",	 "net_bonding",
+					       "net_failsafe" };
+	const uint64_t sums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	const bool completes = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+	const bool checks = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	bool marks = false;
+
+	d->sent_by = d->checked_by = "software";
+	if (port->config.forwards || strcmp(port_option_text(port, "offload"), offloads[0]))
+		return;
+	for (size_t i = 0; i < sizeof(marking) / sizeof(marking[0]); i++)
+		marks |= !strcmp(info->driver_name, marking[i]);
+	if (completes && port->config.sends) {
+		d->completes_sums = !marks;
+		d->sent_by = marks ? "software (the device would only mark it)" : "device";
+	}
+	if (checks && port->config.receives) {
+		d->checks_sums = !marks;
+		d->checked_by = marks ? "software (the device would believe a mark)" : "device";
+	}
+	/* net_pcap of 22.11 notes times and does not say so. */
+	d->stamps = port->config.receives &&
+		    (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ||
+		     !strcmp(info->driver_name, "net_pcap"));
+	if (d->completes_sums)
+		conf->txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+	if (d->checks_sums)
+		conf->rxmode.offloads |= info->rx_offload_capa & sums;
+	if (d->stamps)
+		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+}
+
 static int device_setup(struct port *port, struct device *d, const struct rte_eth_dev_info *info)
 {
 	const int node = (int)rte_socket_id();
@@ -238,6 +329,7 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 		conf.rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads &
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
+	device_offload(port, d, info, &conf);
 	error = rte_eth_dev_configure(d->id, d->queues, d->queues, &conf);
 	if (error)
 		return port_fail(port, error, "%s cannot be configured: %s", d->name, eal_said());
@@ -274,6 +366,35 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 	return 0;
 }
 
+static void nothing(int number)
+{
+	(void)number;
+}
+
+/* Lets the thread that serves the sockets of vhost look at them now. It sleeps in poll() for a
+ * second at a time, and that a socket listens does not wake it (lib/vhost of DPDK 22.11,
+ * fd_man.c): the other end, which connects meanwhile, would wait so long for its answer. */
+static void vhost_look(void)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	DIR *threads = opendir("/proc/self/task");
+
+	sigaction(SIGURG, &action, NULL);
+	for (struct dirent *e; threads && (e = readdir(threads));) {
+		char path[300], name[16] = "";
+		FILE *comm;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		comm = fopen(path, "re");
+		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "vhost-events\n"))
+			tgkill(getpid(), atoi(e->d_name), SIGURG);
+		if (comm)
+			fclose(comm);
+	}
+	if (threads)
+		closedir(threads);
+}
+
 static int device_open(struct port *port, struct device **slot, const char *arguments,
 		       const char *name)
 {
@@ -305,25 +426,157 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 		device_close(d);
 		return error;
 	}
+	if (!strcmp(info.driver_name, "net_vhost"))
+		vhost_look();
 	*slot = d;
 	return 0;
 }
 
-static void mode_write(struct port *port, const struct device *d)
+static const char *stamps_say(const struct stamps *s)
 {
+	if (s->clock == STAMPS_NONE)
+		return "software";
+	if (s->clock == STAMPS_STRANGE)
+		return "software (no clock is known that the device's stamps are of)";
+	if (!s->known || !s->seen)
+		return "software (no stamp came yet)";
+	if (s->missed)
+		return "device and software (some frames had no stamp)";
+	return s->clock == STAMPS_DEVICE   ? "device" :
+	       s->clock == STAMPS_REALTIME ? "device (CLOCK_REALTIME)" :
+					     "device (CLOCK_REALTIME, microseconds)";
+}
+
+static void mode_write(struct port *port, const struct dpdk_port *p)
+{
+	const struct hearing_port *h = port->arrivals ? (const struct hearing_port *)p : NULL;
 	struct rte_eth_burst_mode burst = { 0 };
 	struct rte_eth_dev_info info = { 0 };
+	int at;
 
-	rte_eth_dev_info_get(d->id, &info);
-	if (rte_eth_rx_burst_mode_get(d->id, 0, &burst))
+	if (rte_eth_dev_info_get(p->id, &info))
+		return;
+	if (rte_eth_rx_burst_mode_get(p->id, 0, &burst))
 		burst.info[0] = 0;
-	/* The checksum is how corruption is found: the core writes and checks it, whoever else
-	 * could. Both times of a frame are read from the TSC, so that they can be compared. */
-	snprintf(port->mode, sizeof(port->mode),
-		 "%.20s, %.10s%s%.20s, checksum and times by software%s%s", info.driver_name,
-		 eal.memory, burst.info[0] ? ", " : "", burst.info,
-		 info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM ? ", checksum offered" : "",
-		 info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ? ", times offered" : "");
+	at = snprintf(port->mode, sizeof(port->mode), "%.20s, %.10s%s%.20s", info.driver_name,
+		      eal.memory, burst.info[0] ? ", " : "", burst.info);
+	if (port->config.forwards)
+		return;
+	if (port->config.sends)
+		at += snprintf(port->mode + at, sizeof(port->mode) - (size_t)at,
+			       ", tx checksum by %s", p->device->sent_by);
+	if (port->config.receives)
+		snprintf(port->mode + at, sizeof(port->mode) - (size_t)at,
+			 ", rx checksum by %s, rx times by %s", p->device->checked_by,
+			 h ? stamps_say(&h->stamps) : "software");
+}
+
+/* ---- times of the device ---------------------------------------------------------- */
+
+static bool stamps_clock(const struct stamps *s, uint64_t *at)
+{
+	struct timespec now;
+
+	if (s->clock == STAMPS_DEVICE)
+		return !rte_eth_read_clock(s->id, at);
+	clock_gettime(CLOCK_REALTIME, &now);
+	*at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return true;
+}
+
+/* Notes what both clocks show, by the tightest of a few readings; false: the device's has none. */
+static bool stamps_pair(struct stamps *s)
+{
+	uint64_t best = UINT64_MAX, at = 0, ticks = 0;
+
+	for (int i = 0; i < 4; i++) {
+		uint64_t before = clock_ticks(), shown, width;
+
+		if (!stamps_clock(s, &shown))
+			return false;
+		width = clock_ticks() - before;
+		if (width < best) {
+			best = width;
+			at = shown;
+			ticks = before + width / 2;
+		}
+	}
+	clock_fit_add(&s->fit, at, ticks);
+	return true;
+}
+
+static void stamps_open(struct stamps *s, uint16_t id)
+{
+	int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
+
+	s->field = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
+	if (flag < 0 || s->field < 0)
+		return;
+	s->id = id;
+	s->flag = 1ull << flag;
+	s->second = rte_get_tsc_hz();
+	s->clock = STAMPS_DEVICE;
+	if (!stamps_pair(s)) {
+		s->clock = STAMPS_REALTIME;
+		stamps_pair(s);
+	}
+}
+
+/* Of which clock is the first stamp? That which it is within a second of. */
+static void stamps_recognise(struct stamps *s, uint64_t stamp)
+{
+	uint64_t now;
+
+	if (s->clock == STAMPS_DEVICE) {
+		int64_t off = (int64_t)(clock_ticks() - clock_fit_ticks(&s->fit, stamp));
+
+		s->known = (uint64_t)llabs(off) < s->second;
+		if (!s->known) {
+			s->fit = (struct clock_fit){ 0 };
+			s->clock = STAMPS_REALTIME;
+			stamps_pair(s);
+		}
+		return;
+	}
+	stamps_clock(s, &now);
+	s->known = true;
+	if (llabs((int64_t)(now - stamp)) < 1000000000)
+		return;
+	s->clock = stamp < UINT64_MAX / 1000 && llabs((int64_t)(now - stamp * 1000)) < 1000000000 ?
+			   STAMPS_REALTIME_US :
+			   STAMPS_STRANGE;
+}
+
+/* When a frame arrived, in ticks; 0 if its stamp does not tell. */
+static uint64_t stamps_read(struct stamps *s, const struct rte_mbuf *m, uint64_t now)
+{
+	uint64_t stamp, ticks;
+	int64_t age;
+
+	if (!(m->ol_flags & s->flag)) {
+		s->missed |= s->known;
+		return 0;
+	}
+	stamp = *RTE_MBUF_DYNFIELD(m, s->field, rte_mbuf_timestamp_t *);
+	if (unlikely(!s->known)) {
+		if (!(s->fit.ticks_per_unit > 0))
+			return 0;
+		stamps_recognise(s, stamp);
+	}
+	if (!s->known || s->clock == STAMPS_STRANGE)
+		return 0;
+	/* The middle of the microsecond whose begin is told. */
+	if (s->clock == STAMPS_REALTIME_US)
+		stamp = stamp * 1000 + 500;
+	ticks = clock_fit_ticks(&s->fit, stamp);
+	age = (int64_t)(now - ticks);
+	/* One that the clock was set after. The fit may be off by some microseconds at first. */
+	if (unlikely(age < -(int64_t)(s->second / 1000) || age > (int64_t)s->second * 10)) {
+		s->missed = true;
+		return 0;
+	}
+	s->seen = true;
+	return age < 0 ? now : ticks;
 }
 
 /* ---- the engine ------------------------------------------------------------------- */
@@ -340,6 +593,30 @@ static void dpdk_close(struct port *port)
 	}
 	free(p);
 	port->priv = NULL;
+	port->engine = &engine_dpdk;
+	port->arrivals = NULL;
+	port->completes_sums = false;
+}
+
+static bool dpdk_hears(const struct port *port, const struct device *d)
+{
+	return port->config.receives && !port->config.forwards && (d->checks_sums || d->stamps);
+}
+
+/* Gives the port what its device offers, if that is anything. */
+static void dpdk_offload(struct port *port, struct dpdk_port *p)
+{
+	const struct device *d = p->device;
+
+	if (dpdk_hears(port, d)) {
+		struct hearing_port *h = (struct hearing_port *)p;
+
+		port->arrivals = h->arrivals;
+		if (d->stamps)
+			stamps_open(&h->stamps, d->id);
+	}
+	port->completes_sums = port->config.sends && !port->config.forwards && d->completes_sums;
+	port->engine = tables[port->completes_sums][!!port->arrivals];
 }
 
 static int dpdk_open(struct port *port)
@@ -363,7 +640,7 @@ static int dpdk_open(struct port *port)
 		error = device_open(port, slot, arguments, name);
 	if (error || !*slot)
 		return error;
-	p = calloc(1, sizeof(*p));
+	p = calloc(1, dpdk_hears(port, *slot) ? sizeof(struct hearing_port) : sizeof(*p));
 	if (!p || port->config.queue >= (*slot)->queues || port->config.frame_max > (*slot)->room) {
 		if (!(*slot)->ports) {
 			device_close(*slot);
@@ -380,7 +657,8 @@ static int dpdk_open(struct port *port)
 	p->queue = (uint16_t)port->config.queue;
 	p->queues = p->device->queues;
 	port->priv = p;
-	mode_write(port, p->device);
+	dpdk_offload(port, p);
+	mode_write(port, p);
 	return 0;
 }
 
@@ -455,6 +733,40 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 	return rte_eth_tx_burst(p->id, p->queue, p->mbufs, (uint16_t)n);
 }
 
+/*
+ * The same of a device that completes checksums. The core writes IPv4 and UDP behind at most one
+ * tag; anything else leaves as it is.
+ */
+static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n)
+{
+	struct dpdk_port *p = port->priv;
+	uint16_t fit;
+
+	p->plain = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t *data = f[i].data;
+		struct rte_mbuf *m = frame_mbuf(&f[i]);
+		uint16_t l2 = load16(data + 12) == net16(RTE_ETHER_TYPE_VLAN) ?
+				      ETH_BYTES + VLAN_BYTES :
+				      ETH_BYTES;
+		bool udp = load16(data + l2 - 2) == net16(RTE_ETHER_TYPE_IPV4) &&
+			   data[l2 + 9] == IPPROTO_UDP;
+
+		p->mbufs[i] = m;
+		m->pkt_len = f[i].len;
+		m->data_len = (uint16_t)f[i].len;
+		m->data_off = (uint16_t)((uintptr_t)data - (uintptr_t)m->buf_addr);
+		m->ol_flags = udp ? RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM : 0;
+		m->tx_offload = rte_mbuf_tx_offload(l2, IP_BYTES, UDP_BYTES, 0, 0, 0, 0);
+	}
+	fit = rte_eth_tx_prepare(p->id, p->queue, p->mbufs, (uint16_t)n);
+	if (unlikely(!fit && n && !port->failed))
+		port_fail(port, rte_errno,
+			  "%s refuses a frame whose checksum it offers to complete: %s",
+			  p->device->name, rte_strerror(rte_errno));
+	return rte_eth_tx_burst(p->id, p->queue, p->mbufs, fit);
+}
+
 /* Whole, ours alone and of our pool: it goes back without a look at anything else. */
 always_inline bool mbuf_plain(const struct dpdk_port *p, const struct rte_mbuf *m)
 {
@@ -492,6 +804,34 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 	return whole;
 }
 
+/* The same of a device that tells something of what it received. */
+static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, uint32_t n)
+{
+	struct hearing_port *h = port->priv;
+	struct stamps *s = &h->stamps;
+	const bool sums = h->port.device->checks_sums, stamps = s->clock != STAMPS_NONE;
+	uint64_t now;
+
+	/* Before frames are fetched, so that it delays none that is in hand. */
+	if (stamps && unlikely(clock_ticks() - s->fit.last_ticks > s->second / 100))
+		stamps_pair(s);
+	n = dpdk_rx(port, f, n);
+	now = stamps && n ? clock_ticks() : 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = frame_mbuf(&f[i]);
+		uint64_t sum = m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+
+		h->arrivals[i] = (struct arrival){
+			.ticks = stamps ? stamps_read(s, m, now) : 0,
+			.sum = !sums				  ? DEVICE_SUM_UNKNOWN :
+			       sum == RTE_MBUF_F_RX_L4_CKSUM_GOOD ? DEVICE_SUM_GOOD :
+			       sum == RTE_MBUF_F_RX_L4_CKSUM_BAD  ? DEVICE_SUM_BAD :
+								    DEVICE_SUM_UNKNOWN,
+		};
+	}
+	return n;
+}
+
 static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
@@ -518,6 +858,7 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	struct dpdk_port *p = port->priv;
 	struct rte_eth_stats found;
 
+	mode_write(port, p); /* by now stamps may have come */
 	*stats = (struct engine_stats){ .rx_invalid = p->invalid };
 	/* Counters are the device's: one of its ports tells them. */
 	if (p->queue || rte_eth_stats_get(p->id, &found))
@@ -527,18 +868,23 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	stats->tx_drops = p->device->errors_are_losses ? found.oerrors : 0;
 }
 
-const struct engine engine_dpdk = {
-	.name = "dpdk",
-	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,
-	.options = dpdk_options,
-	.summary = "DPDK: virtio-user, vhost, memif, PCI devices and whatever else it drives",
-	.open = dpdk_open,
-	.ready = dpdk_ready,
-	.enter = dpdk_enter,
-	.alloc = dpdk_alloc,
-	.tx = dpdk_tx,
-	.rx = dpdk_rx,
-	.release = dpdk_release,
-	.stats = dpdk_stats,
-	.close = dpdk_close,
+#define DPDK(tx_function, rx_function)                                                              \
+	{                                                                                           \
+		.name = "dpdk",                                                                     \
+		.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,          \
+		.options = dpdk_options,                                                            \
+		.summary =                                                                          \
+			"DPDK: virtio-user, vhost, memif, PCI devices and whatever else it drives", \
+		.open = dpdk_open, .ready = dpdk_ready, .enter = dpdk_enter, .alloc = dpdk_alloc,   \
+		.tx = (tx_function), .rx = (rx_function), .release = dpdk_release,                  \
+		.stats = dpdk_stats, .close = dpdk_close,                                           \
+	}
+
+const struct engine engine_dpdk = DPDK(dpdk_tx, dpdk_rx);
+static const struct engine engine_dpdk_rx = DPDK(dpdk_tx, dpdk_rx_offloaded);
+static const struct engine engine_dpdk_tx = DPDK(dpdk_tx_offloaded, dpdk_rx);
+static const struct engine engine_dpdk_both = DPDK(dpdk_tx_offloaded, dpdk_rx_offloaded);
+static const struct engine *const tables[2][2] = {
+	{ &engine_dpdk, &engine_dpdk_rx },
+	{ &engine_dpdk_tx, &engine_dpdk_both },
 };

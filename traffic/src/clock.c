@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "clock.h"
 
+static uint64_t first_ticks, first_ns; /* of one moment: the process began */
+
 /* The tightest of a few readings: ticks and nanoseconds of one moment. */
 static void clock_pair(uint64_t *ticks, uint64_t *ns)
 {
@@ -22,14 +24,47 @@ void clock_derive(struct clock *c)
 	c->ns_per_tick = (uint64_t)((((__int128)1000000000 << 32) + c->hz / 2) / c->hz);
 }
 
+void clock_begin(void)
+{
+	clock_pair(&first_ticks, &first_ns);
+}
+
 void clock_measure(struct clock *c, unsigned ms)
 {
-	struct timespec wait = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
-	uint64_t ticks1 = 0, ns1 = 0;
+	uint64_t until;
 
+	if (!first_ns)
+		clock_begin();
+	until = first_ns + (uint64_t)ms * 1000000;
+	for (uint64_t now; (now = clock_monotonic_ns()) < until;) {
+		struct timespec wait = { .tv_nsec = (long)(until - now) };
+
+		nanosleep(&wait, NULL);
+	}
 	clock_pair(&c->ticks0, &c->ns0);
-	nanosleep(&wait, NULL);
-	clock_pair(&ticks1, &ns1);
-	c->hz = (uint64_t)((__int128)(ticks1 - c->ticks0) * 1000000000 / (__int128)(ns1 - c->ns0));
+	c->hz = (uint64_t)((__int128)(c->ticks0 - first_ticks) * 1000000000 /
+			   (__int128)(c->ns0 - first_ns));
 	clock_derive(c);
+}
+
+void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks)
+{
+	const double since = (double)(int64_t)(ticks - f->last_ticks);
+
+	if (f->ticks_per_unit > 0) {
+		double off = (double)(int64_t)(clock_fit_ticks(f, at) - ticks);
+
+		/* No clock that is kept runs off by more than 1 in 1000, nor does one jump by less. */
+		if (off > since / 1000 || off < -since / 1000) {
+			f->first = at;
+			f->first_ticks = ticks;
+		}
+	} else if (!f->last_ticks) {
+		f->first = at;
+		f->first_ticks = ticks;
+	}
+	f->last = at;
+	f->last_ticks = ticks;
+	if (at > f->first)
+		f->ticks_per_unit = (double)(ticks - f->first_ticks) / (double)(at - f->first);
 }

@@ -52,7 +52,30 @@ static inline uint64_t clock_at(const struct clock *c, uint64_t ns)
 	return c->ticks0 + (uint64_t)(since * (__int128)c->hz / 1000000000);
 }
 
-/* Measures the counter against CLOCK_MONOTONIC for `ms` milliseconds. */
+/*
+ * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that
+ * since the first pair, its place that of the last one.
+ */
+struct clock_fit {
+	uint64_t first, first_ticks, last, last_ticks;
+	double ticks_per_unit; /* 0: fewer than two pairs are known */
+};
+
+/* Adds a pair. A clock that was set meanwhile keeps its rate and gets its new place. */
+void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks);
+
+/* The counter at a moment of the other clock, near the last pair. */
+static inline uint64_t clock_fit_ticks(const struct clock_fit *f, uint64_t at)
+{
+	return f->last_ticks +
+	       (uint64_t)(int64_t)((double)(int64_t)(at - f->last) * f->ticks_per_unit);
+}
+
+/* Notes when this process began, from where the counter is measured. */
+void clock_begin(void);
+
+/* Measures the counter against CLOCK_MONOTONIC, since clock_begin(), once that is `ms`
+ * milliseconds ago: it waits for what lacks of them. */
 void clock_measure(struct clock *c, unsigned ms);
 
 /* Fills in what is derived from the first three members. */

@@ -273,6 +273,7 @@ static bool task_read(struct reader *r, json_t *object, struct open_plan *open,
 		port = &open->ports[task->ports[i]];
 		port->config.sends |= task->role != ROLE_RECEIVER;
 		port->config.receives |= task->role != ROLE_SENDER;
+		port->config.forwards |= !role_sends(task->role) && !role_receives(task->role);
 		if (task->role != ROLE_RECEIVER && !(port->engine->caps & ENGINE_SENDS))
 			return refuse(r, "open: engine %s does not send", port->engine->name);
 		if (task->role != ROLE_SENDER && !(port->engine->caps & ENGINE_RECEIVES))
@@ -343,7 +344,7 @@ static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 	load->len_count = (uint32_t)json_array_size(sizes);
 	for (uint32_t i = 0; i < load->len_count; i++) {
 		json_t *v = json_array_get(sizes, i);
-		json_int_t least = load->addresses[0].vlan ? 68 : 64;
+		json_int_t least = load->sent.list[0].vlan ? 68 : 64;
 
 		if (!json_is_integer(v) || json_integer_value(v) < least ||
 		    json_integer_value(v) > 9000)
@@ -403,7 +404,7 @@ static bool rewrite_read(struct reader *r, json_t *list, struct task_load *load)
 
 static bool address_read(struct reader *r, const char *where, json_t *object, struct address *a)
 {
-	uint64_t src_port = 0, dst_port = 0, vlan = 0;
+	uint64_t src_port = 0, dst_port = 0, vlan = 0, ttl = 0;
 	const struct member members[] = {
 		{ .key = "src_mac", .kind = MAC, .into = a->src_mac },
 		{ .key = "dst_mac", .kind = MAC, .into = a->dst_mac },
@@ -412,6 +413,7 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 		{ .key = "src_port", .kind = NUMBER, .into = &src_port, .max = 65535 },
 		{ .key = "dst_port", .kind = NUMBER, .into = &dst_port, .max = 65535 },
 		{ .key = "vlan", .kind = NUMBER, .into = &vlan, .max = 4094 },
+		{ .key = "ttl", .kind = NUMBER, .into = &ttl, .max = 255 },
 		{ 0 },
 	};
 
@@ -420,6 +422,7 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 	a->src_port = (uint16_t)src_port;
 	a->dst_port = (uint16_t)dst_port;
 	a->vlan = (uint16_t)vlan;
+	a->ttl = (uint8_t)ttl;
 	return true;
 }
 
@@ -439,10 +442,36 @@ static bool addresses_read(struct reader *r, const char *where, json_t *found, u
 	return true;
 }
 
+/* The addresses of a task's flows and how they vary, each if given. */
+static bool plan_read(struct reader *r, const char *where, json_t *address, json_t *vary,
+		      uint32_t flows, struct address_plan *plan)
+{
+	if (address && !addresses_read(r, where, address, ADDRESSES_MAX, plan->list, &plan->count))
+		return false;
+	if (plan->count && flows % plan->count)
+		return refuse(r, "%s: %u addresses do not share %u flows evenly", where,
+			      plan->count, flows);
+	return !vary || vary_read(r, vary, &plan->vary);
+}
+
+static bool expect_read(struct reader *r, json_t *object, struct task_load *load)
+{
+	json_t *address = NULL, *vary = NULL;
+	const struct member members[] = {
+		{ .key = "address", .kind = ANY, .into = &address, .required = true },
+		{ .key = "vary", .kind = ANY, .into = &vary },
+		{ 0 },
+	};
+
+	return object_read(r, "arm: expect", object, members) &&
+	       plan_read(r, "arm: expect", address, vary, load->flows, &load->expected);
+}
+
 static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 {
 	uint64_t first = 0, flows = 1, burst = 32;
 	json_t *sizes = NULL, *vary = NULL, *rewrite = NULL, *address = NULL, *announce = NULL;
+	json_t *expect = NULL;
 	const struct member members[] = {
 		{ .key = "first_flow", .kind = NUMBER, .into = &first, .max = FLOW_MAX - 1 },
 		{ .key = "flows", .kind = NUMBER, .into = &flows, .min = 1, .max = FLOW_MAX },
@@ -457,6 +486,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		{ .key = "vary", .kind = ANY, .into = &vary },
 		{ .key = "announce", .kind = ANY, .into = &announce },
 		{ .key = "rewrite", .kind = ANY, .into = &rewrite },
+		{ .key = "expect", .kind = ANY, .into = &expect },
 		{ 0 },
 	};
 
@@ -467,18 +497,12 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 	load->first_flow = (uint32_t)first;
 	load->flows = (uint32_t)flows;
 	load->burst = (uint32_t)burst;
-	load->address_count = 1;
-	if (address && !addresses_read(r, "arm: address", address, ADDRESSES_MAX, load->addresses,
-				       &load->address_count))
+	if (!plan_read(r, "arm: address", address, vary, load->flows, &load->sent))
 		return false;
-	if (flows % load->address_count)
-		return refuse(r, "arm: %u addresses do not share %u flows evenly",
-			      load->address_count, load->flows);
 	if (announce && !addresses_read(r, "arm: announce", announce, 2, load->announced,
 					&load->announce_count))
 		return false;
-	return (!sizes || lens_read(r, sizes, load)) &&
-	       (!vary || vary_read(r, vary, &load->vary)) &&
+	return (!sizes || lens_read(r, sizes, load)) && (!expect || expect_read(r, expect, load)) &&
 	       (!rewrite || rewrite_read(r, rewrite, load));
 }
 

@@ -64,12 +64,17 @@ enum vary {
 	VARY_DST_PORT = 1 << 5,
 };
 
+/* Of as many flows each, in a row; each varies from there. */
+struct address_plan {
+	struct address list[ADDRESSES_MAX];
+	uint32_t count; /* divides flows; 0: none was given */
+	uint32_t vary;
+};
+
 struct task_load {
 	uint32_t first_flow, flows, burst;
-	/* Of as many flows each, in a row; each varies from there. */
-	struct address addresses[ADDRESSES_MAX];
-	uint32_t address_count; /* divides flows */
-	uint32_t vary;
+	struct address_plan sent;
+	struct address_plan expected; /* to be compared with what arrives */
 	double rate_pps;
 	uint64_t frames; /* of a phase at full rate; 0: until it ends */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */

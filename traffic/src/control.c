@@ -95,6 +95,7 @@ static void receiver_free(struct receiver *r)
 	free(r->latency);
 	free(r->ipdv);
 	free(r->neighbours);
+	free(r->promise.templates);
 	free(r->intervals);
 	memset(r, 0, sizeof(*r));
 }
@@ -277,6 +278,16 @@ static void address_step(struct address *a, uint32_t vary, uint32_t by)
 		a->dst_port = (uint16_t)(a->dst_port + by);
 }
 
+/* The addresses of flow number `flow` of `flows`; all zero if none were given. */
+static struct address address_of(const struct address_plan *plan, uint32_t flow, uint32_t flows)
+{
+	const uint32_t each = flows / (plan->count ? plan->count : 1);
+	struct address a = plan->list[flow / each];
+
+	address_step(&a, plan->vary, flow % each);
+	return a;
+}
+
 /* The length of a frame as the engine sees it. */
 static uint32_t frame_len(const struct port *port, uint32_t len)
 {
@@ -292,7 +303,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	sender_free(s);
 	if (!load->len_count)
 		return "a sender needs frame_bytes";
-	if (headless && (load->addresses[0].vlan || (load->vary & ~(uint32_t)VARY_SRC_PORT)))
+	if (headless && (load->sent.list[0].vlan || (load->sent.vary & ~(uint32_t)VARY_SRC_PORT)))
 		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, without a tag";
 	for (uint32_t i = 0; i < load->len_count; i++)
 		if (load->lens[i] > s->port->config.frame_max)
@@ -310,14 +321,16 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	if (!s->templates || !s->frames)
 		return "no memory for so many flows";
 	for (uint32_t f = 0; f < s->flows; f++) {
-		const uint32_t each = load->flows / load->address_count;
-		struct address a = load->addresses[f / each];
+		struct address a = address_of(&load->sent, f, load->flows);
 
-		address_step(&a, load->vary, f % each);
-		for (uint32_t i = 0; i < s->sizes; i++)
-			template_make(&s->templates[(size_t)f * s->sizes + i], &a,
-				      frame_len(s->port, load->lens[i]), arm->run,
+		for (uint32_t i = 0; i < s->sizes; i++) {
+			struct frame_template *made = &s->templates[(size_t)f * s->sizes + i];
+
+			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
 				      (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
+			if (s->port->completes_sums)
+				template_leave_sum(made);
+		}
 	}
 	return NULL;
 }
@@ -364,6 +377,21 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	if (load->latency && load->ipdv) {
 		r->ipdv = histogram_new();
 		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
+	}
+	if (load->expected.count) {
+		if (port->engine->caps & ENGINE_PAYLOAD)
+			return "the kernel takes the headers: there is nothing to compare";
+		r->promise.templates =
+			aligned_alloc(CACHE_LINE, sizeof(*r->promise.templates) * r->flows);
+		if (!r->promise.templates)
+			return "no memory for so many flows";
+		for (uint32_t i = 0; i < r->flows; i++) {
+			struct address a = address_of(&load->expected, i, r->flows);
+
+			template_make(&r->promise.templates[i], &a,
+				      FRAME_MIN + (a.vlan ? VLAN_BYTES : 0), arm->run,
+				      (uint16_t)(r->first_flow + i), PHASE_MEASURED, false);
+		}
 	}
 	if (!r->frames || !r->sequences || !r->windows || !r->intervals ||
 	    (load->latency && (!r->latency || (load->ipdv && (!r->ipdv || !r->neighbours)))))
@@ -413,9 +441,10 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	if (why)
 		return why;
 	task_choose_step(t, arm->touch,
-			 !load->latency ? TIMING_NONE :
-			 load->ipdv	? TIMING_IPDV :
-					  TIMING_LATENCY);
+			 load->expected.count ? TIMING_HEADERS :
+			 !load->latency	      ? TIMING_NONE :
+			 load->ipdv	      ? TIMING_IPDV :
+						TIMING_LATENCY);
 	for (uint32_t i = 0; i < load->announce_count; i++) {
 		struct port *port = t->forwarder.ports[i];
 		const struct address *a = &load->announced[i];
@@ -423,6 +452,8 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 		template_make(&hello, a, frame_len(port, FRAME_MIN + (a->vlan ? VLAN_BYTES : 0)),
 			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
 			      port->engine->caps & ENGINE_PAYLOAD);
+		if (port->completes_sums)
+			template_leave_sum(&hello);
 		if (!port_announce(port, &hello) || port->failed)
 			return port->why[0] ? port->why : "the port could not announce its MAC";
 	}
@@ -533,7 +564,25 @@ static uint64_t control_seen(const struct control *c)
 	return seen;
 }
 
-/* Until no frame has come for quiet_ms; frames from now on are late, after it too late. */
+/* Whether each receiver has polled since this was last asked to begin anew. */
+static bool control_looked(struct control *c, bool anew)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < c->task_count; i++) {
+		struct receiver *r = &c->tasks[i].receiver;
+
+		if (!role_receives(c->tasks[i].role))
+			continue;
+		if (anew)
+			atomic_store_explicit(&r->looked, false, memory_order_relaxed);
+		all &= atomic_load_explicit(&r->looked, memory_order_relaxed);
+	}
+	return all;
+}
+
+/* Until no frame has come for quiet_ms; frames from now on are late, after it too late. A
+ * receiver that got no CPU meanwhile has not looked. */
 static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout_ms)
 {
 	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
@@ -542,14 +591,17 @@ static void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout
 
 	for (uint32_t i = 0; i < c->task_count; i++)
 		c->tasks[i].receiver.draining = true;
+	control_looked(c, true);
 	while (c->running && now < until && !calm && control_tick(c)) {
 		uint64_t more = control_seen(c);
 
 		now = clock_monotonic_ns();
-		if (more != seen)
+		if (more != seen) {
 			changed = now;
+			control_looked(c, true);
+		}
 		seen = more;
-		calm = now - changed >= quiet;
+		calm = now - changed >= quiet && control_looked(c, false);
 	}
 	for (uint32_t i = 0; i < c->task_count; i++)
 		c->tasks[i].receiver.closed = true;
@@ -581,6 +633,29 @@ static json_t *histogram_report(const struct histogram *h)
 			 "counts", counts);
 }
 
+static json_t *head_report(const uint8_t *head)
+{
+	char text[2 * HEAD_BYTES + 1];
+
+	for (uint32_t i = 0; i < HEAD_BYTES; i++)
+		snprintf(text + (size_t)2 * i, 3, "%02x", head[i]);
+	return json_string(text);
+}
+
+/* How many frames were compared, how many had other headers, and of the first of these what it
+ * had and should have had. */
+static json_t *promise_report(const struct promise *p)
+{
+	json_t *report =
+		json_pack("{s:I,s:I}", "compared", COUNT(p->compared), "broken", COUNT(p->broken));
+
+	if (p->broken) {
+		json_object_set_new(report, "found", head_report(p->found));
+		json_object_set_new(report, "promised", head_report(p->templates[p->flow].head));
+	}
+	return report;
+}
+
 static json_t *receiver_report(const struct control *c, const struct receiver *r)
 {
 	json_t *flows = json_array(), *intervals = json_array(), *report;
@@ -607,6 +682,8 @@ static json_t *receiver_report(const struct control *c, const struct receiver *r
 			   COUNT(r->polls), "empty_polls", COUNT(r->empty), "idle_ns",
 			   COUNT((__int128)r->idle * 1000000000 / c->clock.hz), "flows", flows,
 			   "intervals", intervals);
+	if (r->promise.templates)
+		json_object_set_new(report, "headers", promise_report(&r->promise));
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
 	if (r->ipdv)
@@ -677,10 +754,15 @@ static void control_report(struct control *c)
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		json_array_append_new(
 			threads,
-			json_pack("{s:i,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
+			json_pack("{s:i,s:I,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
 				  COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
 				  "user_ns",
 				  COUNT(c->workers[i].user_end_ns - c->workers[i].user_start_ns),
+				  "wait_ns",
+				  c->workers[i].wait_end_ns < 0 ?
+					  (json_int_t)-1 :
+					  COUNT(c->workers[i].wait_end_ns -
+						c->workers[i].wait_start_ns),
 				  "yields", COUNT(c->workers[i].yields)));
 	why = control_failure(c);
 	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",
@@ -766,6 +848,7 @@ int control_serve(int in, FILE *out)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	clock_begin();
 	c->in = in;
 	c->out = out;
 	while (!terminated && !c->ended) {

@@ -60,6 +60,7 @@ struct port_config {
 	char ifname[IFNAMSIZ];
 	char netns[128]; /* a path that setns() takes; empty: where the program runs */
 	bool sends, receives;
+	bool forwards; /* what comes in here leaves as it is: no frame is made or checked here */
 	uint32_t burst; /* the largest burst that will be asked of tx and rx */
 	uint32_t frame_max; /* the longest frame, without the FCS */
 	uint32_t queue;
@@ -79,14 +80,27 @@ struct engine_stats {
 	uint64_t tx_drops; /* frames taken by tx and lost before they left */
 };
 
+/* What a device found of a frame that it received. */
+enum device_sum { DEVICE_SUM_UNKNOWN, DEVICE_SUM_GOOD, DEVICE_SUM_BAD };
+
+struct arrival {
+	uint64_t ticks; /* when, as clock_ticks() counts; 0: nobody noted it */
+	enum device_sum sum; /* of the UDP checksum */
+};
+
 struct port {
-	const struct engine *engine;
+	const struct engine *engine; /* open may put another table of the same engine here */
 	struct port_config config;
 	void *priv;
-	char mode[160]; /* how the engine works here, for the record: "native, copy" */
+	/* How the engine works here, for the record: "native, copy". stats may write it anew. */
+	char mode[256];
 	char why[256]; /* the reason of a failed open, or of the first fatal error */
 	bool failed; /* set with `why` when the port can work no more */
 	uint64_t tx_errors;
+	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
+	bool completes_sums;
+	/* Of the frames that rx returned last, in order; NULL: the device tells nothing of them. */
+	const struct arrival *arrivals;
 };
 
 struct engine {

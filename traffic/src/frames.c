@@ -38,6 +38,10 @@ static void template_sum(struct frame_template *t)
 
 	store16(udp + 6, 0);
 	t->sum = checksum_add(udp - 8, 8) + net16(17) + load16(udp + 4); /* pseudo header */
+	if (t->device_sums) {
+		store16(udp + 6, checksum_fold(t->sum));
+		return;
+	}
 	t->sum += checksum_add(udp, UDP_BYTES + PAYLOAD_BYTES);
 	checksum = (uint16_t)~checksum_fold(t->sum);
 	store16(udp + 6, checksum ? checksum : 0xffff);
@@ -71,7 +75,7 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 	ip[0] = 0x45;
 	put16(ip + 2, (uint16_t)(len - (uint32_t)(ip - h)));
 	put16(ip + 6, 0x4000); /* don't fragment */
-	ip[8] = 64;
+	ip[8] = a->ttl ? a->ttl : TTL_SENT;
 	ip[9] = 17;
 	put32(ip + 12, a->src_ip);
 	put32(ip + 16, a->dst_ip);
@@ -81,6 +85,12 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 	put16(ip + 22, a->dst_port);
 	put16(ip + 24, (uint16_t)(len - (uint32_t)(ip - h) - IP_BYTES));
 	template_set(t, run, flow, phase);
+}
+
+void template_leave_sum(struct frame_template *t)
+{
+	t->device_sums = true;
+	template_sum(t);
 }
 
 void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t phase)
@@ -130,6 +140,18 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
 		wrong |= want ^ have;
 	}
 	return !wrong;
+}
+
+bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t)
+{
+	const uint32_t at = t->payload_at - UDP_BYTES - IP_BYTES;
+	const uint8_t *ip = data + at, *want = t->head + at;
+
+	/* Two bytes for its length, six beyond for the checksum. */
+	return len >= t->head_len && !memcmp(data, t->head, at + 2) &&
+	       at + net16(load16(ip + 2)) == len && !memcmp(ip + 4, want + 4, 6) &&
+	       checksum_fold(checksum_add(ip, IP_BYTES)) == 0xffff &&
+	       !memcmp(ip + 12, want + 12, 12);
 }
 
 void frame_reflect(struct frame *f)

@@ -23,6 +23,7 @@
 #define IP_BYTES 20
 #define UDP_BYTES 8
 #define PAYLOAD_BYTES 18
+#define TTL_SENT 64
 #define FRAME_MIN 60 /* without the FCS */
 #define FLOW_MAX 16384
 #define HEAD_BYTES 64 /* all headers, tag and payload fit */
@@ -36,11 +37,14 @@ struct address {
 	uint32_t src_ip, dst_ip;
 	uint16_t src_port, dst_port;
 	uint16_t vlan;
+	uint8_t ttl; /* 0: TTL_SENT */
 };
 
 /*
  * A frame but for what changes from frame to frame. `sum` is the checksum's partial sum of
  * the pseudo header, the UDP header and the payload with sequence number and time as zero.
+ * `device_sums`: in place of the checksum stands the pseudo header's sum, as a device that
+ * completes it wants.
  */
 struct frame_template {
 	uint8_t head[HEAD_BYTES];
@@ -48,6 +52,7 @@ struct frame_template {
 	uint32_t len; /* of the whole frame */
 	uint8_t payload_at; /* where our payload begins */
 	uint8_t head_len; /* payload_at + PAYLOAD_BYTES */
+	bool device_sums;
 } __attribute__((aligned(CACHE_LINE)));
 
 /* What the parser found. */
@@ -67,6 +72,9 @@ struct payload {
  */
 void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless);
+
+/* Leaves the UDP checksum of a template with headers to the device that sends its frames. */
+void template_leave_sum(struct frame_template *t);
 
 /* Sets run and phase anew, the sum with them. */
 void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t phase);
@@ -173,9 +181,9 @@ always_inline bool frame_is_of(const uint8_t *data, const struct frame_template 
  * of the template already, only what changes. With TOUCH_NONE that is nothing, with TOUCH_HEADER
  * the payload and the checksum, with TOUCH_FULL all bytes behind the headers.
  */
-always_inline void frame_build(uint8_t *data, const struct frame_template *t, uint32_t seq,
+always_inline void frame_write(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,
-			       bool headless, bool prepared)
+			       bool headless, bool prepared, bool device_sums)
 {
 	uint32_t at = headless ? 0 : t->payload_at;
 	uint32_t head = at + PAYLOAD_BYTES;
@@ -195,17 +203,28 @@ always_inline void frame_build(uint8_t *data, const struct frame_template *t, ui
 		if (touch != TOUCH_FULL && t->len > head)
 			memset(data + head, 0, t->len - head);
 	}
+	/* The device may have completed it in this memory. */
+	if (device_sums)
+		store16(data + at - 2, load16(t->head + at - 2));
 	if (touch == TOUCH_NONE)
 		return;
 	if (touch == TOUCH_FULL && t->len > head)
 		sum += pattern_write(data + head, t->len - head, seq);
 	store32(data + at + 6, seq_net);
 	store64(data + at + 10, time_net);
-	if (!headless) {
+	if (!headless && !device_sums) {
 		uint16_t checksum = (uint16_t)~checksum_fold(sum + seq_net);
 
 		store16(data + at - 2, checksum ? checksum : 0xffff);
 	}
+}
+
+/* The same, with the checksum made here. */
+always_inline void frame_build(uint8_t *data, const struct frame_template *t, uint32_t seq,
+			       uint64_t time_net, uint64_t time_sum, enum touch touch,
+			       bool headless, bool prepared)
+{
+	frame_write(data, t, seq, time_net, time_sum, touch, headless, prepared, false);
 }
 
 /* Time as it stands in a frame, and its part of the checksum. */
@@ -221,11 +240,12 @@ always_inline uint64_t time_sum(uint64_t time_net)
 
 /*
  * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and
- * the payload (what follows is taken to be zero), with TOUCH_NONE only the run id.
+ * the payload (what follows is taken to be zero), with TOUCH_NONE only the run id. A device
+ * that has found the checksum good or bad is believed, and nothing is added up.
  */
-always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t len, uint32_t run,
+always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t len, uint32_t run,
 						struct payload *out, enum touch touch,
-						bool headless)
+						bool headless, enum device_sum device)
 {
 	const uint8_t *p = data;
 
@@ -251,17 +271,22 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 				     udp_len < UDP_BYTES + PAYLOAD_BYTES ||
 				     ip + ip_len > data + len))
 				return FRAME_CORRUPT;
-			/* pseudo header: addresses, protocol, length */
-			sum = (uint64_t)load32(ip + 12) + load32(ip + 16) + net16(17) +
-			      load16(ip + 24);
-			sum += (uint64_t)load32(ip + 20) + load32(ip + 24);
-			sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
-			       load32(p + 12) + load16(p + 16);
-			if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
-				sum += checksum_add(p + PAYLOAD_BYTES,
-						    udp_len - UDP_BYTES - PAYLOAD_BYTES);
-			if (unlikely(checksum_fold(sum) != 0xffff))
+			if (unlikely(device == DEVICE_SUM_BAD))
 				return FRAME_CORRUPT;
+			/* In a frame that carries no checksum a device finds nothing wrong. */
+			if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(ip + 26))) {
+				/* pseudo header: addresses, protocol, length */
+				sum = (uint64_t)load32(ip + 12) + load32(ip + 16) + net16(17) +
+				      load16(ip + 24);
+				sum += (uint64_t)load32(ip + 20) + load32(ip + 24);
+				sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
+				       load32(p + 12) + load16(p + 16);
+				if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
+					sum += checksum_add(p + PAYLOAD_BYTES,
+							    udp_len - UDP_BYTES - PAYLOAD_BYTES);
+				if (unlikely(checksum_fold(sum) != 0xffff))
+					return FRAME_CORRUPT;
+			}
 			len = udp_len - UDP_BYTES;
 		}
 	} else if (unlikely(len < PAYLOAD_BYTES) || load32(p) != net32(run)) {
@@ -277,6 +302,21 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 		return FRAME_CORRUPT;
 	return FRAME_OURS;
 }
+
+/* The same, with the checksum added up here. */
+always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t len, uint32_t run,
+						struct payload *out, enum touch touch,
+						bool headless)
+{
+	return frame_judge(data, len, run, out, touch, headless, DEVICE_SUM_UNKNOWN);
+}
+
+/*
+ * Has a frame the headers of a template, as far as they lie beside what frame_parse checks: MACs,
+ * tag, all of IP but its length and checksum, which have to be right, addresses and ports? And
+ * is it as long as its IP header says?
+ */
+bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t);
 
 /* Swaps source and destination of MACs, addresses and ports: the checksum stays right. */
 void frame_reflect(struct frame *f);

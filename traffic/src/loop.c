@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -28,9 +29,13 @@ always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 	return left < s->burst ? (uint32_t)left : s->burst;
 }
 
+/* Who makes what of a frame: we, the kernel its headers, or the port's device some of it. */
+enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
+
 always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
-				const bool headless)
+				const enum form form)
 {
+	const bool headless = form == FORM_PAYLOAD;
 	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
 	const uint64_t sum = time_sum(time_net);
 	const uint32_t flows = s->flows, sizes = s->sizes;
@@ -48,7 +53,8 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 		bool prepared = reuse && frame_is_of(d, t, headless);
 
 		frames[i].len = t->len;
-		frame_build(d, t, seq, time_net, sum, touch, headless, prepared);
+		frame_write(d, t, seq, time_net, sum, touch, headless, prepared,
+			    form == FORM_DEVICE && t->device_sums);
 		if (likely(single)) {
 			seq++;
 			continue;
@@ -69,7 +75,7 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 }
 
 always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum touch touch,
-				   const bool headless)
+				   const enum form form)
 {
 	struct sender *s = &task->sender;
 	bool room = true;
@@ -103,7 +109,7 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		}
 		s->first = 0;
 		s->held = n;
-		sender_build(s, n, due, touch, headless);
+		sender_build(s, n, due, touch, form);
 	} else if (unlikely(now >= s->window->end + s->grace || task->stop)) {
 		task->sent_all = true;
 		return 0;
@@ -137,14 +143,24 @@ always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq
 	*n = (struct neighbour){ delay_ns, seq + 1, true };
 }
 
+static void promise_check(struct promise *p, const struct frame *f, uint32_t flow)
+{
+	p->compared++;
+	if (headers_agree(f->data, f->len, &p->templates[flow]) || p->broken++)
+		return;
+	p->flow = flow;
+	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
+}
+
 always_inline void receiver_count(struct receiver *r, const struct frame *f, uint64_t now_ns,
 				  const enum touch touch, const enum timing timing,
-				  const bool headless, uint32_t *fresh)
+				  const bool headless, const enum device_sum device,
+				  uint32_t *fresh)
 {
 	struct payload p;
 	uint32_t flow;
 
-	switch (frame_parse(f->data, f->len, r->run, &p, touch, headless)) {
+	switch (frame_judge(f->data, f->len, r->run, &p, touch, headless, device)) {
 	case FRAME_OURS:
 		break;
 	case FRAME_CORRUPT:
@@ -170,6 +186,10 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 		return;
 	(*fresh)++;
 	r->bytes += f->len;
+	if (timing == TIMING_HEADERS) {
+		promise_check(&r->promise, f, flow);
+		return;
+	}
 	if (timing && touch != TOUCH_NONE) {
 		uint64_t delay_ns = now_ns > p.time_ns ? now_ns - p.time_ns : 0;
 
@@ -180,9 +200,11 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 }
 
 always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum touch touch,
-				     const enum timing timing, const bool headless)
+				     const enum timing timing, const enum form form)
 {
 	struct receiver *r = &task->receiver;
+	const struct arrival *arrivals = form == FORM_DEVICE ? r->port->arrivals : NULL;
+	const bool headless = form == FORM_PAYLOAD;
 	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
 	const bool measured = now >= r->window->start && now < r->window->end;
 	uint64_t now_ns = 0;
@@ -195,6 +217,8 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 	if (!n) {
 		r->empty += measured;
 		r->idle_since = measured ? now : 0;
+		if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed)))
+			atomic_store_explicit(&r->looked, true, memory_order_relaxed);
 		return 0;
 	}
 	now = clock_ticks();
@@ -203,7 +227,16 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 	for (uint32_t i = 0; i < n; i++) {
 		if (i + 4 < n)
 			__builtin_prefetch(r->frames[i + 4].data);
-		receiver_count(r, &r->frames[i], now_ns, touch, timing, headless, &fresh);
+		if (form == FORM_DEVICE && arrivals) {
+			const struct arrival *a = &arrivals[i];
+
+			receiver_count(r, &r->frames[i],
+				       timing && a->ticks ? clock_ns(r->clock, a->ticks) : now_ns,
+				       touch, timing, headless, a->sum, &fresh);
+			continue;
+		}
+		receiver_count(r, &r->frames[i], now_ns, touch, timing, headless,
+			       DEVICE_SUM_UNKNOWN, &fresh);
 	}
 	r->port->engine->release(r->port, r->frames, n);
 	while (unlikely(now >= r->interval_end) && r->interval + 1 < r->interval_count) {
@@ -299,25 +332,31 @@ static uint32_t forwarder_step(struct task *task, uint64_t now)
 
 typedef uint32_t step_function(struct task *, uint64_t);
 
-#define STEPS(touch, headless, timing)                                                             \
-	static uint32_t sender_##touch##_##headless##_##timing(struct task *t, uint64_t now)       \
+#define STEPS(touch, form, timing)                                                                 \
+	static uint32_t sender_##touch##_##form##_##timing(struct task *t, uint64_t now)           \
 	{                                                                                          \
-		return sender_step(t, now, touch, headless);                                       \
+		return sender_step(t, now, touch, form);                                           \
 	}                                                                                          \
-	static uint32_t receiver_##touch##_##headless##_##timing(struct task *t, uint64_t now)     \
+	static uint32_t receiver_##touch##_##form##_##timing(struct task *t, uint64_t now)         \
 	{                                                                                          \
-		return receiver_step(t, now, touch, timing, headless);                             \
+		return receiver_step(t, now, touch, timing, form);                                 \
 	}                                                                                          \
-	static uint32_t client_##touch##_##headless##_##timing(struct task *t, uint64_t now)       \
+	static uint32_t client_##touch##_##form##_##timing(struct task *t, uint64_t now)           \
 	{                                                                                          \
-		return receiver_step(t, now, touch, timing, headless) +                            \
-		       sender_step(t, clock_ticks(), touch, headless);                             \
+		return receiver_step(t, now, touch, timing, form) +                                \
+		       sender_step(t, clock_ticks(), touch, form);                                 \
 	}
 
 #define STEPS_OF(touch)                                                                            \
 	STEPS(touch, 0, 0)                                                                         \
 	STEPS(touch, 0, 1)                                                                         \
-	STEPS(touch, 0, 2) STEPS(touch, 1, 0) STEPS(touch, 1, 1) STEPS(touch, 1, 2)
+	STEPS(touch, 0, 2)                                                                         \
+	STEPS(touch, 0, 3)                                                                         \
+	STEPS(touch, 1, 0)                                                                         \
+	STEPS(touch, 1, 1)                                                                         \
+	STEPS(touch, 1, 2)                                                                         \
+	STEPS(touch, 1, 3)                                                                         \
+	STEPS(touch, 2, 0) STEPS(touch, 2, 1) STEPS(touch, 2, 2) STEPS(touch, 2, 3)
 
 STEPS_OF(TOUCH_NONE)
 STEPS_OF(TOUCH_HEADER)
@@ -325,17 +364,31 @@ STEPS_OF(TOUCH_FULL)
 
 #define ROW(role, touch)                                                                           \
 	{                                                                                          \
-		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2 },              \
+		{ role##_##touch##_0_0, role##_##touch##_0_1, role##_##touch##_0_2,                \
+		  role##_##touch##_0_3 },                                                          \
+			{ role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2,        \
+			  role##_##touch##_1_3 },                                                  \
 		{                                                                                  \
-			role##_##touch##_1_0, role##_##touch##_1_1, role##_##touch##_1_2           \
+			role##_##touch##_2_0, role##_##touch##_2_1, role##_##touch##_2_2,          \
+				role##_##touch##_2_3                                               \
 		}                                                                                  \
 	}
 
-static step_function *const steps[3][3][2][3] = {
+static step_function *const steps[3][3][3][4] = {
 	{ ROW(sender, TOUCH_NONE), ROW(sender, TOUCH_HEADER), ROW(sender, TOUCH_FULL) },
 	{ ROW(receiver, TOUCH_NONE), ROW(receiver, TOUCH_HEADER), ROW(receiver, TOUCH_FULL) },
 	{ ROW(client, TOUCH_NONE), ROW(client, TOUCH_HEADER), ROW(client, TOUCH_FULL) },
 };
+
+static enum form task_form(const struct task *t, const struct port *port)
+{
+	if (port->engine->caps & ENGINE_PAYLOAD)
+		return FORM_PAYLOAD;
+	return (role_sends(t->role) && port->completes_sums) ||
+			       (role_receives(t->role) && port->arrivals) ?
+		       FORM_DEVICE :
+		       FORM_WHOLE;
+}
 
 void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 {
@@ -344,7 +397,7 @@ void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER)
 		t->step = forwarder_step;
 	else
-		t->step = steps[t->role][touch][!!(port->engine->caps & ENGINE_PAYLOAD)][timing];
+		t->step = steps[t->role][touch][task_form(t, port)][timing];
 }
 
 /* ---- phases ----------------------------------------------------------------------- */
@@ -397,6 +450,7 @@ static void receiver_begin(struct receiver *r)
 	r->seen = 0;
 	r->rx = r->bytes = r->late = r->after_drain = 0;
 	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
+	r->promise.compared = r->promise.broken = 0;
 	r->polls = r->empty = 0;
 	r->idle = r->idle_since = 0;
 }
@@ -480,6 +534,18 @@ static uint64_t thread_user_ns(void)
 	       (uint64_t)used.ru_utime.tv_usec * 1000u;
 }
 
+/* How long this thread has been ready to run while others had its CPU: the kernel's count. */
+static int64_t thread_wait_ns(void)
+{
+	unsigned long long ran, waited;
+	FILE *file = fopen("/proc/thread-self/schedstat", "re");
+	bool told = file && fscanf(file, "%llu %llu", &ran, &waited) == 2;
+
+	if (file)
+		fclose(file);
+	return told ? (int64_t)waited : -1;
+}
+
 static void port_enter(struct port *port)
 {
 	if (port && port->engine->enter)
@@ -498,6 +564,7 @@ static void worker_loop(struct worker *w)
 	}
 	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
 	w->user_start_ns = w->user_end_ns = thread_user_ns();
+	w->wait_start_ns = w->wait_end_ns = thread_wait_ns();
 	w->yields = 0;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
@@ -507,9 +574,11 @@ static void worker_loop(struct worker *w)
 			if (!started) {
 				w->cpu_start_ns = thread_cpu_ns();
 				w->user_start_ns = thread_user_ns();
+				w->wait_start_ns = thread_wait_ns();
 			}
 			w->cpu_end_ns = thread_cpu_ns();
 			w->user_end_ns = thread_user_ns();
+			w->wait_end_ns = thread_wait_ns();
 			mark = started ? UINT64_MAX : w->window->end;
 			started = true;
 		}
@@ -528,6 +597,7 @@ static void worker_loop(struct worker *w)
 			if (mark != UINT64_MAX) {
 				w->cpu_end_ns = thread_cpu_ns();
 				w->user_end_ns = thread_user_ns();
+				w->wait_end_ns = thread_wait_ns();
 			}
 			break;
 		}

@@ -60,8 +60,17 @@ struct neighbour {
 };
 
 /* What is noted of a frame's delay: nothing, itself, or also how it differs from the delay of the
- * frame sent before it (IPDV, RFC 5481 section 4.1). */
-enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV };
+ * frame sent before it (IPDV, RFC 5481 section 4.1). Or nothing of it, but its headers compared with
+ * those that were promised. */
+enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
+
+/* The headers that a receiver's frames are to have, and the first frame that had others. */
+struct promise {
+	struct frame_template *templates; /* a flow each; NULL: not asked for */
+	uint64_t compared, broken;
+	uint32_t flow;
+	uint8_t found[HEAD_BYTES];
+};
 
 struct receiver {
 	struct port *port;
@@ -82,11 +91,13 @@ struct receiver {
 	uint64_t interval_end;
 
 	atomic_bool draining, closed;
+	atomic_bool looked; /* while draining: a poll found nothing */
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
 	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;
 	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
 	uint64_t delay_ticks; /* test option: cost added to each receive */
+	struct promise promise;
 };
 
 struct forwarder {
@@ -128,6 +139,7 @@ struct worker {
 
 	uint64_t cpu_start_ns, cpu_end_ns, yields;
 	uint64_t user_start_ns, user_end_ns; /* of the CPU time, what was not the kernel's */
+	int64_t wait_start_ns, wait_end_ns; /* for a CPU, ready to run; -1: not told */
 	int started; /* whether the thread exists */
 };
 

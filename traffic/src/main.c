@@ -16,7 +16,7 @@ static const char usage[] =
 	"usage: switchmark-traffic [serve]    commands on stdin, answers on stdout, a JSON object a line\n"
 	"       switchmark-traffic engines    the engines of this build, as JSON\n"
 	"       switchmark-traffic in-cgroup DIR -- ARGV...    a command, as a member of a cgroup\n"
-	"       switchmark-traffic ask SOCKET QUESTION...      a DPDK program, by its telemetry\n"
+	"       switchmark-traffic telemetry SOCKET QUESTION...    what a DPDK program answers\n"
 	"       switchmark-traffic version\n"
 	"       switchmark-traffic init       the first process of a virtual machine\n"
 	"       switchmark-traffic boot SOCKET -- QEMU...    a machine that is entered by SOCKET\n"
@@ -57,10 +57,10 @@ int main(int argc, char **argv)
 	}
 	if (argc > 4 && !strcmp(verb, "in-cgroup") && !strcmp(argv[3], "--"))
 		return in_cgroup(argv[2], argv + 4);
-	if (argc > 3 && !strcmp(verb, "ask"))
-		return telemetry_ask(argv[2], argv + 3, stdout);
 	if (argc > 2 && !strcmp(verb, "jitter"))
 		return jitter_main(argc - 2, argv + 2, stdout);
+	if (argc > 3 && !strcmp(verb, "telemetry"))
+		return telemetry_ask(argv[2], argv + 3, stdout);
 	if (argc == 2 && !strcmp(verb, "version")) {
 		puts("switchmark-traffic " SWITCHMARK_VERSION);
 		return 0;

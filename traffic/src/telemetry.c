@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 enum {
-	ANSWER_MAX = 16 << 10, /* what the program sends at most, as it says when it is called */
-	WAIT_S = 5,
+	ANSWER_MAX = 1 << 14, /* MAX_OUTPUT_LEN of DPDK's lib/telemetry */
+	PATIENCE_S = 5,
 };
 
 static int failed(const char *path, const char *what)
@@ -20,46 +20,60 @@ static int failed(const char *path, const char *what)
 	return 1;
 }
 
-/* The next message; it is never longer than the buffer. */
-static bool answer_read(int fd, char answer[ANSWER_MAX + 1])
+static int connected(const char *path)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	struct timeval patience = { .tv_sec = PATIENCE_S };
+	int fd;
+
+	if (strlen(path) >= sizeof(to.sun_path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(to.sun_path, path, strlen(path));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to))) {
+		int error = errno;
+
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return fd;
+}
+
+/* One answer, or what the program says of itself once it is connected to. */
+static bool heard(int fd, char *answer)
 {
 	ssize_t got = recv(fd, answer, ANSWER_MAX, 0);
 
-	answer[got > 0 ? got : 0] = 0;
 	if (!got)
 		errno = ECONNRESET;
+	answer[got > 0 ? got : 0] = 0;
 	return got > 0;
 }
 
 int telemetry_ask(const char *path, char *const questions[], FILE *out)
 {
-	const struct timeval wait = { .tv_sec = WAIT_S };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char answer[ANSWER_MAX + 1];
-	int fd, status = 0;
+	int fd = connected(path);
 
-	if (strlen(path) >= sizeof(address.sun_path)) {
-		errno = ENAMETOOLONG;
-		return failed(path, "no socket");
-	}
-	memcpy(address.sun_path, path, strlen(path) + 1);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return failed(path, "no socket");
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
-		status = failed(path, "nobody listens");
-	} else if (!answer_read(fd, answer)) { /* who it is */
-		status = failed(path, "no answer");
-	} else {
-		for (; *questions && !status; questions++) {
-			if (send(fd, *questions, strlen(*questions), MSG_NOSIGNAL) < 0 ||
-			    !answer_read(fd, answer))
-				status = failed(path, *questions);
-			else
-				fprintf(out, "%s\n", answer);
+		return failed(path, "cannot connect");
+	if (!heard(fd, answer)) {
+		close(fd);
+		return failed(path, "does not say who it is");
+	}
+	for (; *questions; questions++) {
+		if (send(fd, *questions, strlen(*questions), MSG_NOSIGNAL) < 0 ||
+		    !heard(fd, answer)) {
+			close(fd);
+			return failed(path, *questions);
 		}
+		fprintf(out, "%s\n", answer);
 	}
 	close(fd);
-	return status;
+	return 0;
 }

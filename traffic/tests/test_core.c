@@ -109,6 +109,135 @@ static void every_flipped_bit_is_found(void)
 	}
 }
 
+/* What is left to a device is the pseudo header's sum, and what it makes of that is right. */
+static void a_device_completes_what_was_left_to_it(void)
+{
+	const uint32_t lens[] = { 64, 65, 1514 };
+	uint8_t frame[FRAME_CAPACITY];
+
+	for (uint32_t i = 0; i < 3 * 2 * 2; i++) {
+		const uint32_t len = lens[i / 4];
+		const enum touch touch = i & 1 ? TOUCH_FULL : TOUCH_HEADER;
+		struct address a = address;
+		struct frame_template t;
+		uint64_t net = time_to_net(99);
+		struct payload p;
+		uint8_t *udp;
+		uint16_t sum;
+
+		a.vlan = i & 2 ? 100 : 0;
+		udp = frame + ETH_BYTES + (a.vlan ? VLAN_BYTES : 0) + IP_BYTES;
+		template_make(&t, &a, len, 0xdeadbeef, 77, PHASE_WARMUP, false);
+		template_leave_sum(&t);
+		template_set(&t, 0xdeadbeef, 77, PHASE_MEASURED);
+		frame_write(frame, &t, 4, net, time_sum(net), touch, false, false, true);
+		/* Some complete it in the memory that the next frame is written into. */
+		memset(udp + 6, 0xa5, 2);
+		frame_write(frame, &t, 5, net, time_sum(net), touch, false, true, true);
+		EXPECT_EQ(frame_parse(frame, len, 0xdeadbeef, &p, touch, false), FRAME_CORRUPT);
+		sum = (uint16_t)~reference_checksum(udp, (uint32_t)(frame + len - udp), 0);
+		udp[6] = (uint8_t)(sum >> 8);
+		udp[7] = (uint8_t)sum;
+		EXPECT(checksums_are_right(frame, a.vlan));
+		EXPECT_EQ(frame_parse(frame, len, 0xdeadbeef, &p, touch, false), FRAME_OURS);
+		EXPECT_EQ(p.seq, 5);
+	}
+}
+
+static enum verdict_of_frame judged(const uint8_t *frame, enum device_sum device)
+{
+	struct payload p;
+
+	return frame_judge(frame, 90, 0xdeadbeef, &p, TOUCH_HEADER, false, device);
+}
+
+static void a_device_that_has_checked_is_believed(void)
+{
+	uint8_t frame[96];
+
+	build(frame, 90, 0, 5, 99, TOUCH_HEADER);
+	EXPECT_EQ(judged(frame, DEVICE_SUM_GOOD), FRAME_OURS);
+	EXPECT_EQ(judged(frame, DEVICE_SUM_UNKNOWN), FRAME_OURS);
+	EXPECT_EQ(judged(frame, DEVICE_SUM_BAD), FRAME_CORRUPT);
+	frame[50] ^= 1;
+	EXPECT_EQ(judged(frame, DEVICE_SUM_GOOD), FRAME_OURS);
+	EXPECT_EQ(judged(frame, DEVICE_SUM_UNKNOWN), FRAME_CORRUPT);
+	/* But not where there is nothing to check. */
+	memset(frame + 40, 0, 2);
+	EXPECT_EQ(judged(frame, DEVICE_SUM_GOOD), FRAME_CORRUPT);
+}
+
+/* Nanoseconds of a clock that is fast by 50 in a million, in ticks of 3 GHz; read to 0.1 us. */
+static uint64_t other_clock(uint64_t ticks)
+{
+	return 1700000000000000000u + (uint64_t)((double)(ticks - 1000) / 3 * 1.00005) +
+	       ticks / 7 % 100;
+}
+
+static void another_clock_is_followed(void)
+{
+	struct clock_fit fit = { 0 };
+	uint64_t ticks, set = 0;
+
+	for (uint32_t i = 0; i < 400; i++) {
+		ticks = 1000 + i * 30000011ull; /* 10 ms */
+		if (i == 300)
+			set = 3000000000; /* somebody sets it */
+		if (i >= 2 && i != 300) {
+			uint64_t then = ticks - 7000000; /* between the last pair and now */
+			int64_t off =
+				(int64_t)(clock_fit_ticks(&fit, other_clock(then) + set) - then);
+
+			EXPECT(off > -1500 && off < 1500); /* 0.5 us */
+		}
+		clock_fit_add(&fit, other_clock(ticks) + set, ticks);
+	}
+}
+
+/* What frame_parse leaves to a switch, headers_agree does not. */
+static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
+{
+	struct address promised = address;
+	struct frame_template t;
+	uint8_t frame[96];
+	struct payload p;
+
+	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
+		const uint32_t headers = ETH_BYTES + (vlan ? VLAN_BYTES : 0) + IP_BYTES + UDP_BYTES;
+
+		promised.vlan = vlan;
+		template_make(&t, &promised, 60, 1, 2, PHASE_MEASURED, false);
+		for (uint32_t byte = 0; byte < headers; byte++) {
+			for (int bit = 0; bit < 8; bit++) {
+				build(frame, 90, vlan, 5, 99, TOUCH_FULL);
+				EXPECT(headers_agree(frame, 90, &t));
+				frame[byte] ^= (uint8_t)(1 << bit);
+				EXPECT(frame_parse(frame, 90, 0xdeadbeef, &p, TOUCH_FULL, false) !=
+					       FRAME_OURS ||
+				       !headers_agree(frame, 90, &t));
+			}
+		}
+		build(frame, 90, vlan, 5, 99, TOUCH_FULL);
+		EXPECT(!headers_agree(frame, 91, &t));
+	}
+}
+
+static void a_router_lowers_the_ttl_that_was_promised(void)
+{
+	struct address promised = address;
+	struct frame_template t;
+	uint8_t frame[60], *ip = frame + ETH_BYTES;
+
+	promised.ttl = TTL_SENT - 1;
+	template_make(&t, &promised, 60, 1, 2, PHASE_MEASURED, false);
+	build(frame, 60, 0, 5, 99, TOUCH_FULL);
+	EXPECT(!headers_agree(frame, 60, &t));
+	ip[8]--;
+	EXPECT(!headers_agree(frame, 60, &t)); /* the checksum is that of before */
+	ip[10]++;
+	EXPECT(checksums_are_right(frame, 0) && headers_agree(frame, 60, &t));
+}
+
 static void frames_of_another_run_are_foreign(void)
 {
 	uint8_t frame[64];
@@ -436,6 +565,11 @@ int main(void)
 {
 	TEST(what_is_built_is_what_is_parsed);
 	TEST(every_flipped_bit_is_found);
+	TEST(a_device_completes_what_was_left_to_it);
+	TEST(a_device_that_has_checked_is_believed);
+	TEST(another_clock_is_followed);
+	TEST(every_flipped_bit_of_the_headers_breaks_a_promise);
+	TEST(a_router_lowers_the_ttl_that_was_promised);
 	TEST(frames_of_another_run_are_foreign);
 	TEST(a_reflected_frame_has_its_ends_swapped_and_its_checksum_right);
 	TEST(checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff);

@@ -4,11 +4,12 @@
  * switchmark finds can be held against what was done:
  *
  *     truth_switch [--cpu N] [--drop N] [--duplicate N] [--swap N] [--corrupt N] [--stray N]
- *                  [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
+ *                  [--ttl N] [--mac N] [--checksum N] [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
  * Frames that come in at IN leave at OUT. Of the frames of a flow and phase, those whose sequence
  * number is N-1 modulo N are treated as the option says: lost, sent twice, sent after their
- * successor, sent with a wrong bit, sent to the port WRONG. --delay-us holds every frame;
+ * successor, sent with a wrong bit, sent to the port WRONG; one taken off their TTL as a router does,
+ * another source MAC written, the IP header's checksum spoiled. --delay-us holds every frame;
  * --cap drops what comes faster. FILE is made when it forwards.
  */
 #include "clock.h"
@@ -47,7 +48,8 @@ struct way {
 	uint64_t passed, since_ns; /* in this phase */
 };
 
-static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, delay_us, cap;
+static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, every_ttl,
+	every_mac, every_checksum, delay_us, cap;
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
 
@@ -121,6 +123,13 @@ static bool is_within_cap(struct way *w, uint16_t phase)
 	return true;
 }
 
+static void ttl_lower(uint8_t *ip)
+{
+	ip[8]--;
+	store16(ip + 10, 0);
+	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
+}
+
 static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 {
 	uint32_t seq;
@@ -140,6 +149,12 @@ static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 	}
 	if (is_chosen(every_corrupt, seq))
 		bytes[PAYLOAD_AT + PAYLOAD_BYTES - 1] ^= 1;
+	if (is_chosen(every_ttl, seq))
+		ttl_lower(bytes + ETH_BYTES);
+	if (is_chosen(every_mac, seq))
+		bytes[ETH_BYTES - 3] ^= 1;
+	if (is_chosen(every_checksum, seq))
+		bytes[ETH_BYTES + 10] ^= 1;
 	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len);
 	if (is_chosen(every_duplicate, seq))
 		frame_pass(w->out, bytes, len);
@@ -154,13 +169,11 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		uint64_t *value;
-	} options[] = { { "--drop", &every_drop },
-			{ "--duplicate", &every_duplicate },
-			{ "--swap", &every_swap },
-			{ "--corrupt", &every_corrupt },
-			{ "--stray", &every_stray },
-			{ "--delay-us", &delay_us },
-			{ "--cap", &cap } };
+	} options[] = { { "--drop", &every_drop },   { "--duplicate", &every_duplicate },
+			{ "--swap", &every_swap },   { "--corrupt", &every_corrupt },
+			{ "--stray", &every_stray }, { "--ttl", &every_ttl },
+			{ "--mac", &every_mac },     { "--checksum", &every_checksum },
+			{ "--delay-us", &delay_us }, { "--cap", &cap } };
 	static struct way ways[PORTS_MAX];
 	static uint8_t bytes[BYTES_MAX];
 	const char *ready = "/dev/null";

@@ -1,6 +1,6 @@
-"""What the traffic program does without a switch: the sender into nothing, and sender and receiver
-on a cable, at the test's own axes and placement. Kept in the user's cache, for this boot of this
-host and these versions."""
+"""What a test does without its switch: the sender into nothing, sender and receiver on a cable, and
+the functions of a chain on cables, at the test's own axes and seats. Kept in the user's cache, for
+this boot of this host and these versions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from switchmark.campaign.layout import Layout
+from switchmark.campaign.layout import Layout, lay_out
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
-from switchmark.machine.placement import Placement
+from switchmark.machine.placement import Placement, Seat
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
@@ -31,6 +32,9 @@ _ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.5, warmup_s=0.1)
 _INTO_NOTHING = TrialSpec(rate_pps=None, duration_s=0.1, warmup_s=0.0)
 _TRIES = 3
 _CABLE = "direct"
+_ENDS = "p2p"
+"""What is left of a chain without its functions: it begins and ends at physical ports."""
+
 _OWN = (
     *("search", "loss_ratio", "precision", "loads", "until_certain"),
     *("rate", "duration", "warmup", "repeat", "seed"),
@@ -65,14 +69,43 @@ class Calibrations:
     def of(
         self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """That of a test: `rate_pps` received on a cable as low, mean and high, `sent_pps`, the
-        receiver's `empty_polls`, what each spends on a frame (`metrics.verdict.own_ns`), and
+        """That of a test's ends: `rate_pps` received on a cable as low, mean and high, `sent_pps`,
+        the receiver's `empty_polls`, what each spends on a frame (`metrics.verdict.own_ns`), and
         `null_pps`, what the sender does with nobody to send to. None where there is none,
-        `error` where it failed."""
-        cable = _without_switch(test, layout)
-        if cable is None:
-            return None
-        key = _key(cable, placement, versions)
+        `error` where it failed.
+
+        Beside it where they are known `functions`, the rate of a chain on cables (of several,
+        each with ends of its own), and `apart`, that of as many senders as a frame has copies,
+        each with a cable and a receiver. The ends of copies are one sender and one receiver."""
+        cables = self._cables(test, layout, placement, versions)
+        found = {name: self._of(test, *each) for name, each in cables.items()}
+        ends = found.pop("ends", None)
+        if ends is None or "error" in ends:
+            return ends
+        known = {name: one for name, one in found.items() if one and "error" not in one}
+        return ends | {
+            name: {"rate_pps": one["rate_pps"], "doubts": one["doubts"]}
+            for name, one in known.items()
+        }
+
+    def lacks(
+        self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
+    ) -> bool:
+        """Would `of` measure now? Then no path may be up."""
+        cables = self._cables(test, layout, placement, versions)
+        return any(self._wants(test, key) for _, _, key in cables.values())
+
+    def _cables(
+        self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
+    ) -> dict[str, tuple[Test, Placement, str]]:
+        """What is measured for a test, by name: each with its placement and its key."""
+        found = {}
+        for name, cable in _without_switch(test, layout).items():
+            seated = _seated(cable, layout, placement)
+            found[name] = (cable, seated, _key(cable, seated, versions))
+        return found
+
+    def _of(self, test: Test, cable: Test, placement: Placement, key: str) -> dict[str, Any] | None:
         if not self._wants(test, key):
             return self._tried.get(key) or self._kept.get(key)
         try:
@@ -80,17 +113,11 @@ class Calibrations:
         except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
             found = {"error": error.message}
         else:
-            self._kept[key] = found
-            _write(self._cache, self._kept)
+            if "host-busy" not in found["doubts"]:  # a later run may do better
+                self._kept[key] = found
+                _write(self._cache, self._kept)
         self._tried[key] = found
         return found
-
-    def lacks(
-        self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
-    ) -> bool:
-        """Would `of` measure now? Then no path may be up."""
-        cable = _without_switch(test, layout)
-        return cable is not None and self._wants(test, _key(cable, placement, versions))
 
     def _wants(self, test: Test, key: str) -> bool:
         if self._mode == "never" or not is_saturating(test) or key in self._tried:
@@ -123,7 +150,7 @@ class Calibrations:
             "switch": next(s.name for s in SWITCHES.values() if PortKind.NULL in s.port_kinds),
             "engine": next(e.name for e in ENGINES.values() if PortKind.NULL in e.port_kinds),
         }
-        changes = {**nothing, "port": "auto", "driver": "auto", "memory": "auto"}
+        changes = {**nothing, **dict.fromkeys(("port", "driver", "memory", "offload"), "auto")}
         test = cable.model_copy(update={**changes, "queues": 1, "descriptors": None})
         if check(test):
             return None
@@ -131,24 +158,70 @@ class Calibrations:
         return trial.tx_frames * 1e9 / trial.elapsed_ns
 
 
-def _without_switch(test: Test, layout: Layout) -> Test | None:
-    """The same test on a cable; None where no cable joins its ends."""
+def _without_switch(test: Test, layout: Layout) -> dict[str, Test]:
+    """The tests that show what a test does but for its switch, by name; none where no cable joins
+    its ends."""
+    if test.dimension != "throughput":
+        return {}
+    cable = _on_cable(test, layout)
+    found = {"ends": cable}
+    if layout.steering is not None:
+        found["ends"] = _without_functions(cable)
+        if test.switch != _CABLE:
+            side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
+            found["functions"] = cable.model_copy(update=side_by_side)
+    if test.copies > 1:
+        found["ends"] = cable.model_copy(update={"copies": 1})
+        found["apart"] = found["ends"].model_copy(update={"pairs": test.copies})
+    if check(found["ends"]):
+        return {}
+    return {name: each for name, each in found.items() if name == "ends" or not check(each)}
+
+
+def _on_cable(test: Test, layout: Layout) -> Test:
+    """The same test on the cable. A limit of the switch's CPU goes with the switch."""
     kind = layout.wiring.kind
     changes: dict[str, Any] = {
         name: Test.model_fields[name].get_default() for name in (*_OWN, "semantics", "switch_cores")
     }
-    cable = test.model_copy(
+    return test.model_copy(
         update={
             **changes,
             "switch": _CABLE,
             "switch_environment": "netns",
             "port": str(kind) if kind in SWITCHES[_CABLE].port_kinds else "auto",
             "nic": None,
+            "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
         }
     )
-    if test.dimension != "throughput" or check(cable):
-        return None
-    return cable
+
+
+def _without_functions(cable: Test) -> Test:
+    """The ends of a chain. A sender that splits its frames over several varies their source."""
+    gone = ("function", "chain", "chains", "environment", "image", "cpu_limit")
+    changes: dict[str, Any] = {name: Test.model_fields[name].get_default() for name in gone}
+    if cable.chains > 1:
+        changes["flows"] = cable.flows * cable.chains
+        changes["flows_by"] = "mac" if cable.flows == 1 else cable.flows_by
+    return cable.model_copy(update={**changes, "scenario": _ENDS})
+
+
+def _seated(cable: Test, layout: Layout, placement: Placement) -> Placement:
+    """The placement of a test for its cable: each sender, receiver and forwarder there has the
+    seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
+    of_kind: dict[str, list[str]] = {}
+    for tenant in layout.tenants():
+        of_kind.setdefault(tenant.kind, []).append(tenant.id)
+    turns: dict[str, int] = {}
+    seats: dict[str, Seat] = {}
+    for tenant in lay_out(cable, prefix="sm", run_dir="/run").tenants():
+        if tenant.kind not in of_kind:
+            continue
+        turn = turns[tenant.kind] = turns.get(tenant.kind, -1) + 1
+        whose = of_kind[tenant.kind]
+        seat = placement.seats[whose[turn % len(whose)]]
+        seats[tenant.id] = replace(seat, yield_=True) if turn >= len(whose) else seat
+    return replace(placement, seats={**seats, "switch": placement.seats["switch"]})
 
 
 def _key(cable: Test, placement: Placement, versions: Mapping[str, str]) -> str:

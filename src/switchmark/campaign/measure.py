@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self
 
 from switchmark import __version__
 from switchmark.campaign.calibration import Calibrations, Mode
 from switchmark.campaign.expand import shares_path
+from switchmark.campaign.floor import Floors
 from switchmark.campaign.gate import Gate, pass_gate
 from switchmark.campaign.layout import Layout, lay_out
+from switchmark.campaign.meter import Meter
 from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
 from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
@@ -37,6 +39,8 @@ from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.noise import certificate
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
+from switchmark.machine.perf import Counting
+from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.processes import children, in_network
 from switchmark.machine.script import describe
@@ -142,8 +146,10 @@ class Lab:
         self._gate: Gate = gate
         self._rerun = rerun
         self._calibrations = Calibrations(calibrate, self._without_switch)
+        self._floors = Floors(calibrate != "never", self._without_switch)
         self._host: Host = LocalHost()
         self._probed: dict[tuple[str, str], Version] = {}
+        self._counting: Counting | None = None
         self._workspace: Workspace
         self._executor: Executor
         self._up: _Path | None = None
@@ -192,7 +198,6 @@ class Lab:
             self._probed[what, name] = probe(self._host)
         return self._probed[what, name]
 
-    @overload
     def run(
         self,
         number: int,
@@ -202,25 +207,13 @@ class Lab:
         on_trial: Callable[[TrialResult], None],
         *,
         then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: None = None,
-    ) -> Record: ...
+    ) -> Record:
+        """Run one test to its end: a `visit` without a limit."""
+        record = self.visit(number, key, test, stored, on_trial, then=then)
+        assert record is not None
+        return record
 
-    @overload
-    def run(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: int | None = None,
-    ) -> Record | None: ...
-
-    def run(
+    def visit(
         self,
         number: int,
         key: str,
@@ -277,11 +270,13 @@ class Lab:
             layout, placement = path.layout, path.placement
             noise = self._noise(layout, placement)
             calibration = self._calibrations.of(test, layout, placement, versions)
+            floor = self._floors.of(test, layout, placement)
         else:
             self._take_down()
             layout, placement = self._drawn(test)
             noise = self._noise(layout, placement)
             calibration = self._calibrations.of(test, layout, placement, versions)
+            floor = self._floors.of(test, layout, placement)
             before = time.monotonic()
             path = self._bring_up(layout, placement)
             setup_s = time.monotonic() - before
@@ -340,6 +335,7 @@ class Lab:
                 ),
                 "noise": {"before": noise, "after": self._noise(layout, placement)},
                 "calibration": calibration,
+                "floor": floor,
                 "gate": path.gate,
                 "discarded": tuple(trust.discarded),
                 "placement": placement.as_dict(),
@@ -414,7 +410,7 @@ class Lab:
 
     def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
         """Turn the path that is up to another test; False if it does not serve or is dead, or
-        stands in the way of a calibration."""
+        stands in the way of a calibration or a floor."""
         path = self._up
         if path is None or not shares_path(path.layout.test, test):
             return False
@@ -422,6 +418,8 @@ class Lab:
             return False
         layout = replace(path.layout, test=test)
         if self._calibrations.lacks(test, layout, path.placement, versions):
+            return False
+        if self._floors.lacks(test, layout, path.placement):
             return False
         with suppress(TrialFailed):
             path.layout = layout
@@ -479,6 +477,7 @@ class Lab:
         """Undo the path that is up, if there is one."""
         if self._up is not None:
             path, self._up = self._up, None
+            path.trials.end()
             self._not_undone += self._executor.unwind(to=path.mark)
 
     def _noise(self, layout: Layout, placement: Placement) -> dict[str, Any]:
@@ -492,6 +491,8 @@ class Lab:
         """A trial of a test without a switch, on the seats of another one's placement and beside
         the same noise. No path may be up."""
         layout, _ = self._prepared(test)
+        seats = {part: seat.cpus for part, seat in placement.seats.items()}
+        layout = replace(layout, seats=seats)
         mark = self._executor.mark()
         try:
             path = self._path(layout, placement, mark)
@@ -567,21 +568,40 @@ class Lab:
                             + "".join(f"\n  {line}" for line in process.last_words().splitlines())
                         )
 
+        def hosted() -> dict[str, Collection[int]]:
+            """The processes that do the work of the switch, of functions and of machines."""
+            at_work = {
+                place: _at_work(at, processes)
+                for place, (_, at, processes) in daemons.items()
+                if processes
+            }
+            return {**at_work, **{part: children(boot.pid) for part, boot in machines.items()}}
+
+        @cache  # the traffic program stays, and to look for it in a container takes a while
+        def playing() -> dict[str, Collection[int]]:
+            return {
+                "+".join(part.id for part in parts): _at_work(
+                    node, [self._executor.process(process_name(node))]
+                )
+                for node, parts in layout.processes()
+            }
+
         trials = Trials(
             layout,
             placement,
             crews,
             counters=lambda: self._counters(layout),
-            used_ns=lambda: (
-                {
-                    place: _cpu_ns(_at_work(at, processes))
-                    for place, (_, at, processes) in daemons.items()
-                    if processes
-                }
-                | {part: _cpu_ns(children(boot.pid)) for part, boot in machines.items()}
-            ),
+            used_ns=lambda: {place: _cpu_ns(pids) for place, pids in hosted().items()},
             stolen=_Steal(),
             alive=alive,
+            meter=Meter(
+                self._executor,
+                str(self._workspace.folder),
+                placement,
+                cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus()],
+                pids=lambda: {**playing(), **hosted()},
+                counting=self._counts(),
+            ),
         )
         trials.open(
             join=lambda: self._executor.execute(layout.join()),
@@ -599,6 +619,12 @@ class Lab:
             at_work=lambda: _at_work(at, of_switch) if of_switch else (),
             nics=nics,
         )
+
+    def _counts(self) -> Counting:
+        """What the processor counts here, looked up once."""
+        if self._counting is None:
+            self._counting = probe_counters(self._host)
+        return self._counting
 
     def _spawned(self, steps: Plan) -> list[Process]:
         return [self._executor.process(step.name) for step in steps if isinstance(step, Spawn)]
@@ -625,7 +651,7 @@ class Lab:
             for port in part.ports:
                 ifname = layout.endpoints[port.id].ifname
                 if ifname:
-                    found[port.id] = links[layout.nodes[part.id]][ifname]
+                    found[port.id] = links[layout.stack(part)][ifname]
         functions = {}
         for part, function, hosted in layout.hosted:
             outputs = tuple(map(self._executor.run, function.counters(hosted)))

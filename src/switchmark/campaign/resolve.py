@@ -198,6 +198,7 @@ def _resource_reasons(test: Test) -> Iterable[str]:
         ("switch_cores", (switch,)),
         ("queues", (switch, engine)),
         ("descriptors", (engine,)),
+        ("offload", (engine,)),
         ("copies", (switch,)),
     ):
         if getattr(test, axis) == Test.model_fields[axis].default:

@@ -32,7 +32,7 @@ class Lab(AbstractContextManager["Lab"], Protocol):
         """The versions that the test's figures depend on."""
         ...
 
-    def run(
+    def visit(
         self,
         number: int,
         key: str,
@@ -186,7 +186,7 @@ def _run_one(
             progress.trial(trial)
 
         stored = tuple(folder.trials.get(key, ()))
-        return lab.run(
+        return lab.visit(
             visit.index + 1, key, test, stored, keep, then=then, r_plus_pps=r_plus_pps, limit=limit
         )
 

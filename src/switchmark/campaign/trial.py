@@ -16,10 +16,12 @@ from typing import Any, Literal
 
 from switchmark.campaign.expand import RX_BURST
 from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
+from switchmark.campaign.meter import Meter, Window
 from switchmark.engines.base import Engine
-from switchmark.errors import TrialFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.machine.cgroups import PERIOD_US
+from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
@@ -42,8 +44,9 @@ _DRAIN_S = 2.0
 _OPEN_S = 20.0
 _SHORT_S = 1.0
 _STEAL = 0.01
-_ALONE = 0.8
+_TAKEN = 0.2
 _PHASE_SLACK_S = 10.0
+_TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 AT_SWITCH = "@switch"
 """Marks the switch's end of a port, where a frame is lost: `f0@switch in`."""
@@ -114,8 +117,8 @@ class Trials:
     """Measures trials on a path that is up. `counters` reads those of the whole path,
     `used_ns` the CPU time that processes besides the traffic program's have used, and the time
     that they were kept waiting for a CPU, by `switch` and part, `stolen` the share of CPU time
-    that a hypervisor took since its last call, and `alive` raises TrialFailed if the switch or a
-    function has died."""
+    that a hypervisor took since its last call, `alive` raises TrialFailed if the switch or a
+    function has died, and `meter` counts what the measured phase cost."""
 
     def __init__(
         self,
@@ -127,6 +130,7 @@ class Trials:
         used_ns: Callable[[], Mapping[str, tuple[int, int]]],
         stolen: Callable[[], float],
         alive: Callable[[], None],
+        meter: Meter,
     ) -> None:
         self._layout = layout
         self._placement = placement
@@ -135,6 +139,7 @@ class Trials:
         self._used_ns = used_ns
         self._stolen = stolen
         self._alive = alive
+        self._meter = meter
         self._openings: dict[Crew, dict[str, Any]] = {}
         self._clocks: dict[str, dict[str, int]] = {}
         self._ahead_ns: dict[str, int] = {}
@@ -150,11 +155,13 @@ class Trials:
         program's reason."""
         self._openings = {crew: self._opening(crew) for crew in self._crews}
         waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
-        # A client finds its server there.
-        for crew in sorted(self._crews, key=lambda crew: not self._serves(crew)):
-            crew.process.send("open", **self._openings[crew])
-            if crew not in waiting:
-                crew.process.answer("open", timeout_s=_OPEN_S)
+        for serves in (True, False):  # a client finds its server there
+            crews = [crew for crew in self._crews if self._serves(crew) is serves]
+            for crew in crews:
+                crew.process.send("open", **self._openings[crew])
+            for crew in crews:
+                if crew not in waiting:
+                    crew.process.answer("open", timeout_s=_OPEN_S)
         join()
         for crew in waiting:
             crew.process.answer("open", timeout_s=_OPEN_S)
@@ -320,31 +327,49 @@ class Trials:
                 crew.process.ask("ready", timeout_ms=5000)
                 self._openings[crew] = opening
 
+    def end(self) -> None:
+        """Let all processes end, side by side; each is still to be stopped."""
+        for crew in self._crews:
+            crew.process.hang_up()
+
     # -- a trial -----------------------------------------------------------------------
 
-    def measure(self, spec: TrialSpec) -> TrialResult:
-        """Run one trial. TrialFailed if a part of it died or did not answer."""
+    def measure(self, spec: TrialSpec, *, proving: bool = False) -> TrialResult:
+        """Run one trial. TrialFailed if a part of it died or did not answer. `proving`: every byte
+        is checked, and the headers are held against what the switch promises to make of them, as
+        `evidence["headers"]` tells by flow; nothing is timed."""
+        with self._meter.armed(self._layout) as window:
+            return self._measured(spec, window, proving)
+
+    def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = secrets.randbelow(2**32 - 1) + 1
         self._read_clocks([crew for crew in self._crews if self._foreign(crew)])
         for crew in sorted(self._crews, key=self._sends):
             crew.process.ask(
                 "arm",
                 run=run,
-                touch=self._layout.test.touch,
+                touch="full" if proving else self._layout.test.touch,
                 longest_ns=_longest_ns(spec),
                 interval_ns=_interval_ns(spec),
                 clock=self._clocks[crew.process.part],
-                tasks=[self._load(job, spec) for part in crew.parts for job in self._jobs(part)],
+                tasks=[
+                    {**self._load(job, spec), **(self._promised(job) if proving else {})}
+                    for part in crew.parts
+                    for job in self._jobs(part)
+                ],
             )
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before, spent, since = self._counters(), self._used_ns(), time.monotonic_ns()
+        before = self._counted()
+        window.begin()
+        spent, since = self._used_ns(), time.monotonic_ns()
         self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
         spent_after, until = self._used_ns(), time.monotonic_ns()
-        stolen, after = self._stolen(), self._counters()
+        cost = window.end()
+        stolen, after = self._stolen(), self._counted()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         # They work until the path is quiet, which is after the measured phase.
         window_ns = until - since
@@ -352,7 +377,18 @@ class Trials:
             place: tuple((b - a) / window_ns for a, b in zip(ns, spent_after[place], strict=True))
             for place, ns in spent.items()
         }
-        return self._result(spec, reports, after.since(before), used, stolen)
+        ticks = [self._clocks[c.process.part]["hz"] for c in self._crews if not self._foreign(c)]
+        cost["tsc_hz"] = next(iter(ticks), None)
+        result = self._result(spec, reports, after.since(before), used, stolen)
+        return result.model_copy(update={"cost": cost})
+
+    def _counted(self) -> PathCounters:
+        """The counters. That a switch has died is why it does not tell its own."""
+        try:
+            return self._counters()
+        except SetupFailed:
+            self._alive()
+            raise
 
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
@@ -413,6 +449,39 @@ class Trials:
         if test.vlan is not None:
             address["vlan"] = test.vlan
         return address
+
+    def _promised(self, job: _Job) -> dict[str, Any]:
+        """The headers that a receiver's frames are to have; nothing where it sees none."""
+        layout, part = self._layout, job.part
+        answers = job.role is Role.CLIENT
+        if not (answers or job.role is Role.RECEIVER) or layout.engine_of(part).needs_ip:
+            return {}
+        flows = _distinct(layout.sent_by(part) if answers else layout.received_by(part))
+        originals = [layout.copies(flow)[0] for flow in flows]
+        expect: dict[str, Any] = {"address": [self._seen(flow, answers) for flow in originals]}
+        by = layout.test.flows_by
+        if layout.test.flows > 1 and not (by == "mac" and self._writes_macs(originals[0])):
+            expect["vary"] = [f"dst_{by}" if answers else f"src_{by}"]
+        return {"latency": False, "ipdv": False, "expect": expect}
+
+    def _writes_macs(self, flow: Flow) -> bool:
+        return self._layout.addressing[flow.id].rewritten
+
+    def _seen(self, flow: Flow, answered: bool) -> dict[str, Any]:
+        """The addresses of a flow's first frames where they arrive; or of their answers, which are
+        reflected and come back as they went."""
+        sent, a = self._address(flow, 0), self._layout.addressing[flow.id]
+        if not answered:
+            macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
+            return {**sent, **macs, "ttl": _TTL - a.routed}
+        back = {
+            f"{one}_{what}": sent[f"{other}_{what}"]
+            for one, other in (("src", "dst"), ("dst", "src"))
+            for what in ("mac", "ip", "port")
+        }
+        macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
+        vlan = {"vlan": sent["vlan"]} if "vlan" in sent else {}
+        return {**back, **macs, **vlan, "ttl": _TTL - 2 * a.routed}
 
     def _announcement(self, port: Port) -> dict[str, Any]:
         flow = next(f for f in self._layout.flows if port.id in (f.sink, f.source, *f.hops))
@@ -490,13 +559,14 @@ class Trials:
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
+        headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
+        taken = self._taken(spec, reports, used)
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
             if place in told:
                 continue
             role = "switch" if place == "switch" else "function"
             parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=cores))
-        waited = used["switch"][1] if "switch" in used else 0.0
         return TrialResult(
             spec=spec,
             elapsed_ns=elapsed_ns,
@@ -518,8 +588,9 @@ class Trials:
             latency=self._latency(list(received.values())),
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
-            doubts=self._doubts(spec, stolen, sums["foreign"], parts, waited),
+            doubts=self._doubts(spec, stolen, sums["foreign"], taken),
             counters=path.as_dict(),
+            evidence={"taken": taken} | ({"headers": headers} if headers else {}),
         )
 
     def _part_reports(
@@ -654,24 +725,51 @@ class Trials:
                 )
         return tuple(found)
 
-    def _doubts(
+    def _taken(
         self,
         spec: TrialSpec,
-        stolen: float,
-        foreign: int,
-        parts: Sequence[PartReport],
-        waited: float,
+        reports: Sequence[dict[str, Any]],
+        used: Mapping[str, tuple[float, ...]],
+    ) -> dict[str, float]:
+        """By CPU, the share of it that others took: those who poll there were ready to run, and it
+        ran none of them. What nobody wanted, and what a CPU limit withheld, was not taken."""
+        if self._layout.test.limits:
+            return {}
+        shares = dict(used)
+        seats = {part: seat.cpus for part, seat in self._placement.seats.items() if seat.cpus}
+        ended = {part.id for part in self._layout.parts if self._layout.sent_by(part)}
+        for crew, report in zip(self._crews, reports, strict=True):
+            for parts, thread in zip(self._threads(crew), report["threads"], strict=True):
+                if thread["wait_ns"] >= 0 and parts[0].id not in used:
+                    ns = (thread["cpu_ns"], thread["wait_ns"])
+                    shares["+".join(part.id for part in parts)] = tuple(
+                        each / report["duration_ns"] for each in ns
+                    )
+        found = {}
+        groups = sorted(set(seats.values()))
+        for cpus in groups:
+            if any(set(cpus) & set(other) for other in groups if other != cpus):
+                continue  # who waits there may wait for another part
+            here = [who for who in shares if seats.get(who.partition("+")[0]) == cpus]
+            # A burst ends before its trial does, and its sender with it.
+            busy = [who for who in here if not (spec.frames and who in ended)]
+            if busy:
+                ready = min(sum(shares[who]) for who in busy)
+                ran = sum(shares[who][0] for who in here)
+                found[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
+        return found
+
+    def _threads(self, crew: Crew) -> list[tuple[Part, ...]]:
+        """The parts of a process by its threads."""
+        together = self._layout.test.placement == SHARED_PROCESS
+        return [crew.parts] if together else [(part,) for part in crew.parts]
+
+    def _doubts(
+        self, spec: TrialSpec, stolen: float, foreign: int, taken: Mapping[str, float]
     ) -> tuple[str, ...]:
-        """`waited` is how long the switch's threads waited for a CPU, over the elapsed time."""
         found = list(self._placement.doubts)
-        # Not all of its threads need be busy: those that waited wanted to be.
-        if self._switch_is_alone() and waited > 1 - _ALONE:
+        if any(share > _TAKEN for share in taken.values()):
             found.append("host-busy")
-        for part in parts:
-            alone = part.cpu is not None and not self._placement.seats[part.part].yield_
-            # It polls: what its core did not give to it went to somebody else on this host.
-            if alone and part.cores is not None and part.cores < _ALONE:
-                found.append("host-busy")
         if self._layout.test.dimension == "throughput" and not all(
             self._one_way(part) for part in self._layout.parts
         ):
@@ -683,13 +781,6 @@ class Trials:
         if foreign:
             found.append("foreign-frames")
         return tuple(dict.fromkeys(found))
-
-    def _switch_is_alone(self) -> bool:
-        """Does it poll, on CPUs that the placement gives to nobody else?"""
-        seats = self._placement.seats
-        own = set(seats["switch"].cpus)
-        others = {cpu for part, seat in seats.items() if part != "switch" for cpu in seat.cpus}
-        return bool(own) and not own & others
 
 
 def _share_of(frames: int | None, job: _Job, flows: int) -> int:

@@ -3,13 +3,14 @@ host did meanwhile, doubts with their evidence, and the verdict."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from switchmark.campaign.layout import Layout
 from switchmark.campaign.trial import Trials
-from switchmark.machine.cpus import Cpu
+from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.noise import Snapshot, thread_times
 from switchmark.machine.placement import Placement
 from switchmark.metrics.balance import balanced
@@ -21,7 +22,7 @@ from switchmark.model.spec import TrialSpec
 
 __all__ = ["Trust", "used_cpus"]
 
-_LOST_CPU = 0.01
+_LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
 _FREQUENCY = 0.05
 
@@ -67,7 +68,8 @@ class Trust:
             spoiled = passing(trial.doubts)
             if not spoiled or attempt == self.rerun:
                 break
-            discarded.append(", ".join(spoiled))
+            told = trial.evidence["doubts"]
+            discarded.append("; ".join(f"{doubt}: {json.dumps(told[doubt])}" for doubt in spoiled))
         evidence = {**trial.evidence, "discarded": discarded}
         return self.recall(trial.model_copy(update={"evidence": evidence}))
 
@@ -93,7 +95,9 @@ class Trust:
         calibration = self.calibration
         if calibration is not None and "error" in calibration:
             calibration = None
-        own_core = self.layout.switch.own_core(self.layout.wiring.mode)
+        own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
+            self.layout.wiring.mode
+        )
         cable = calibration is not None and calibration["switch"] == self.layout.switch.name
         verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
         evidence |= {"verdict": reasons, "doubts": self._told(trial, found, window)}
@@ -102,7 +106,7 @@ class Trust:
     def _found(self, trial: TrialResult, window: Mapping[str, Any]) -> dict[str, Any]:
         """The doubts that are found here, with their evidence. To find one more: a line."""
         finders = {
-            "not-isolated": self._not_isolated(),
+            "not-isolated": self._not_isolated(trial),
             "interrupts": self._interrupts(window),
             "frequency-changed": _frequency_changed(window),
             "emulated": self._emulated(),
@@ -118,9 +122,13 @@ class Trust:
         self, trial: TrialResult, found: Mapping[str, Any], window: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The evidence of every doubt, also of those that others have found."""
-        cores = {part.part: part.cores for part in trial.parts if part.cores is not None}
+        taken = trial.evidence.get("taken")
         told = {
-            "host-busy": {"cores": cores, "pressure": window["pressure"]},
+            "host-busy": {
+                "taken": taken,
+                "pressure": window["pressure"],
+                "scheduler": trial.cost.get("scheduler"),
+            },
             "cpu-stolen": {"stolen": window["stolen"]},
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
@@ -130,13 +138,18 @@ class Trust:
         }
         return {doubt: told.get(doubt) for doubt in trial.doubts}
 
-    def _not_isolated(self) -> dict[str, float] | None:
-        shared = {str(cpu.id) for cpu in self.cpus if not cpu.isolated}
-        jitter = (self.noise or {}).get("jitter") or {}
+    def _not_isolated(self, trial: TrialResult) -> dict[str, float]:
+        """By CPU, what others took of it during the trial; before the test, where nobody polled."""
+        isolated = {cpu.id for cpu in self.cpus if cpu.isolated}
+        taken = dict(trial.evidence.get("taken", {}))
+        known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
+        for cpu, found in ((self.noise or {}).get("jitter") or {}).items():
+            if int(cpu) not in known and found["lost"] is not None:
+                taken[cpu] = found["lost"]
         return {
-            cpu: found["lost"]
-            for cpu, found in jitter.items()
-            if cpu in shared and found["lost"] is not None and found["lost"] > _LOST_CPU
+            cpus: share
+            for cpus, share in taken.items()
+            if share > _LOST_CPU and not isolated.issuperset(parse_cpus(cpus))
         }
 
     def _interrupts(self, window: Mapping[str, Any]) -> dict[str, float]:

@@ -22,6 +22,8 @@ from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.host import LocalHost
 from switchmark.machine.noise import certificate
+from switchmark.machine.perf import probe as probe_counters
+from switchmark.machine.softirq import within_threads
 
 __all__ = ["Finding", "examine", "print_findings"]
 
@@ -167,6 +169,14 @@ def _cores() -> Iterator[Finding]:
     )
     steady = len(facts["tsc"]) == 2
     yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
+    counting = probe_counters(LocalHost())
+    found = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
+    yield Finding(
+        "cores", "counters", not counting.missing, counting.missing or found, counting.hint
+    )
+    within = within_threads()
+    words = {True: "is in the CPU time of threads", False: "is told apart", None: "is unknown"}
+    yield Finding("cores", "softirq", within is not None, f"its time {words[within]}")
 
 
 def _noise() -> Iterator[Finding]:

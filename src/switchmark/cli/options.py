@@ -24,6 +24,7 @@ _HELP = {
     "port": "how ports are attached: veth, vhost-user, memif, ...",
     "semantics": "what the switch does: patch, static, learning, routed",
     "memory": "where DPDK's frames lie",
+    "offload": "auto: DPDK's devices make checksums, check them and note times where they can",
     "switch_cores": "CPUs of a switch that polls",
     "queues": "pairs of queues of each port",
     "descriptors": "length of each queue",

@@ -44,7 +44,7 @@ class Engine:
     `privilege` is the least that opens its ports. `receiver` names the engine that receives
     where this one only sends. `napi`: it sends by XDP redirect. `flows_by` are the addresses
     that its flows may differ in, up to `flows_max` of them. `drivers` are the values that the
-    axis `driver` may have, `resources` which of `queues` and `descriptors` it follows.
+    axis `driver` may have, `resources` which of `queues`, `descriptors` and `offload` it follows.
     `own_memory`: its processes hold frames in memory that the axis `memory` chooses.
     `capabilities` are those of Linux, without `CAP_`, that it takes in a container.
     """

@@ -68,6 +68,7 @@ class Dpdk(Engine):
             "device": _device(w, endpoints[index], index, driver),
             "queues": w.queues,
             "descriptors": w.descriptors or _DESCRIPTORS,
+            "offload": w.offload,
             "memory": "hugepages" if guest else w.memory,
             "megabytes": self._megabytes(w, len(endpoints), guest=guest),
             "prefix": node.name,
@@ -157,7 +158,7 @@ ENGINE = Dpdk(
     port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI}) | KERNEL_PORTS,
     privilege="root",
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
-    resources=frozenset({"queues", "descriptors"}),
+    resources=frozenset({"queues", "descriptors", "offload"}),
     own_memory=True,
     # With a NUMA library the EAL sets a memory policy, and the filters of system calls of docker
     # and podman let that pass with SYS_NICE alone.

@@ -27,14 +27,13 @@ from switchmark.model.topology import PortKind
 __all__ = [
     "ASLEEP",
     "LOADED",
-    "MARKED",
     "Container",
     "Mount",
+    "OfClient",
     "cgroup_parent",
     "cgroup_version",
     "cgroups",
     "configures_network",
-    "image_words",
     "mounts",
     "network",
     "outside",
@@ -43,15 +42,11 @@ __all__ = [
     "quota_us",
     "root_folder",
     "root_of",
-    "run_words",
     "version_of",
 ]
 
 ASLEEP = ("/usr/bin/sleep", "infinity")
 """The first process of a container: it lasts as long as the container."""
-
-MARKED = ("-e", MARK)
-"""`docker exec` and `podman exec` pass the caller's value of this on, and nothing else."""
 
 _OF_BPF = {"BPF": "SYS_ADMIN", "PERFMON": "SYS_ADMIN"}
 """docker 20.10 knows neither, and the filters of system calls of podman 4.3 and of docker let
@@ -107,6 +102,46 @@ class Container:
         return NETNS.netns(network(node))
 
 
+class OfClient(Container):
+    """A runtime that is spoken to as docker is. A driver says how its client is called, and what
+    else `run` is told."""
+
+    def client(self, node: Node) -> tuple[str, ...]:
+        """The client, at the daemon or with the storage that a node has."""
+        raise NotImplementedError
+
+    def run(
+        self,
+        node: Node,
+        needs: Needs,
+        root: tuple[str, ...],
+        *,
+        network: str,
+        options: tuple[str, ...],
+        undo: tuple[str, ...] | None,
+    ) -> Run:
+        """Starts the container, asleep. `root` is its root file system where the user names no
+        image, `undo` is said to the client."""
+        started = (*root, *ASLEEP) if needs.image is None else _image_words(node, needs.image)
+        return Run(
+            f"the container {node.name}",
+            (
+                *(*self.client(node), "run", "--detach", "--name", node.name),
+                *("--network", network, "--hostname", node.name),
+                *("--read-only", "--log-driver", "none", *options),
+                *_run_words(needs),
+                *started,
+            ),
+            undo=None if undo is None else (*self.client(node), *undo),
+            timeout_s=30.0,
+        )
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        # `exec` passes the caller's value of the mark on, and nothing else.
+        words = ("exec", "-i", "-e", MARK, node.name, *program_words(node, argv))
+        return outside(node, argv) or (*self.client(node), *words)
+
+
 def network(node: Node) -> Node:
     """The network namespace of a container, as a node of the host."""
     return replace(node, environment=NETNS.name)
@@ -128,7 +163,7 @@ def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
     return (*LOADED, own, *argv[1:])
 
 
-def image_words(node: Node, image: str) -> tuple[str, ...]:
+def _image_words(node: Node, image: str) -> tuple[str, ...]:
     """What makes `docker run` and `podman run` start our first process in the user's image."""
     first, *words = program_words(node, ASLEEP)
     return ("--pull", "never", "--entrypoint", first, "--user", "0", image, *words)
@@ -207,7 +242,7 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
     )
 
 
-def run_words(needs: Needs) -> tuple[str, ...]:
+def _run_words(needs: Needs) -> tuple[str, ...]:
     """What a node may do and what it has, as options of `docker run` and `podman run`."""
     words = ["--cap-drop", "ALL"]
     for capability in sorted({_OF_BPF.get(name, name) for name in needs.capabilities}):

@@ -13,20 +13,15 @@ from signal import SIGKILL
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
     ASLEEP,
-    MARKED,
-    Container,
+    OfClient,
     cgroup_parent,
     cgroup_version,
     cgroups,
     configures_network,
-    image_words,
     network,
-    outside,
     prefix_of,
-    program_words,
     root_folder,
     root_of,
-    run_words,
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
@@ -45,7 +40,7 @@ _KEPT_TO_ITSELF = ("/run/containerd", "/run/docker")
 _SYSCTLS = ("--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined")
 
 
-class Docker(Container):
+class Docker(OfClient):
     """`docker run` without a network; its namespace then gets the node's name."""
 
     name = "docker"
@@ -98,30 +93,20 @@ class Docker(Container):
             *(root_of(needs) if empty else ()),
             *(_users_daemon(node, users[1]) if users else _own_daemon(node)),
             *(_image(node, needs, kept=private) if empty else ()),
-            Run(
-                f"the container {node.name}",
-                (
-                    *(*_docker(node), "run", "--detach", "--name", node.name),
-                    *("--network", "none", "--hostname", node.name),
-                    *("--read-only", "--tmpfs", "/tmp", "--log-driver", "none"),
-                    *(_SYSCTLS if configures_network(needs) else ()),
-                    *run_words(needs),
-                    *(
-                        (_image_name(node), *ASLEEP)
-                        if needs.image is None
-                        else image_words(node, needs.image)
-                    ),
-                ),
-                undo=None if private else (*_docker(node), "rm", "--force", node.name),
-                timeout_s=30.0,
+            self.run(
+                node,
+                needs,
+                (_image_name(node),),
+                network="none",
+                options=("--tmpfs", "/tmp", *(_SYSCTLS if configures_network(needs) else ())),
+                undo=None if private else ("rm", "--force", node.name),
             ),
             *_named_network(node, private),
             no_ipv6(network(node)),
         )
 
-    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        words = (*_docker(node), "exec", "-i", *MARKED, node.name, *program_words(node, argv))
-        return outside(node, argv) or words
+    def client(self, node: Node) -> tuple[str, ...]:
+        return _docker(node)
 
 
 def _docker(node: Node) -> tuple[str, ...]:

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
-    ASLEEP,
-    MARKED,
-    Container,
+    OfClient,
     cgroup_parent,
     cgroup_version,
     cgroups,
     configures_network,
-    image_words,
     network,
-    outside,
-    program_words,
     root_folder,
     root_of,
-    run_words,
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.machine.host import Host
-from switchmark.model.plan import Node, Plan, Run
+from switchmark.model.plan import Node, Plan
 from switchmark.model.version import Version
 
 _PACKAGES = "podman runc"
 
 
-class Podman(Container):
+class Podman(OfClient):
     """`podman run` in the network namespace of the node."""
 
     name = "podman"
@@ -44,47 +38,32 @@ class Podman(Container):
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *(root_of(needs) if needs.image is None else ()),
-            Run(
-                f"the container {node.name}",
-                (
-                    *(*_podman(node), "run", "--detach", "--name", node.name),
-                    *("--network", f"ns:{NETNS.netns(node)}", "--hostname", node.name),
+            self.run(
+                node,
+                needs,
+                ("--rootfs", root_folder(needs)),
+                network=f"ns:{NETNS.netns(node)}",
+                options=(
                     # conmon outlives its container for a moment, and would its control group.
-                    *("--read-only", "--log-driver", "none", "--cgroups", "no-conmon"),
-                    *("--cgroup-parent", cgroup_parent(node)),
+                    *("--cgroups", "no-conmon", "--cgroup-parent", cgroup_parent(node)),
                     # The defaults are above what a root without CAP_SYS_RESOURCE may set.
                     *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
                     *(("--security-opt", "unmask=/proc/sys") if configures_network(needs) else ()),
-                    *run_words(needs),
-                    *_started(node, needs),
                 ),
-                undo=(*_podman(node), "rm", "--force", "--ignore", "--time", "0", node.name),
-                timeout_s=30.0,
+                undo=("rm", "--force", "--ignore", "--time", "0", node.name),
             ),
         )
 
-    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        words = (*_podman(node), "exec", "-i", *MARKED, node.name, *program_words(node, argv))
-        return outside(node, argv) or words
-
-
-def _started(node: Node, needs: Needs) -> tuple[str, ...]:
-    """The root and the first process of a container."""
-    if needs.image is None:
-        return ("--rootfs", root_folder(needs), *ASLEEP)
-    return image_words(node, needs.image)
-
-
-def _podman(node: Node) -> tuple[str, ...]:
-    """podman with everything that it keeps in the run's folder; with the user's storage where that
-    has the image. runc, as crun does not take the hybrid control groups; vfs, as the others leave
-    a mount."""
-    home = f"{node.run_dir}/podman"
-    storage = ("--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir", f"{home}/tmp")
-    return (
-        *("podman", *(() if node.image else (*storage, "--storage-driver", "vfs"))),
-        *("--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"),
-    )
+    def client(self, node: Node) -> tuple[str, ...]:
+        """podman with everything that it keeps in the run's folder; with the user's storage where
+        that has the image. runc, as crun does not take the hybrid control groups; vfs, as the
+        others leave a mount."""
+        home = f"{node.run_dir}/podman"
+        storage = ("--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir", f"{home}/tmp")
+        return (
+            *("podman", *(() if node.image else (*storage, "--storage-driver", "vfs"))),
+            *("--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"),
+        )
 
 
 ENVIRONMENT = Podman()

@@ -117,6 +117,10 @@ class TrafficProcess:
             raise TrialFailed(f"{self.part}: {reason}")
         return found
 
+    def hang_up(self) -> None:
+        """Send no more commands: the program ends."""
+        self._process.hang_up()
+
     def _died(self) -> TrialFailed:
         status = self._process.poll()
         if status is None:

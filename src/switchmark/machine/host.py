@@ -59,6 +59,10 @@ class Process(Protocol):
         """The last lines that it wrote to stderr, `count` of them."""
         ...
 
+    def hang_up(self) -> None:
+        """Close its stdin."""
+        ...
+
     def stop(self, number: int, grace_s: float) -> int:
         """Signal it, SIGKILL it after `grace_s`, reap it; the exit status."""
         ...
@@ -221,11 +225,14 @@ class LocalProcess:
         except OSError:
             return ""
 
+    def hang_up(self) -> None:
+        with suppress(OSError):
+            self._stdin.close()
+
     def stop(self, number: int, grace_s: float) -> int:
         if self._child.returncode is not None:
             return self._child.returncode
-        with suppress(OSError):
-            self._stdin.close()  # the end of stdin reaches where a signal may not: into a container
+        self.hang_up()  # the end of stdin reaches where a signal may not: into a container
         if not end(self._pidfd, number, grace_s):
             raise CommandTimedOut(f"process {self.pid} survives SIGKILL\n  {self._command}")
         status = _kill_group(self._child)

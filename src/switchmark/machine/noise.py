@@ -14,11 +14,22 @@ from switchmark.errors import Unavailable
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.host import Host
 
-__all__ = ["JITTER_MS", "Snapshot", "certificate", "probe_jitter", "thread_times"]
+__all__ = [
+    "HZ",
+    "IRQ",
+    "JITTER_MS",
+    "SOFTIRQ",
+    "Snapshot",
+    "certificate",
+    "cpu_times",
+    "probe_jitter",
+    "thread_switches",
+    "thread_times",
+]
 
 JITTER_MS = 10
-_HZ = 100  # of /proc/stat, whatever the kernel's own
-_IRQ, _SOFTIRQ, _STEAL = 5, 6, 7
+HZ = 100  # of /proc/stat, whatever the kernel's own
+IRQ, SOFTIRQ, _STEAL = 5, 6, 7
 
 
 def certificate(host: Host, program: str, cpus: Collection[int], *, root: Path = Path("/")) -> Any:
@@ -72,7 +83,7 @@ class Snapshot:
         """Those of some CPUs of this machine; `root` is another one's for tests."""
         return cls(
             time.monotonic(),
-            _times(root, cpus),
+            cpu_times(root, cpus),
             _interrupts(root, cpus),
             _frequencies(root, cpus),
             _pressure(root),
@@ -91,7 +102,7 @@ class Snapshot:
         return {
             "elapsed_s": round(elapsed, 4),
             "stolen": spent[_STEAL] / max(sum(spent), 1) if len(spent) > _STEAL else None,
-            "softirq_cores": round(spent[_SOFTIRQ] / _HZ / elapsed, 4) if spent else None,
+            "softirq_cores": round(spent[SOFTIRQ] / HZ / elapsed, 4) if spent else None,
             "interrupts_per_s": {
                 str(cpu): round((count - before.interrupts.get(cpu, 0)) / elapsed, 1)
                 for cpu, count in self.interrupts.items()
@@ -105,7 +116,8 @@ class Snapshot:
         }
 
 
-def _times(root: Path, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+def cpu_times(root: Path, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+    """Clock ticks by CPU, the whole machine's under -1, and by kind, such as IRQ and SOFTIRQ."""
     found = {}
     for line in _lines(root / "proc/stat"):
         name, *words = line.split()
@@ -168,3 +180,17 @@ def thread_times(pids: Collection[int]) -> dict[str, int]:
                 name = " ".join(_lines(task / "comm"))
                 found[f"{name}/{task.name}"] = int(words[0])
     return found
+
+
+def thread_switches(pids: Collection[int]) -> tuple[int, int | None]:
+    """How often all threads of some processes were taken off a CPU, and moved to another one;
+    None where the kernel does not tell (it has no CONFIG_SCHED_DEBUG)."""
+    switches, moves = 0, 0
+    told = True
+    for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
+        status = [line for line in _lines(task / "status") if "_ctxt_switches:" in line]
+        switches += sum(int(line.split()[1]) for line in status)
+        moved = [line for line in _lines(task / "sched") if line.startswith("se.nr_migrations")]
+        moves += sum(int(line.rpartition(":")[2]) for line in moved)
+        told = told and bool(moved) == bool(status)
+    return switches, moves if told else None

@@ -50,6 +50,12 @@ class Placement:
     orchestrator: int | None
     doubts: tuple[str, ...]
 
+    def is_alone(self, part: str) -> bool:
+        """Has a part CPUs that it shares with no other?"""
+        own = set(self.seats[part].cpus)
+        others = {cpu for who, seat in self.seats.items() if who != part for cpu in seat.cpus}
+        return bool(own) and not own & others
+
     def as_dict(self) -> dict[str, Any]:
         """The placement as a record keeps it."""
         return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "marked",
     "open_process",
     "start_time",
+    "threads",
     "wait_end",
 ]
 
@@ -78,6 +80,12 @@ def children(pid: int) -> frozenset[int]:
         if int(stat.rpartition(b")")[2].split()[1]) == pid:
             found.add(int(entry.name))
     return frozenset(found)
+
+
+def threads(pids: Iterable[int]) -> frozenset[int]:
+    """The threads that some processes have now."""
+    found = {task.name for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")}
+    return frozenset(map(int, found))
 
 
 def in_network(path: str) -> frozenset[int]:

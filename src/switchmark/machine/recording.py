@@ -39,6 +39,9 @@ class RecordingProcess:
     def last_words(self, count: int = 5) -> str:
         return self.words
 
+    def hang_up(self) -> None:
+        pass
+
     def stop(self, number: int, grace_s: float) -> int:
         self.status = -number if self.status is None else self.status
         return self.status

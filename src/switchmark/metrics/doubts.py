@@ -45,13 +45,13 @@ _DOUBTS = (
     ),
     Doubt(
         "not-isolated",
-        "the jitter probe lost more than 1 % of a used CPU that isolcpus does not hold",
-        "the kernel runs other work on the cores of the test",
+        "others took more than 0.05 of a used CPU that isolcpus does not hold",
+        "the kernel ran other work on the cores of the test",
         "booting with isolcpus= and --placement with those CPUs",
     ),
     Doubt(
         "host-busy",
-        "a part that polls alone on its CPU got less than 0.8 of it",
+        "others took more than 0.2 of a CPU on which parts poll",
         "something else ran there",
         "ending what else runs, --rerun 3, or --placement with other CPUs",
         passing=True,

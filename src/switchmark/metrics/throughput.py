@@ -9,7 +9,7 @@ from typing import Any
 from switchmark.metrics import statistics
 from switchmark.metrics.latency import merged
 from switchmark.metrics.statistics import median_interval, mser_start
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
@@ -131,25 +131,26 @@ def confidence(record: Record) -> tuple[float, float] | None:
     return median_interval(rates_pps(record))
 
 
+_COUNTS = tuple(name for name in FlowCounts.model_fields if name not in ("flow", "latency"))
+
+
 def per_flow(record: Record) -> list[dict[str, Any]]:
     """The counts of each flow, summed over the trials, and its latency where each was measured
     by itself."""
-    flows: dict[str, dict[str, Any]] = {}
+    flows: dict[str, list[FlowCounts]] = {}
     for trial in record.trials:
         for counts in trial.per_flow:
-            new = counts.model_dump(exclude={"latency"})
-            old = flows.get(counts.flow)
-            flows[counts.flow] = (
-                {name: n if name == "flow" else n + old[name] for name, n in new.items()}
-                if old
-                else new
-            )
-    for name, told in flows.items():
-        parts = [c.latency for t in record.trials for c in t.per_flow if c.flow == name]
-        found = merged([part for part in parts if part])
-        if found is not None:
-            told["latency_ns"] = found.model_dump(exclude={"histogram", "ipdv"})
-    return list(flows.values())
+            flows.setdefault(counts.flow, []).append(counts)
+    found = []
+    for flow, each in flows.items():
+        told: dict[str, Any] = {"flow": flow}
+        for name in _COUNTS:
+            told[name] = sum(getattr(counts, name) for counts in each)
+        latency = merged([counts.latency for counts in each if counts.latency])
+        if latency is not None:
+            told["latency_ns"] = latency.model_dump(exclude={"histogram", "ipdv"})
+        found.append(told)
+    return found
 
 
 def fairness(record: Record) -> float | None:

@@ -46,8 +46,8 @@ def judge(
 ) -> tuple[Verdict, dict[str, Any]]:
     """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
     `campaign.calibration`), None where nobody measured it; `own_core` says that the switch
-    forwards on cores of its own, not in the context of who sends; `cable` that there is no switch,
-    as in the calibration itself."""
+    forwards on cores that it shares with nobody, so that it takes no time of who sends; `cable`
+    that there is no switch, as in the calibration itself."""
     evidence = _evidence(trial, calibration)
     found, rule = _by_own_time(trial, evidence, calibration)
     if found is None:
@@ -73,7 +73,8 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     """What the senders, or the receivers, spend on a frame: CPU time outside of the kernel, and
     all of it, in nanoseconds. None where it is not known."""
     parts = [part for part in trial.parts if role in part.roles]
-    frames = trial.tx_frames if role == "sender" else trial.distinct - trial.late
+    # A receiver that got no further than its first burst has spent all of its time on less.
+    frames = trial.tx_frames if role == "sender" else max(trial.distinct - trial.late, 1)
     if not parts or not frames:
         return None
     user = [part.user_cores for part in parts if part.user_cores is not None]
@@ -103,6 +104,11 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict
         "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
         "direct_pps": None if calibration is None else calibration["rate_pps"],
         "direct_sent_pps": None if calibration is None else calibration["sent_pps"],
+        **{
+            f"{name}_pps": calibration[name]["rate_pps"]
+            for name in ("functions", "apart")
+            if calibration is not None and name in calibration
+        },
     }
 
 
@@ -181,7 +187,12 @@ def _by_own_time(
     roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
     for role in roles:
         mine, there = evidence[f"{role}_ns"], calibration.get(f"{role}_ns")
-        if busy[role] and mine and there and 2 * (mine[0] - there[0]) > mine[1]:
+        if not (busy[role] and mine and there):
+            continue
+        # What a sender spends in the kernel is its own and the switch's, and on the cable only its
+        # own. A receiver there may have waited: what it spent is no measure of what it must.
+        more = mine[1] - (there[1] if role == "sender" else 0.0)
+        if 2 * (mine[0] - there[0]) > more > (1 - _BELOW_DIRECT) * mine[1]:
             return role, f"the {role}'s own work on a frame takes far longer than on direct"
     return None, ""
 
@@ -222,19 +233,48 @@ def _by_calibration(
         return "unknown", "most of the lost frames are nowhere accounted for"
     empty = evidence["receiver_empty_polls"]
     busy_receiver = empty is not None and empty < _BUSY_POLLS
+    end: Verdict = "receiver" if busy_receiver else "sender"
     blocked = (evidence["sender_blocked"] or 0.0) > _BLOCKED
+    chained = any({"forwarder", "function"} & {*part.roles} for part in trial.parts)
     if cable:
-        return "receiver" if busy_receiver else "sender", "there is no switch on a cable"
-    if own_core:
-        if blocked:
-            return "switch", "the sender found no room in the switch's port"
+        if chained and _below(trial, calibration):
+            return "function", f"below {_BELOW_DIRECT} of the ends alone, and there is no switch"
+        return end, "there is no switch on a cable"
+    if own_core and blocked:
+        return "switch", "the sender found no room in the switch's port"
+    if own_core and not chained:
         if busy_receiver:
             return "receiver", "the receiver had no time left"
         return "sender", "the switch took all that the sender could send"
-    _, middle, high = evidence["rate_pps"]
-    direct_low, direct, _ = calibration["rate_pps"]
-    if middle >= _BELOW_DIRECT * direct or high >= direct_low:
+    if not _below(trial, calibration):
         if busy_receiver:
             return "receiver", "as fast as on direct, and the receiver had no time left"
         return "sender", "as fast as on direct"
+    return _by_rest(trial, calibration, chained)
+
+
+def _by_rest(
+    trial: TrialResult, calibration: Mapping[str, Any], chained: bool
+) -> tuple[Verdict, str]:
+    """Who makes a test slower than its ends are: its switch, or what else there is but ends."""
+    if chained:
+        functions = calibration.get("functions")
+        if functions is None:
+            return "unknown", "slower than its ends, and no cable joins its functions"
+        if _below(trial, functions):
+            return "switch", f"below {_BELOW_DIRECT} of the same functions on cables"
+        return "function", "as fast as the functions on cables, which are slower than the ends"
+    if trial.copies > 1 and "cores-shared" in trial.doubts:
+        # The further receivers use CPU time of the sender, on the cable of one they do not.
+        apart = calibration.get("apart")
+        if apart is None or not _below(trial, apart, trial.copies):
+            return "unknown", "slower than the ends of one copy, not than a sender for each"
+        return "switch", f"below {_BELOW_DIRECT} of a sender and a cable for each copy"
     return "switch", f"below {_BELOW_DIRECT} of direct, with intervals apart"
+
+
+def _below(trial: TrialResult, calibration: Mapping[str, Any], cables: int = 1) -> bool:
+    """Is a trial slower than some cables, with intervals apart? Of copies, each of them."""
+    _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
+    low, there, _ = (pps / cables for pps in calibration["rate_pps"])
+    return bool(middle < _BELOW_DIRECT * there and high < low)

@@ -105,7 +105,8 @@ class TrialResult(_Frozen):
     `copies * tx_frames == rx_frames - duplicated + lost`, where a switch makes `copies` of each
     frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
     start of the measured phase, on the receivers' clock. `evidence` has what the verdict, the
-    doubts and the balance of the ports rest on."""
+    doubts and the balance of the ports rest on, `cost` what the kernel and the processor counted
+    of the measured phase and its drain (`campaign.meter`)."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)
@@ -131,6 +132,7 @@ class TrialResult(_Frozen):
     doubts: tuple[str, ...] = ()
     evidence: dict[str, Any] = Field(default_factory=dict)
     counters: dict[str, Any] = Field(default_factory=dict)
+    cost: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def distinct(self) -> int:
@@ -148,9 +150,9 @@ class Record(BaseModel):
     `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
     that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
     percent is a share of, all receivers together. `noise` has the host's certificates,
-    `calibration` what the traffic program does on a cable, `gate` what the functional trial of
-    the path showed; `discarded` says for each trial that was run again, why. `nics` are those that
-    were named by PCI address, as they were found, by place.
+    `calibration` what the traffic program does on a cable, `floor` the latency there, `gate` what
+    the functional trial of the path showed; `discarded` says for each trial that was run again,
+    why. `nics` are those that were named by PCI address, as they were found, by place.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -172,6 +174,7 @@ class Record(BaseModel):
     doubts: tuple[str, ...] = ()
     noise: dict[str, Any] | None = None
     calibration: dict[str, Any] | None = None
+    floor: dict[str, Any] | None = None
     gate: dict[str, Any] | None = None
     discarded: tuple[str, ...] = ()
     placement: dict[str, Any] = Field(default_factory=dict)

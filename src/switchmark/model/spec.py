@@ -52,6 +52,7 @@ class Test(BaseModel):
     port: str = "auto"
     semantics: str = "auto"
     memory: Literal["auto", "hugepages", "no-huge"] = "auto"
+    offload: Literal["auto", "off"] = "auto"
     switch_cores: int = Field(1, ge=1, le=64)
     queues: int = Field(1, ge=1, le=16)
     descriptors: int | None = Field(None, ge=64, le=32768)

@@ -251,7 +251,8 @@ class Addressing:
     `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both
     MACs). `prefix` is the length of the network that `source_ip` is in; `gateway` is where
     a socket engine routes to when the sink is in another network, and `sent_dst_mac` is
-    always the neighbour's MAC.
+    always the neighbour's MAC. `routed` is how much lower the TTL arrives than it was sent. All
+    else of a frame arrives as it was sent: the gate holds the switch to that.
     """
 
     sent_src_mac: str
@@ -262,6 +263,13 @@ class Addressing:
     sink_ip: str
     prefix: int = 16
     gateway: str | None = None
+    routed: int = 0
+
+    @property
+    def rewritten(self) -> bool:
+        """Are MACs written on the way?"""
+        sent = (self.sent_src_mac, self.sent_dst_mac)
+        return sent != (self.seen_src_mac, self.seen_dst_mac)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +288,8 @@ class Wiring:
     (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `cores` are
     the CPUs of a switch that polls, `node` their NUMA node; `queues` the pairs of queues that a
     port has, `descriptors` the length of each (None: the default of who makes them). `burst` is
-    the most frames that a function sends at once, `memory` what DPDK's processes live in.
+    the most frames that a function sends at once, `memory` what DPDK's processes live in,
+    `offload` whether functions use what their devices offer of checksums and times.
     """
 
     prefix: str
@@ -301,6 +310,7 @@ class Wiring:
     descriptors: int | None = None
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
+    offload: Literal["auto", "off"] = "auto"
     given: Mapping[str, Endpoint] = field(default_factory=dict)
 
     def source_mac(self, flow: Flow) -> str:

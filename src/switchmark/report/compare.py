@@ -18,7 +18,7 @@ from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.model.units import format_pps
 from switchmark.report.json import to_object
-from switchmark.report.table import format_ns
+from switchmark.report.table import BOUND_MARK, BOUND_NOTE, format_ns
 
 __all__ = ["MIN_REPEATS", "Pair", "as_object", "pairs", "print_pairs", "within"]
 
@@ -32,7 +32,8 @@ _ALPHA = 0.05
 class Pair:
     """Two tests: `before` is what `after` is compared with. `ratio_low` and `ratio_high` are the
     95 % interval of the ratio, `p` the odds that chance alone parts the repeats so far; None
-    where there are too few of them."""
+    where there are too few of them. `bounds` says of each figure whether it is a rate that the
+    traffic program limits, so that the switch may be faster."""
 
     test: Test
     base: Test
@@ -43,6 +44,7 @@ class Pair:
     ratio_high: float | None = None
     p: float | None = None
     semantics: tuple[str | None, str | None] = (None, None)
+    bounds: tuple[bool, bool] = (False, False)
 
     @property
     def ratio(self) -> float | None:
@@ -101,6 +103,7 @@ def as_object(pair: Pair) -> dict[str, Any]:
         "ratio95": None if pair.ratio_low is None else [pair.ratio_low, pair.ratio_high],
         "p": pair.p,
         "verdict": pair.verdict,
+        "lower_bounds": list(pair.bounds),
     }
 
 
@@ -109,12 +112,13 @@ def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
     axes = telling([test for pair in found for test in (pair.test, pair.base)])
     names = [_name(pair, axes) for pair in found]
     width = max(map(len, names))
-    print(f"{'':{width}}  {'before':>10}  {'after':>10}  ratio", file=stream)
+    print(f"{'':{width}}  {'before':>12}  {'after':>12}  ratio", file=stream)
     for name, pair in zip(names, found, strict=True):
-        form = format_ns if pair.unit == "ns" else format_pps
-        before, after = form(pair.before) or "-", form(pair.after) or "-"
+        before, after = _figures(pair)
         ratio = "-" if pair.ratio is None else f"{pair.ratio:.3f}"
-        print(f"{name:{width}}  {before:>10}  {after:>10}  {ratio}{_note(pair)}", file=stream)
+        print(f"{name:{width}}  {before:>12}  {after:>12}  {ratio}{_note(pair)}", file=stream)
+    if any(any(pair.bounds) for pair in found):
+        print(BOUND_NOTE, file=stream)
     kinds = sorted(
         {f"{one}, {other}" for one, other in (pair.semantics for pair in found) if one != other}
     )
@@ -122,6 +126,15 @@ def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
         print(f"{both}: different work; do not rank across them", file=stream)
     if any(pair.verdict is None for pair in found):
         print(f"without --repeat {MIN_REPEATS} or more, chance is not ruled out", file=stream)
+
+
+def _figures(pair: Pair) -> tuple[str, str]:
+    form = format_ns if pair.unit == "ns" else format_pps
+    before, after = (
+        f"{BOUND_MARK * bound}{form(figure) or '-'}"
+        for figure, bound in zip((pair.before, pair.after), pair.bounds, strict=True)
+    )
+    return before, after
 
 
 def _note(pair: Pair) -> str:
@@ -143,13 +156,15 @@ def _pair(before: Record, after: Record) -> Pair:
     base = before.test if _identity(before.test) != _identity(after.test) else after.test
     figures = (after.test, base, unit, _figure(first, unit), _figure(second, unit))
     kinds = (before.semantics, after.semantics)
+    rates = unit == "pps"
+    bounds = (rates and first["lower_bound"], rates and second["lower_bound"])
     one, other = _repeats(before, unit), _repeats(after, unit)
     if min(len(one), len(other)) < MIN_REPEATS:
-        return Pair(*figures, semantics=kinds)
+        return Pair(*figures, semantics=kinds, bounds=bounds)
     interval = ratio_interval(one, other)
     if interval is None:
-        return Pair(*figures, semantics=kinds)
-    return Pair(*figures, *interval, difference_p(one, other), kinds)
+        return Pair(*figures, semantics=kinds, bounds=bounds)
+    return Pair(*figures, *interval, difference_p(one, other), kinds, bounds)
 
 
 def _figure(content: dict[str, Any], unit: str) -> float | None:

@@ -12,7 +12,14 @@ from typing import Any
 from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.loss import losses
-from switchmark.metrics.throughput import confidence, fairness, per_flow, received, sent
+from switchmark.metrics.throughput import (
+    confidence,
+    fairness,
+    is_lower_bound,
+    per_flow,
+    received,
+    sent,
+)
 from switchmark.model.record import SCHEMA, Record
 
 __all__ = ["to_object"]
@@ -37,6 +44,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "memory": record.memory,
         "engine_mode": record.engine_mode,
         "verdict": record.verdict,
+        "lower_bound": record.status == "ok" and is_lower_bound(record.verdict),
         "doubts": list(record.doubts),
         "evidence": [trial.evidence for trial in record.trials],
         "noise": record.noise,
@@ -47,6 +55,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "rx": received(record),
         **losses(record),
         "latency_ns": latency_ns(record),
+        "latency_floor_ns": record.floor,
         "cpu": cores_by_role(record),
         "cost": cost(record),
         "repeats": len(record.trials),

@@ -13,7 +13,7 @@ from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.record import Record
 from switchmark.papers.experiment import Claim, Experiment, Row
 from switchmark.report.json import to_object
-from switchmark.report.table import DOUBT_MARK
+from switchmark.report.table import BOUND_MARK, DOUBT_MARK
 
 __all__ = ["Beside", "beside", "holds", "print_beside"]
 
@@ -84,7 +84,7 @@ def print_beside(experiment: Experiment, records: Sequence[Record], stream: IO[s
 def _measured(row: Beside) -> str:
     if row.record is None or row.measured is None:
         return row.record.status if row.record else "not run"
-    bound = ">= " if is_lower_bound(row.record.verdict) else ""
+    bound = BOUND_MARK if is_lower_bound(row.record.verdict) else ""
     return f"{DOUBT_MARK + ' ' if row.record.doubts else ''}{bound}{row.measured:.4g}"
 
 

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from switchmark.campaign.expand import label, telling
+from switchmark.metrics.cpu import cost
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.record import Record
 from switchmark.model.units import format_pps
 from switchmark.report.json import to_object
 
 __all__ = [
+    "BOUND_MARK",
+    "BOUND_NOTE",
     "DOUBT_MARK",
     "columns_and_rows",
     "footnotes",
@@ -28,10 +31,17 @@ __all__ = [
 DOUBT_MARK = "○"
 """Stands before a figure that a doubt was raised about."""
 
+BOUND_MARK = ">= "
+"""Stands before a rate that the sender or the receiver limits."""
+
+BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
+
 _WIDTH_OF_A_PIPE = 200
+_SHOWN_CORES = 0.005
 
 _ALWAYS = ("switch", "engine", "frame_size")
-_FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "p99", "cores", "verdict")
+_NUMERIC = ("received", "Gbps L1", "lost", "p50", "floor p50", "p99", "frame size")
+_FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "floor p50", "p99", "cores", "verdict")
 
 
 def columns_and_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
@@ -54,6 +64,8 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if doubts:
         each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
         notes.append(f"{DOUBT_MARK} doubted: {each}")
+    if any(record.floor and "p50" in record.floor for record in records):
+        notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
     notes += [
         f"{label(record.test, axes)}: {_goal(goal)}, {record.search['trials']} trials"
@@ -61,8 +73,10 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         if record.search and record.search["name"] != "max"
         for goal in record.search["goals"]
     ]
+    for record in records:
+        notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
     if any(is_lower_bound(record.verdict) for record in records):
-        notes.append(">= the traffic program was the limit; the switch may be faster")
+        notes.append(BOUND_NOTE)
     kinds = {record.semantics for record in records if record.semantics}
     if len(kinds) > 1:
         notes.append(f"{', '.join(sorted(kinds))}: different work; do not rank across them")
@@ -85,7 +99,7 @@ def print_table(records: Sequence[Record], stream: IO[str]) -> None:
     headings, rows = columns_and_rows(records)
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for heading in headings:
-        numeric = heading in ("received", "Gbps L1", "lost", "p50", "p99", "frame size")
+        numeric = heading in _NUMERIC
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
@@ -104,9 +118,12 @@ def rate(content: dict[str, Any]) -> str:
     """The received rate of a test's object, marked where it is doubted or only bounds."""
     if content["rx"] is None:
         return "-"
-    bound = ">= " if is_lower_bound(content["verdict"]) else ""
     doubt = f"{DOUBT_MARK} " if content["doubts"] else ""
-    return f"{doubt}{bound}{format_pps(content['rx']['pps'])}"
+    return f"{doubt}{_bound(content)}{format_pps(content['rx']['pps'])}"
+
+
+def _bound(content: dict[str, Any]) -> str:
+    return BOUND_MARK if content["lower_bound"] else ""
 
 
 def outcome(record: Record) -> str:
@@ -116,7 +133,9 @@ def outcome(record: Record) -> str:
     content = to_object(record)
     latency = content["latency_ns"] or {}
     median = format_ns(latency.get("p50"))
-    words = [rate(content), f"median {median}" if median else "", record.verdict]
+    floor = format_ns((content["latency_floor_ns"] or {}).get("p50"))
+    beside = f" ({floor} on a cable)" if floor else ""
+    words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
     return ", ".join(filter(None, words))
 
 
@@ -133,28 +152,66 @@ def format_ns(ns: float | None) -> str:
 def _found(record: Record) -> list[str]:
     content = to_object(record)
     if content["rx"] is None:
-        return [record.semantics or "", record.status, "", "", "", "", "", ""]
+        return [record.semantics or "", record.status, *[""] * (len(_FOUND) - 2)]
     latency = content["latency_ns"] or {}
     sent = content["tx"]["frames"]
-    cores = (f"{role} {n:.2f}" for role, n in content["cpu"].items() if n is not None)
     return [
         record.semantics or "",
         rate(content),
-        f"{content['rx']['gbps_l1']:.3g}",
+        f"{_bound(content)}{content['rx']['gbps_l1']:.3g}",
         f"{content['lost'] / sent:.2%}" if sent else "",
         format_ns(latency.get("p50")),
+        format_ns((content["latency_floor_ns"] or {}).get("p50")),
         format_ns(latency.get("p99")),
-        ", ".join(cores),
+        _cores(content),
         record.verdict if record.status == "ok" else record.status,
     ]
 
 
+def _cores(content: dict[str, Any]) -> str:
+    """The cores of each role; in parentheses what another counter says of them, and the kernel's
+    interrupts."""
+    busy = {each["part"]: each for each in content["cost"]["disagreements"]}
+    words = []
+    for role, cores in content["cpu"].items():
+        if cores is not None:
+            other = f" ({busy[role]['cycle_cores']:.2f} by cycles)" if role in busy else ""
+            words.append(f"{role} {cores:.2f}{other}")
+    kernel = content["cost"]["kernel_softirq"]
+    if kernel and kernel["cores"] >= _SHOWN_CORES:
+        within = "of which " if kernel["within_threads"] else ""
+        words.append(f"{within}softirq {kernel['cores']:.2f}")
+    return ", ".join(words)
+
+
+def _costs(record: Record) -> list[str]:
+    """What a frame cost, where the processor counts, and where two counters tell different
+    things."""
+    found = cost(record)
+    if found is None:
+        return []
+    notes = []
+    perf = found["perf"] or {"parts": {}}
+    cycles = {role: part["cycles_per_frame"] for role, part in perf["parts"].items()}
+    words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
+    if words:
+        kind = "cycles outside of the kernel" if perf["user_only"] else "cycles"
+        notes.append(f"{kind} a frame: {', '.join(words)}")
+    notes += [
+        f"{each['part']} {each['scheduler_cores']:.2f} cores by the scheduler, "
+        f"{each['cycle_cores']:.2f} by the cycle counter of {each['counted_by']}"
+        for each in found["disagreements"]
+    ]
+    return notes
+
+
 def _goal(goal: dict[str, Any]) -> str:
     """A goal of a search: its rate with the bounds, or its burst, and the median latency."""
-    bound = ">= " if is_lower_bound(goal["verdict"] or "") else ""
+    bound = BOUND_MARK if is_lower_bound(goal["verdict"] or "") else ""
     if "burst_frames" in goal:
-        buffer = format_ns(goal["corrected_buffer_s"] * 1e9)
-        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames, a buffer of {buffer}"
+        held_s = goal["corrected_buffer_s"]
+        buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
+        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames{buffer}"
     words = [f"{goal['goal']} {bound}{format_pps(goal['rate_pps'])}"]
     if goal["high_pps"] is not None:
         words.append(f"less than {format_pps(goal['high_pps'])}")

@@ -17,7 +17,7 @@ from switchmark.searches.base import (
     limit_of,
     saturate,
 )
-from switchmark.searches.ndr import majority
+from switchmark.searches.ndr import majority, search_rate
 
 _FIRST_FRAMES = 1024
 _SENT_BY_THEN = 0.5
@@ -27,7 +27,8 @@ _SENT_BY_THEN = 0.5
 class BackToBack:
     """`burst_frames` is the mean over the repeats, of one sender. `buffer_s` is the time that the
     buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded during
-    the burst, taken from R+ where the RFC has the rate of its section 26.1."""
+    the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is searched
+    for too. None without such a rate."""
 
     name = "back-to-back"
     summary = "the longest burst without loss, and the buffer that it shows"
@@ -60,6 +61,8 @@ class BackToBack:
                 step=1.0,
             )
             found.append((round(low or 0), None if high is None else round(high)))
+        # Last: on a host where nothing passes it takes all the trials that there may be.
+        throughput = search_rate(probe, start, 0.0, repeat=1).low_pps
         frames = mean(low for low, _ in found)
         beyond = [high for _, high in found if high is not None]
         held_s = frames / start.sent_pps
@@ -74,7 +77,8 @@ class BackToBack:
             burst_low=min(low for low, _ in found),
             burst_high=max(beyond, default=None),
             buffer_s=held_s,
-            corrected_buffer_s=held_s * (1 - min(start.received_pps / start.sent_pps, 1)),
+            throughput_pps=throughput,
+            corrected_buffer_s=throughput and held_s * (1 - throughput / start.sent_pps),
         )
         summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
         return Estimate(figure, summary, verdict)

@@ -7,6 +7,7 @@ three decide; the rate found has to pass again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
@@ -16,6 +17,7 @@ from switchmark.searches.base import (
     LoadBounds,
     Measure,
     Probe,
+    Saturation,
     bracket,
     goal_of,
     limit_of,
@@ -23,7 +25,7 @@ from switchmark.searches.base import (
     saturate,
 )
 
-__all__ = ["SEARCH", "BinarySearch", "majority"]
+__all__ = ["SEARCH", "BinarySearch", "Found", "majority", "search_rate"]
 
 _FIRST_STEP = 4
 """Of the precision: how far from R+ a second rate is tried."""
@@ -47,53 +49,87 @@ class BinarySearch:
         allowed = 0.0 if self._lossless else bounds.loss_ratio
         probe = Probe(measure, bounds)
         start = saturate(probe)
-        good: dict[float, list[TrialResult]] = {}
-        bad: dict[float, TrialResult] = {}
-
-        def passes(rate_pps: float) -> bool:
-            if probe.exhausted:
-                return False
-            trials = majority(lambda: probe(rate_pps), allowed)
-            last = trials[-1]
-            if loss_ratio([last], unsent=True) <= allowed:
-                good[rate_pps] = []
-                return True
-            bad[rate_pps] = last
-            return False
-
-        def confirmed(rate_pps: float) -> bool:
-            finals = good[rate_pps] = [probe(rate_pps) for _ in range(bounds.repeat)]
-            # The trial that it passed before counts too; if that leaves a tie, one more.
-            failures = sum(loss_ratio([one], unsent=True) > allowed for one in finals)
-            if 2 * failures == len(finals) + 1:
-                finals.append(probe(rate_pps))
-                failures += loss_ratio([finals[-1]], unsent=True) > allowed
-            if 2 * failures > len(finals) + 1:
-                bad[rate_pps] = finals[-1]
-                return False
-            return True
-
-        lost = loss_ratio([start.trial]) > allowed
-        low, high = bracket(
-            passes,
-            confirmed,
-            first=start.received_pps if lost else start.ceiling_pps,
-            ceiling=start.ceiling_pps,
-            floor=start.ceiling_pps * LOWEST_SHARE,
-            precision=bounds.precision,
-            step=_FIRST_STEP * bounds.precision,
-        )
-        finals = tuple(good[low]) if low is not None else ()
-        if high is None:
+        found = search_rate(probe, start, allowed)
+        if found.high_pps is None:
             verdict = limit_of_all(start, bounds)
         else:
-            verdict = limit_of(bad.get(high, start.trial), start, bounds)
+            verdict = limit_of(found.beyond or start.trial, start, bounds)
         goal = goal_of(
-            self.name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict
+            self.name,
+            found.finals,
+            rate_pps=found.low_pps,
+            low_pps=found.low_pps,
+            high_pps=found.high_pps,
+            verdict=verdict,
         ) | {"loss_ratio": allowed}
         summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
-        figure = finals or (bad[min(bad)] if bad else start.trial,)
+        figure = found.finals or (found.lowest_beyond or start.trial,)
         return Estimate(figure, summary, verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The highest rate that passed, with its last trials, and the lowest above it that failed, with
+    its last trial; None for what there is not. `lowest_beyond` is a trial of the lowest of all
+    rates that failed."""
+
+    low_pps: float | None
+    high_pps: float | None
+    finals: tuple[TrialResult, ...]
+    beyond: TrialResult | None
+    lowest_beyond: TrialResult | None
+
+
+def search_rate(
+    probe: Probe, start: Saturation, allowed: float, *, repeat: int | None = None
+) -> Found:
+    """The highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
+    bounds say)."""
+    bounds = probe.bounds
+    times = bounds.repeat if repeat is None else repeat
+    good: dict[float, list[TrialResult]] = {}
+    bad: dict[float, TrialResult] = {}
+
+    def passes(rate_pps: float) -> bool:
+        if probe.exhausted:
+            return False
+        trials = majority(lambda: probe(rate_pps), allowed)
+        last = trials[-1]
+        if loss_ratio([last], unsent=True) <= allowed:
+            good[rate_pps] = []
+            return True
+        bad[rate_pps] = last
+        return False
+
+    def confirmed(rate_pps: float) -> bool:
+        finals = good[rate_pps] = [probe(rate_pps) for _ in range(times)]
+        # The trial that it passed before counts too; if that leaves a tie, one more.
+        failures = sum(loss_ratio([one], unsent=True) > allowed for one in finals)
+        if 2 * failures == len(finals) + 1:
+            finals.append(probe(rate_pps))
+            failures += loss_ratio([finals[-1]], unsent=True) > allowed
+        if 2 * failures > len(finals) + 1:
+            bad[rate_pps] = finals[-1]
+            return False
+        return True
+
+    lost = loss_ratio([start.trial]) > allowed
+    low, high = bracket(
+        passes,
+        confirmed,
+        first=start.received_pps if lost else start.ceiling_pps,
+        ceiling=start.ceiling_pps,
+        floor=start.ceiling_pps * LOWEST_SHARE,
+        precision=bounds.precision,
+        step=_FIRST_STEP * bounds.precision,
+    )
+    return Found(
+        low,
+        high,
+        tuple(good[low]) if low is not None else (),
+        None if high is None else bad.get(high),
+        bad[min(bad)] if bad else None,
+    )
 
 
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:

@@ -21,7 +21,7 @@ from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.mbufs import pool_megabytes
 from switchmark.machine.pci import UIO, bind
-from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Step, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
@@ -173,10 +173,12 @@ def _in_guest(w: Wiring) -> bool:
     return any(end.device for end in w.given.values())
 
 
-def _ask(w: Wiring, *questions: str) -> tuple[str, ...]:
-    """The argv that asks the program, and prints a line of JSON for each question."""
+def _telemetry(w: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
+    """What asks the program, and prints a line of JSON for each question, and where. Its socket
+    lies in the run's folder: it is asked from the host, unless it runs in a machine."""
     socket = f"{w.run_dir}/dpdk/{_file_prefix(w)}/dpdk_telemetry.v2"
-    return (traffic_program(), "ask", socket, *questions)
+    at = w.at if _in_guest(w) else replace(HOST, host=w.at.host)
+    return (traffic_program(), "telemetry", socket, *questions), at
 
 
 def _env(w: Wiring) -> dict[str, str]:
@@ -348,8 +350,7 @@ def wait_linked(w: Wiring) -> Plan:
         Wait(
             f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
             Check(
-                _ask(w, f"/ethdev/link_status,{ids[port.id]}"),
-                at=w.at,
+                *_telemetry(w, f"/ethdev/link_status,{ids[port.id]}"),
                 pattern='"UP"',
             ),
             unless_dead=_file_prefix(w),
@@ -362,7 +363,7 @@ def eal_counters(w: Wiring) -> tuple[Run, ...]:
     """The statistics of every port, by telemetry: one line of JSON each, in order."""
     ids = device_ids(w)
     questions = (f"/ethdev/stats,{ids[port.id]}" for port in w.ports)
-    return (Run("counters of the switch's ports", _ask(w, *questions), at=w.at),)
+    return (Run("counters of the switch's ports", *_telemetry(w, *questions)),)
 
 
 def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:

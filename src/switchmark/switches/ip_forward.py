@@ -66,6 +66,7 @@ class IpForward:
                 sink_ip=ip_address(2, net=sink.index),
                 prefix=24,
                 gateway=ip_address(1, net=source.index),
+                routed=1,
             )
             for flow in w.flows
             for source, sink in ((w.port(flow.source), w.port(flow.sink)),)

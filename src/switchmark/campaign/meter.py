@@ -1,0 +1,209 @@
+"""What the parts of a path cost in the measured phase of a trial, besides their CPU time: how
+often their threads were switched and moved, interrupts on their CPUs, the processor's counters."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from switchmark.campaign.layout import Layout
+from switchmark.errors import SwitchmarkError
+from switchmark.machine.executor import Executor
+from switchmark.machine.noise import thread_switches
+from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
+from switchmark.machine.placement import Placement, Seat
+from switchmark.machine.processes import threads
+from switchmark.machine.softirq import SoftirqTimes, within_threads
+from switchmark.model.plan import Spawn
+
+__all__ = ["Meter", "Window"]
+
+_SWITCH, _FUNCTION = "switch", "function"
+_CPUS = "cpus"
+"""The place of all CPUs of a test: a switch in the kernel has no threads, its work is in theirs."""
+
+Pids = Mapping[str, Collection[int]]
+"""The processes of a path by place: `switch`, a function, or the parts that one process plays,
+joined by `+`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Counts on a path that is up. `cpus` are those of the test, `pids` tells its processes,
+    `counting` is what the processor counts here, `folder` is where perf may write.
+
+    Switches of threads are read from the kernel's own books, which it keeps anyway, and not
+    counted by perf: an event that perf counts for a thread costs 0.4 us at each switch, a third of
+    a turn of two parts that yield to each other; for a CPU, 0.1 us (measured, 6.18). So the
+    processor's counters, too, are those of a whole CPU where parts share it.
+    """
+
+    executor: Executor
+    folder: str
+    placement: Placement
+    cpus: Collection[int]
+    pids: Callable[[], Pids]
+    counting: Counting
+
+    @contextmanager
+    def armed(self, layout: Layout) -> Iterator[Window]:
+        """A window, ready to begin. What is started for it has ended when this does."""
+        window = Window(self, layout, self.pids())
+        try:
+            yield window
+        finally:
+            window.disarm()
+
+
+class Window:
+    """The time from `begin` to `end`. perf starts with it, and does not count yet. A counter that
+    fails is missing, with its reason; the trial is none the worse."""
+
+    def __init__(self, meter: Meter, layout: Layout, pids: Pids) -> None:
+        self._meter = meter
+        self._pids = pids
+        self._roles = {place: _roles(layout, place) for place in pids}
+        self._by_thread, self._by_cpu = _whose_counters(meter, layout, pids)
+        self._threads = {tid: place for place in self._by_thread for tid in threads(pids[place])}
+        self._missing = meter.counting.missing
+        self._since_ns = 0
+        self._switched: dict[str, tuple[int, int | None]] = {}
+        self._softirq = SoftirqTimes.read(())
+        self._mark = meter.executor.mark()
+        self._steps = tuple(self._perf())
+        self._try(lambda: meter.executor.execute(self._steps))
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._tell("ping")  # by its answer it has started
+        self._softirq = SoftirqTimes.read(self._meter.cpus)
+        self._switched = {place: thread_switches(pids) for place, pids in self._pids.items()}
+        self._since_ns = time.monotonic_ns()
+        self._tell("enable")
+
+    def end(self) -> dict[str, Any]:
+        """What was counted, as a trial keeps it."""
+        self._tell("disable")
+        elapsed_ns = time.monotonic_ns() - self._since_ns
+        softirq = SoftirqTimes.read(self._meter.cpus)
+        scheduler = {place: self._scheduled(place) for place in self._pids}
+        self.disarm()
+        counts = self._counts()
+        return {
+            "elapsed_ns": elapsed_ns,
+            "softirq": softirq.since(self._softirq, within=within_threads()),
+            "scheduler": scheduler,
+            "perf": {
+                "missing": self._missing,
+                "user_only": self._meter.counting.user_only,
+                "parts": {} if self._missing else counts,
+            },
+        }
+
+    def disarm(self) -> None:
+        """End perf, which writes its counts then."""
+        self._meter.executor.unwind(to=self._mark)
+
+    def _perf(self) -> Iterator[Spawn]:
+        events, folder = self._meter.counting.events, self._meter.folder
+        pids = [pid for place in self._by_thread for pid in self._pids[place]]
+        if pids:
+            yield of_threads("perf-threads", events, pids, f"{folder}/perf-threads")
+        if cpus := {cpu for shared in self._by_cpu.values() for cpu in shared}:
+            yield of_cpus("perf-cpus", events, cpus, f"{folder}/perf-cpus")
+
+    def _tell(self, word: str) -> None:
+        for step in self._steps:
+            self._try(partial(self._control, step.name, word))
+
+    def _control(self, name: str, word: str) -> None:
+        control(self._meter.executor.process(name), word)
+
+    def _try(self, action: Callable[[], None]) -> None:
+        if self._missing is None:
+            try:
+                action()
+            except (SwitchmarkError, OSError) as error:
+                self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
+
+    def _scheduled(self, place: str) -> dict[str, Any]:
+        """How often the threads of a place were taken off a CPU, and moved to another one."""
+        switches, moves = self._switched[place]
+        switches_now, moves_now = thread_switches(self._pids[place])
+        return {
+            "roles": self._roles[place],
+            "context_switches": switches_now - switches,
+            "migrations": None if moves is None or moves_now is None else moves_now - moves,
+        }
+
+    def _counts(self) -> dict[str, dict[str, Any]]:
+        """The processor's counts by place, or by the CPUs of those that share them."""
+        by_tid, by_cpu = (self._written(step) for step in ("perf-threads", "perf-cpus"))
+        found: dict[str, dict[str, Any]] = {}
+        for place in self._by_thread:
+            counts = [by_tid.get(tid, {}) for tid, at in self._threads.items() if at == place]
+            found[place] = {"by": "thread", "roles": self._roles[place], **_added(counts)}
+        for places, cpus in self._by_cpu.items():
+            roles = [role for place in places.split("+") for role in self._roles.get(place, ())]
+            counts = [by_cpu.get(cpu, {}) for cpu in cpus]
+            found[places] = {"by": "cpu", "cpus": list(cpus), "roles": roles, **_added(counts)}
+        return found
+
+    def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:
+        text: list[str] = []
+        if any(step.name == name for step in self._steps):
+            path = Path(self._meter.folder) / name
+            self._try(lambda: text.append(path.read_text(errors="replace")))
+        return parse_counts("".join(text))
+
+
+def _whose_counters(
+    meter: Meter, layout: Layout, pids: Pids
+) -> tuple[list[str], dict[str, tuple[int, ...]]]:
+    """The places that are counted for by thread, and CPUs, by the places that share them. A
+    guest's counters are those of its own machine."""
+    if not meter.counting.events:
+        return [], {}
+    by_thread = []
+    sharing: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    guests = {part.id for part in layout.parts if layout.own_kernel(part)}
+    in_kernel = not layout.switch.own_core(layout.wiring.mode)
+    for place in pids:
+        first = place.partition("+")[0]
+        seat = meter.placement.seats.get(first, Seat())
+        if first in guests or (place == _SWITCH and in_kernel):
+            continue
+        if seat.yield_:
+            sharing[seat.cpus].append(place)
+        else:
+            by_thread.append(place)
+    by_cpu = {"+".join(places): cpus for cpus, places in sharing.items() if cpus}
+    if in_kernel:
+        by_cpu[_CPUS] = tuple(sorted(meter.cpus))
+    return by_thread, by_cpu if meter.counting.by_cpu else {}
+
+
+def _roles(layout: Layout, place: str) -> list[str]:
+    """What is done at a place, each once."""
+    if place == _SWITCH:
+        return [_SWITCH]
+    played = {part.id: layout.roles(part) for part in layout.parts}
+    hosted = {part.id for part, _, _ in layout.hosted}
+    found: list[str] = []
+    for part in place.split("+"):
+        found += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
+    return list(dict.fromkeys(found))
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = defaultdict(int)
+    for each in counts:
+        for event, count in each.items():
+            total[event.replace("-", "_")] += count
+    return dict(total)

@@ -1,0 +1,130 @@
+"""What is measured without a switch for a test, and on whose seats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.calibration import Calibrations
+from switchmark.campaign.layout import lay_out
+from switchmark.errors import TrialFailed
+from switchmark.machine.cpus import Cpu
+from switchmark.machine.placement import Placement, place
+from switchmark.model.record import PartReport, TrialResult
+from switchmark.model.spec import Test, TrialSpec
+
+PARTS = tuple(
+    PartReport(part=part, roles=(role,), cpu=0, cores=1, user_cores=0.1, polls=100)
+    for part, role in (("f0", "sender"), ("f1", "receiver"))
+)
+
+
+class Bench:
+    """Notes what it is asked to measure, but for senders into nothing."""
+
+    def __init__(self, cache: Path) -> None:
+        self.asked: list[tuple[Test, Placement]] = []
+        self.fails = ""
+        self.doubts: tuple[str, ...] = ()
+        self.kept = Calibrations("auto", self._measure, cache / "calibration.json")
+
+    def _measure(self, test: Test, placement: Placement, spec: TrialSpec) -> TrialResult:
+        if test.switch == self.fails:
+            raise TrialFailed("no cable today")
+        if test.switch == "direct":
+            self.asked.append((test, placement))
+        frames = 100 * len(self.asked)
+        counts = {"tx_frames": frames, "tx_unsent": 0, "rx_frames": frames, "rx_bytes": 0}
+        return TrialResult(
+            spec=spec,
+            elapsed_ns=10**9,
+            lost=0,
+            lost_at={},
+            parts=PARTS,
+            doubts=self.doubts,
+            **counts,
+        )
+
+    def of(self, **axes: Any) -> dict[str, Any] | None:
+        test = Test(**axes)
+        layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+        placement = place(layout.tenants(), [Cpu(0), Cpu(1)])
+        before = len(self.asked)
+        lacks = self.kept.lacks(test, layout, placement, {})
+        found = self.kept.of(test, layout, placement, {})
+        assert lacks == (len(self.asked) > before or bool(self.fails))
+        return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_chain_has_its_ends_and_its_functions_on_cables(bench: Bench) -> None:
+    found = bench.of(scenario="loopback", chain=2, cpu_limit="function:50")
+    (ends, seats), (functions, _) = bench.asked
+    assert (ends.switch, ends.scenario, ends.cpu_limit) == ("direct", "p2p", None)
+    assert set(seats.seats) == {"switch", "a0", "b0"}
+    assert (functions.scenario, functions.chain, functions.cpu_limit) == (
+        *("loopback", 2, "function:50"),
+    )
+    assert found is not None
+    assert (found["rate_pps"][1], found["functions"]["rate_pps"][1]) == (100, 200)
+    # Its ends are those of a longer chain too, where they sit at the same CPUs.
+    bench.of(scenario="loopback", chain=2)
+    assert [test.scenario for test, _ in bench.asked] == ["p2p", "loopback", "loopback"]
+
+
+def test_chains_beside_each_other_have_cables_beside_each_other(bench: Bench) -> None:
+    bench.of(scenario="loopback", chains=2)
+    (ends, _), (functions, placement) = bench.asked
+    assert (ends.flows, ends.flows_by) == (2, "mac")
+    assert (functions.pairs, functions.chains) == (2, 1)
+    seats = placement.seats
+    assert seats["a1"].cpus == seats["a0"].cpus
+    assert seats["a1"].yield_
+    assert "c2f1" in seats
+
+
+def test_copies_have_a_sender_each_at_the_seat_of_the_one(bench: Bench) -> None:
+    found = bench.of(copies=2)
+    (ends, _), (apart, placement) = bench.asked
+    assert [(test.copies, test.pairs) for test in (ends, apart)] == [(1, 1), (1, 2)]
+    seats = {part: seat.cpus for part, seat in placement.seats.items()}
+    assert seats["f2"] == seats["f0"]
+    assert found is not None
+    assert found["apart"]["rate_pps"][1] == 200
+
+
+def test_a_limit_of_the_switch_is_not_that_of_a_cable(bench: Bench) -> None:
+    assert bench.of(switch="ovs", cpu_limit="switch:30") is not None
+    assert bench.asked[0][0].cpu_limit is None
+
+
+def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
+    bench.fails = "direct"
+    assert bench.of() == {"error": "no cable today"}
+    test = Test()
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    placement = place(layout.tenants(), [Cpu(0), Cpu(1)])
+    assert not bench.kept.lacks(test, layout, placement, {})
+
+
+@pytest.mark.parametrize(("doubts", "asked"), [((), 1), (("host-busy",), 6)])
+def test_what_a_busy_host_did_is_not_kept_for_others(
+    tmp_path: Path, doubts: tuple[str, ...], asked: int
+) -> None:
+    one, other = Bench(tmp_path), Bench(tmp_path)
+    one.doubts = other.doubts = doubts
+    one.of()
+    one.of()
+    other.kept = Calibrations("auto", other._measure, tmp_path / "calibration.json")
+    other.of()
+    assert len(one.asked) + len(other.asked) == asked
+
+
+def test_latency_has_no_calibration(bench: Bench) -> None:
+    assert bench.of(dimension="latency", rate="1k") is None
