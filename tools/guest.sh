@@ -111,7 +111,7 @@ make_image()
 	for name in "$program" "${beside[@]}"; do
 		[ ! -e "$name" ] || copy_as "$image/usr/bin/$(basename "$name")" "$name"
 	done
-	! ldd "$program" | grep -q librte_eal || copy_drivers
+	case $(ldd "$program") in *librte_eal*) copy_drivers ;; esac
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
 	cp -r "$kernel/modules" "$image/"
