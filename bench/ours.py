@@ -10,8 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.bed import Bed, Track
+from switchmark.campaign.crew import Crew
 from switchmark.campaign.meter import Meter
-from switchmark.campaign.trial import Crew, PathCounters, Trials
+from switchmark.campaign.outcome import PathCounters
+from switchmark.campaign.trial import Trials
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable

@@ -413,7 +413,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
-        "campaign/trial.py": ("host-busy", "cpu-stolen", "short", "foreign-frames"),
+        "campaign/outcome.py": ("host-busy", "cpu-stolen", "short", "foreign-frames"),
         "campaign/measure.py": ("uncertain", "not-equivalent"),
         "campaign/trust.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from switchmark.campaign.layout import Layout
-from switchmark.campaign.trial import AT_SWITCH, Trials
+from switchmark.campaign.outcome import AT_SWITCH
+from switchmark.campaign.trial import Trials
 from switchmark.errors import NotEquivalent
 from switchmark.metrics.balance import balanced
 from switchmark.model.record import TrialResult

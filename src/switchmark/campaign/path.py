@@ -8,10 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from switchmark.campaign.crew import Crew
 from switchmark.campaign.layout import Layout
 from switchmark.campaign.meter import Meter
+from switchmark.campaign.outcome import AT_SWITCH, PathCounters
 from switchmark.campaign.prepare import find_nics, lend_nics
-from switchmark.campaign.trial import AT_SWITCH, Crew, PathCounters, Trials
+from switchmark.campaign.trial import Trials
 from switchmark.campaign.trust import used_cpus
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import TrialFailed

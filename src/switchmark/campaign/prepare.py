@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.trial import AT_SWITCH
+from switchmark.campaign.outcome import AT_SWITCH
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError

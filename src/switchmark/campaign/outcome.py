@@ -1,0 +1,369 @@
+"""What came of a trial: what the traffic processes, the ports and the host say of it, added up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from switchmark.campaign.crew import Crew, Job, jobs_of, opened_by, reads_one_clock
+from switchmark.campaign.layout import SHARED_PROCESS, Layout
+from switchmark.errors import TrialFailed
+from switchmark.machine.cpus import format_cpus
+from switchmark.machine.placement import Placement
+from switchmark.metrics.latency import from_counts
+from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
+from switchmark.model.spec import TrialSpec
+from switchmark.model.topology import Part, Role
+from switchmark.model.units import FCS_BYTES
+from switchmark.switches.base import PortCounters
+
+__all__ = ["AT_SWITCH", "LinkCounters", "Outcome", "PathCounters"]
+
+_SHORT_S = 1.0
+_STEAL = 0.01
+_TAKEN = 0.2
+
+AT_SWITCH = "@switch"
+"""Marks the switch's end of a port, where a frame is lost: `f0@switch in`."""
+
+LinkCounters = Mapping[str, PortCounters]
+"""Counters of both ends of each port: `f0`, the link at the part, and `f0@switch`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathCounters:
+    """Counters of a path at one moment, or between two; the cycles are those of the switch's
+    polling threads, None where it does not tell. `functions` are those of functions that the
+    traffic program does not play, by part and port."""
+
+    links: LinkCounters
+    busy_cycles: int | None = None
+    idle_cycles: int | None = None
+    functions: Mapping[str, LinkCounters] = field(default_factory=dict)
+
+    def since(self, before: PathCounters) -> PathCounters:
+        """What was counted since `before`."""
+        return PathCounters(
+            _difference(before.links, self.links),
+            _less(before.busy_cycles, self.busy_cycles),
+            _less(before.idle_cycles, self.idle_cycles),
+            {
+                part: _difference(before.functions.get(part, {}), ports)
+                for part, ports in self.functions.items()
+            },
+        )
+
+    def as_dict(self) -> dict[str, dict[str, int | None]]:
+        """The counters as a record keeps them: by place, and the cycles under `switch`."""
+        found = {place: asdict(each) for place, each in self.links.items()}
+        for part, ports in self.functions.items():
+            found |= {f"function {part} {port}": asdict(each) for port, each in ports.items()}
+        if self.busy_cycles is not None:
+            cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
+            return {**found, "switch": cycles}
+        return found
+
+
+_Sent = dict[str, tuple[tuple[Job, dict[str, Any]], ...]]
+"""By flow, the tasks that sent it with their reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Adds up what the crews of a path report of a trial."""
+
+    layout: Layout
+    placement: Placement
+    crews: Sequence[Crew]
+
+    def result(
+        self,
+        spec: TrialSpec,
+        interval_ns: int,
+        reports: Sequence[dict[str, Any]],
+        path: PathCounters,
+        used: Mapping[str, tuple[float, ...]],
+        stolen: float,
+    ) -> TrialResult:
+        sums: dict[str, int] = {}
+        sent: _Sent = {}
+        received: dict[str, dict[str, Any]] = {}
+        parts: list[PartReport] = []
+        for crew, report in zip(self.crews, reports, strict=True):
+            if report["failure"]:
+                raise TrialFailed(f"{crew.process.part}: {report['failure']}")
+            tasks = iter(report["tasks"])
+            for part in crew.parts:
+                for job in jobs_of(self.layout, part):
+                    task = next(tasks)
+                    if "sent" in task:
+                        flow = self.layout.sent_by(part)[0].id
+                        sent[flow] = (*sent.get(flow, ()), (job, task["sent"]))
+                    if "received" in task:
+                        # A client receives the answers to its own flow.
+                        flows = self.layout.received_by(part) or self.layout.sent_by(part)
+                        received[flows[0].id] = task["received"]
+            parts += self._part_reports(crew, report, used)
+        for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
+            sums[name] = sum(report[name] for report in received.values())
+        stray = sum(report["stray"] for report in received.values())
+        tasks_sent = [report for each in sent.values() for _, report in each]
+        tx = sum(report["frames"] for report in tasks_sent)
+        distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
+        elapsed_ns = int(reports[0]["duration_ns"])
+        headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
+        taken = self._taken(spec, reports, used)
+        told = {each.part for each in parts}
+        for place, (cores, _) in used.items():
+            if place in told:
+                continue
+            role = "switch" if place == "switch" else "function"
+            parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=cores))
+        return TrialResult(
+            spec=spec,
+            elapsed_ns=elapsed_ns,
+            tx_frames=tx,
+            tx_unsent=sum(report["unsent"] for report in tasks_sent),
+            rx_frames=distinct + sums["duplicated"],
+            rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
+            copies=self.layout.test.copies,
+            lost=tx * self.layout.test.copies - distinct,
+            lost_at=self._lost_at(reports, path, sums, stray),
+            late=sums["late"],
+            duplicated=sums["duplicated"],
+            reordered=sums["reordered"],
+            corrupted=sums["corrupted"],
+            foreign=sums["foreign"],
+            stray=stray,
+            interval_ns=interval_ns,
+            intervals=_added([report["intervals"] for report in received.values()]),
+            latency=self._latency(list(received.values())),
+            parts=tuple(parts),
+            per_flow=self._per_flow(sent, received),
+            doubts=self._doubts(spec, stolen, sums["foreign"], taken),
+            counters=path.as_dict(),
+            evidence={"taken": taken} | ({"headers": headers} if headers else {}),
+        )
+
+    def _part_reports(
+        self, crew: Crew, report: dict[str, Any], used: Mapping[str, tuple[float, ...]]
+    ) -> list[PartReport]:
+        opened = opened_by(self.layout, crew)
+        elapsed_ns = int(report["duration_ns"])
+        together = len(crew.parts) > 1
+        found = []
+        tasks = iter(report["tasks"])
+        for index, part in enumerate(crew.parts):
+            thread = report["threads"][0 if together else index]
+            mine = [next(tasks) for _ in jobs_of(self.layout, part)]
+            cpu = None if thread["cpu"] < 0 else thread["cpu"]
+            cores = None if together else thread["cpu_ns"] / elapsed_ns
+            if self.layout.own_kernel(part):
+                cpu = next(iter(self.layout.seats.get(part.id, ())), None)
+                cores = used[part.id][0]
+            # What a guest thinks it used is not what its machine took of the host.
+            unknown = together or self.layout.own_kernel(part)
+            counted = [
+                task.get("sent") or task.get("received") or task["forwarded"] for task in mine
+            ]
+            found.append(
+                PartReport(
+                    part=part.id,
+                    roles=tuple(role.value for role in self.layout.roles(part)),
+                    cpu=cpu,
+                    cores=cores,
+                    user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
+                    polls=sum(c["polls"] for c in counted),
+                    empty_polls=sum(c["empty_polls"] for c in counted),
+                    blocked=sum(c.get("blocked", 0) for c in counted),
+                    idle=_mean([c["idle_ns"] / elapsed_ns for c in counted if "idle_ns" in c]),
+                    yields=thread["yields"],
+                    lag_max_ns=max(c.get("lag_max_ns", 0) for c in counted),
+                    engine_mode=report["ports"][opened.index((part, part.ports[0], 0))]["mode"],
+                )
+            )
+        return found
+
+    def _lost_at(
+        self,
+        reports: Sequence[dict[str, Any]],
+        path: PathCounters,
+        sums: Mapping[str, int],
+        stray: int,
+    ) -> dict[str, int]:
+        """Each lost frame's place, as far as somebody counted it."""
+        places: dict[str, int] = defaultdict(int)
+        for crew, report in zip(self.crews, reports, strict=True):
+            for (_, port, _), counts in zip(
+                opened_by(self.layout, crew), report["ports"], strict=True
+            ):
+                places[f"ring {port.id}"] += counts["rx_ring_drops"]
+                places[f"engine {port.id}"] += counts["tx_drops"] + counts["rx_invalid"]
+            jobs = [job for part in crew.parts for job in jobs_of(self.layout, part)]
+            for job, task in zip(jobs, report["tasks"], strict=True):
+                if job.role is Role.FORWARDER:
+                    places[f"function {job.part.id}"] += sum(task["forwarded"]["dropped"])
+        for part_id, ports in path.functions.items():
+            places[f"function {part_id}"] += sum(
+                (each.rx_dropped or 0) + (each.tx_dropped or 0) for each in ports.values()
+            )
+        guests = {
+            port.id
+            for part in self.layout.parts
+            if self.layout.own_kernel(part)
+            for port in part.ports
+        }
+        for place, counters in path.links.items():
+            places[f"{place} out"] = counters.tx_dropped or 0
+            # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
+            if place.endswith(AT_SWITCH) or place in guests:
+                places[f"{place} in"] = counters.rx_dropped or 0
+        if self.layout.test.copies > 1:  # what does not enter the switch lacks in every copy
+            for source in {flow.source for flow in self.layout.flows}:
+                for place in (f"{source} out", f"{source}@switch in", f"engine {source}"):
+                    places[place] *= self.layout.test.copies
+        places["corrupted"] = sums["corrupted"]
+        places["stray"] = stray
+        places["late"] = sums["after_drain"]
+        return {place: frames for place, frames in places.items() if frames}
+
+    def _wire_bytes(self, received: Mapping[str, Any]) -> int:
+        """Bytes with headers and FCS, whatever part of a frame the engine sees."""
+        headers = 42 if self.layout.receivers.needs_ip else 0
+        return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
+
+    def _latency(self, received: Sequence[Mapping[str, Any]]) -> Latency | None:
+        kind: Literal["rtt", "one-way"] = (
+            "rtt" if self.layout.test.dimension == "latency" else "one-way"
+        )
+        return from_counts(
+            kind,
+            [report["latency"] for report in received if "latency" in report],
+            [report["ipdv"] for report in received if "ipdv" in report],
+        )
+
+    def _per_flow(
+        self, sent: _Sent, received: Mapping[str, dict[str, Any]]
+    ) -> tuple[FlowCounts, ...]:
+        test = self.layout.test
+        if test.touch == "none":
+            return ()
+        found = []
+        apart = test.flows == 1 and len(sent) > 1
+        for flow in self.layout.flows:
+            if flow.id not in received:
+                continue  # counted with the first flow of its part
+            original = self.layout.copies(flow)[0]
+            tasks = sent[original.id]
+            counts = [
+                report["frames"] // job.flows + (number < report["frames"] % job.flows)
+                for job, report in tasks
+                for number in range(job.flows)
+            ]
+            names = [
+                one.id if test.flows == 1 else f"{one.id}#{number}"
+                for one in self.layout.sent_by(tasks[0][0].part)
+                for number in range(test.flows)
+                if one.sink == flow.sink
+            ]
+            alone = apart and len(names) == 1
+            for name, tx, (rx, duplicated, reordered, corrupted) in zip(
+                names, counts, received[flow.id]["flows"], strict=True
+            ):
+                found.append(
+                    FlowCounts(
+                        flow=name,
+                        tx=tx,
+                        rx=rx,
+                        lost=tx - rx,
+                        duplicated=duplicated,
+                        reordered=reordered,
+                        corrupted=corrupted,
+                        latency=self._latency([received[flow.id]]) if alone else None,
+                    )
+                )
+        return tuple(found)
+
+    def _taken(
+        self,
+        spec: TrialSpec,
+        reports: Sequence[dict[str, Any]],
+        used: Mapping[str, tuple[float, ...]],
+    ) -> dict[str, float]:
+        """By CPU, the share of it that others took: those who poll there were ready to run, and it
+        ran none of them. What nobody wanted, and what a CPU limit withheld, was not taken."""
+        if self.layout.test.limits:
+            return {}
+        shares = dict(used)
+        seats = {part: seat.cpus for part, seat in self.placement.seats.items() if seat.cpus}
+        ended = {part.id for part in self.layout.parts if self.layout.sent_by(part)}
+        for crew, report in zip(self.crews, reports, strict=True):
+            for parts, thread in zip(self._threads(crew), report["threads"], strict=True):
+                if thread["wait_ns"] >= 0 and parts[0].id not in used:
+                    ns = (thread["cpu_ns"], thread["wait_ns"])
+                    shares["+".join(part.id for part in parts)] = tuple(
+                        each / report["duration_ns"] for each in ns
+                    )
+        found = {}
+        groups = sorted(set(seats.values()))
+        for cpus in groups:
+            if any(set(cpus) & set(other) for other in groups if other != cpus):
+                continue  # who waits there may wait for another part
+            here = [who for who in shares if seats.get(who.partition("+")[0]) == cpus]
+            # A burst ends before its trial does, and its sender with it.
+            busy = [who for who in here if not (spec.frames and who in ended)]
+            if busy:
+                ready = min(sum(shares[who]) for who in busy)
+                ran = sum(shares[who][0] for who in here)
+                found[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
+        return found
+
+    def _threads(self, crew: Crew) -> list[tuple[Part, ...]]:
+        """The parts of a process by its threads."""
+        together = self.layout.test.placement == SHARED_PROCESS
+        return [crew.parts] if together else [(part,) for part in crew.parts]
+
+    def _doubts(
+        self, spec: TrialSpec, stolen: float, foreign: int, taken: Mapping[str, float]
+    ) -> tuple[str, ...]:
+        found = list(self.placement.doubts)
+        if any(share > _TAKEN for share in taken.values()):
+            found.append("host-busy")
+        if self.layout.test.dimension == "throughput" and not all(
+            reads_one_clock(self.layout, part) for part in self.layout.parts
+        ):
+            found.append("clock")  # one-way latency would compare two of them
+        if stolen > _STEAL:
+            found.append("cpu-stolen")
+        if spec.duration_s < _SHORT_S:
+            found.append("short")
+        if foreign:
+            found.append("foreign-frames")
+        return tuple(dict.fromkeys(found))
+
+
+def _mean(shares: Sequence[float]) -> float | None:
+    return sum(shares) / len(shares) if shares else None
+
+
+def _less(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else b - a
+
+
+def _difference(before: LinkCounters, after: LinkCounters) -> LinkCounters:
+    return {
+        place: PortCounters(
+            rx=_less(old.rx, new.rx),
+            tx=_less(old.tx, new.tx),
+            rx_dropped=_less(old.rx_dropped, new.rx_dropped),
+            tx_dropped=_less(old.tx_dropped, new.tx_dropped),
+        )
+        for place, new in after.items()
+        if (old := before.get(place)) is not None
+    }
+
+
+def _added(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(sum(row) for row in zip(*columns, strict=False))
