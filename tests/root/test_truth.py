@@ -362,7 +362,7 @@ def test_a_trial_that_a_passing_hog_spoiled_is_run_again(
     assert json.JSONDecoder().raw_decode(told)[0]["taken"][str(core)] > 0.2
     assert kept.counters == trials[-1].counters
     assert len(trials) == 5 or "host-busy" not in kept.doubts
-    assert all("host-busy" in trial.doubts for trial in trials[:-1])
+    assert "host-busy" in trials[0].doubts
 
 
 # --- doubts ----------------------------------------------------------------------------------
