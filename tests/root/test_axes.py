@@ -162,8 +162,8 @@ def test_shares_of_r_plus_are_rates_of_one_search(switchmark: Run, tmp_path: Pat
 
 
 def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
-    """Each of them polls: without a limit it would use all of its core that it can get. The trial is
-    4 periods long, and may have the share of 5."""
+    """Each of them polls: without a limit it would use all of its core that it can get. The
+    trial is 4 periods long, and may have the share of 5."""
     words = "--switch testpmd --engine dpdk --rate 20k --duration 0.4 --warmup 0.1"
     switch, functions = switchmark(f"{words} --cpu-limit switch:30,function:30")
     assert switch["test"]["cpu_limit"] == "switch:30"

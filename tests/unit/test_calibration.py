@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchmark.campaign.calibration import Calibrations
-from switchmark.campaign.layout import lay_out
+from switchmark.campaign.layout import Layout, lay_out
 from switchmark.errors import TrialFailed
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
@@ -35,7 +35,9 @@ class Bench:
             raise TrialFailed("no cable today")
         if test.switch == "direct":
             self.asked.append((test, placement))
-        frames = 100 * len(self.asked)
+        return self.trial(spec, 100 * len(self.asked))
+
+    def trial(self, spec: TrialSpec, frames: int) -> TrialResult:
         counts = {"tx_frames": frames, "tx_unsent": 0, "rx_frames": frames, "rx_bytes": 0}
         return TrialResult(
             spec=spec,
@@ -48,14 +50,18 @@ class Bench:
         )
 
     def of(self, **axes: Any) -> dict[str, Any] | None:
-        test = Test(**axes)
-        layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-        placement = place(layout.tenants(), [Cpu(0), Cpu(1)])
+        test, layout, placement = drawn(**axes)
         before = len(self.asked)
         lacks = self.kept.lacks(test, layout, placement, {})
         found = self.kept.of(test, layout, placement, {})
         assert lacks == (len(self.asked) > before or bool(self.fails))
         return found
+
+
+def drawn(**axes: Any) -> tuple[Test, Layout, Placement]:
+    test = Test(**axes)
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    return test, layout, place(layout.tenants(), [Cpu(0), Cpu(1)])
 
 
 @pytest.fixture
@@ -107,10 +113,7 @@ def test_a_limit_of_the_switch_is_not_that_of_a_cable(bench: Bench) -> None:
 def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
     bench.fails = "direct"
     assert bench.of() == {"error": "no cable today"}
-    test = Test()
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    placement = place(layout.tenants(), [Cpu(0), Cpu(1)])
-    assert not bench.kept.lacks(test, layout, placement, {})
+    assert not bench.kept.lacks(*drawn(), {})
 
 
 @pytest.mark.parametrize(("doubts", "asked"), [((), 1), (("host-busy",), 6)])
@@ -128,3 +131,28 @@ def test_what_a_busy_host_did_is_not_kept_for_others(
 
 def test_latency_has_no_calibration(bench: Bench) -> None:
     assert bench.of(dimension="latency", rate="1k") is None
+
+
+SATURATING = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+
+
+@pytest.mark.parametrize(
+    ("axes", "spec", "frames", "rate_pps"),
+    [
+        ({"switch": "direct"}, SATURATING, 150, 150),
+        ({"switch": "direct"}, SATURATING, 50, 100),
+        ({"switch": "direct"}, SATURATING.model_copy(update={"rate_pps": 150.0}), 150, 100),
+        ({"switch": "direct", "burst": 8}, SATURATING, 150, 100),
+        ({}, SATURATING, 150, 100),
+    ],
+    ids=("better", "worse", "a rate was asked for", "other axes", "a switch"),
+)
+def test_a_better_trial_on_the_cable_takes_its_place(
+    bench: Bench, axes: dict[str, Any], spec: TrialSpec, frames: int, rate_pps: int
+) -> None:
+    bench.of()
+    bench.kept.learn(*drawn(**axes), {}, bench.trial(spec, frames))
+    found = bench.of()
+    assert found is not None
+    assert found["rate_pps"][1] == found["sent_pps"] == rate_pps
+    assert found["null_pps"] == 100

@@ -95,6 +95,29 @@ class Calibrations:
         cables = self._cables(test, layout, placement, versions)
         return any(self._wants(test, key) for _, _, key in cables.values())
 
+    def learn(
+        self,
+        test: Test,
+        layout: Layout,
+        placement: Placement,
+        versions: Mapping[str, str],
+        trial: TrialResult,
+    ) -> None:
+        """A trial on the cable that did better than its calibration takes its place: a host that
+        others share is not always as fast."""
+        spec = trial.spec
+        if test.switch != _CABLE or layout.steering is not None or test.copies > 1:
+            return
+        if not is_saturating(test) or spec.rate_pps is not None or spec.frames is not None:
+            return
+        cables = self._cables(test, layout, placement, versions)
+        if "ends" not in cables:
+            return
+        key = cables["ends"][2]
+        known = self._tried.get(key) or self._kept.get(key)
+        if known and "error" not in known and rate_interval(trial)[1] > known["rate_pps"][1]:
+            self._keep(key, known | _figures(trial))
+
     def _cables(
         self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
     ) -> dict[str, tuple[Test, Placement, str]]:
@@ -112,12 +135,14 @@ class Calibrations:
             found = self._calibrate(cable, placement) | {"boot": _boot_id()}
         except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
             found = {"error": error.message}
-        else:
-            if "host-busy" not in found["doubts"]:  # a later run may do better
-                self._kept[key] = found
-                _write(self._cache, self._kept)
-        self._tried[key] = found
+        self._keep(key, found)
         return found
+
+    def _keep(self, key: str, found: dict[str, Any]) -> None:
+        self._tried[key] = found
+        if "error" not in found and "host-busy" not in found["doubts"]:  # a later run may do better
+            self._kept[key] = found
+            _write(self._cache, self._kept)
 
     def _wants(self, test: Test, key: str) -> bool:
         if self._mode == "never" or not is_saturating(test) or key in self._tried:
@@ -131,18 +156,10 @@ class Calibrations:
             if "host-busy" not in trials[-1].doubts:
                 break
         best = max(trials, key=lambda trial: trial.distinct)
-        receivers = [part for part in best.parts if "receiver" in part.roles]
-        polls = sum(part.polls for part in receivers)
-        empty = sum(part.empty_polls for part in receivers)
         return {
             "switch": _CABLE,
-            "rate_pps": list(rate_interval(best)),
-            "sent_pps": best.tx_frames * 1e9 / best.elapsed_ns,
-            "empty_polls": empty / polls if polls else None,
-            "sender_ns": own_ns(best, "sender"),
-            "receiver_ns": own_ns(best, "receiver"),
+            **_figures(best),
             "null_pps": self._into_nothing(cable, placement),
-            "doubts": list(best.doubts),
         }
 
     def _into_nothing(self, cable: Test, placement: Placement) -> float | None:
@@ -156,6 +173,21 @@ class Calibrations:
             return None
         trial = self._measure(test, placement, _INTO_NOTHING)
         return trial.tx_frames * 1e9 / trial.elapsed_ns
+
+
+def _figures(trial: TrialResult) -> dict[str, Any]:
+    """What a trial on a cable tells of its ends."""
+    receivers = [part for part in trial.parts if "receiver" in part.roles]
+    polls = sum(part.polls for part in receivers)
+    empty = sum(part.empty_polls for part in receivers)
+    return {
+        "rate_pps": list(rate_interval(trial)),
+        "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
+        "empty_polls": empty / polls if polls else None,
+        "sender_ns": own_ns(trial, "sender"),
+        "receiver_ns": own_ns(trial, "receiver"),
+        "doubts": list(trial.doubts),
+    }
 
 
 def _without_switch(test: Test, layout: Layout) -> dict[str, Test]:

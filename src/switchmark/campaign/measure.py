@@ -244,6 +244,8 @@ class Lab:
         if estimate is None and not self._not_undone:
             return None
         estimate = estimate or Estimate((), None)
+        for trial in estimate.trials:
+            self._calibrations.learn(test, layout, placement, versions, trial)
         version = self._probe("switch", test.switch, layout.switch.probe)
         modes = dict.fromkeys(
             part.engine_mode
