@@ -75,7 +75,11 @@ def test_the_rate_asked_for_is_told_as_written_and_in_frames() -> None:
 def test_a_doubted_rate_is_marked() -> None:
     assert rate(to_object(RECORD)) == "○ 500 kpps"
     assert rate(to_object(SURE)) == "500 kpps"
-    assert footnotes([RECORD, SURE]) == ["○ doubted: cores-shared (1 of 2)"]
+    doubted, cure = footnotes([RECORD, SURE])
+    assert doubted == "○ doubted: cores-shared (1 of 2)"
+    assert cure.startswith("  cores-shared: cured by a machine with more cores")
+    older = RECORD.model_copy(update={"doubts": ("of-another-version",)})
+    assert footnotes([older]) == ["○ doubted: of-another-version (1 of 1)"]
 
 
 @pytest.mark.parametrize("verdict", ["sender", "receiver"])
@@ -130,7 +134,7 @@ def test_a_table_in_a_pipe_is_not_folded() -> None:
     print_table([RECORD, record(switch="a-switch-with-a-long-name", rate="123456pps")], stream)
     lines = stream.getvalue().splitlines()
     assert "a-switch-with-a-long-name" in stream.getvalue()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert "sender 1.00, receiver 0.75" in lines[2]
 
 

@@ -10,6 +10,7 @@ namespace has the node's name, so that its interfaces are set up from the host, 
 from __future__ import annotations
 
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -102,13 +103,13 @@ class Container:
         return NETNS.netns(network(node))
 
 
-class OfClient(Container):
+class OfClient(Container, ABC):
     """A runtime that is spoken to as docker is. A driver says how its client is called, and what
     else `run` is told."""
 
+    @abstractmethod
     def client(self, node: Node) -> tuple[str, ...]:
         """The client, at the daemon or with the storage that a node has."""
-        raise NotImplementedError
 
     def run(
         self,

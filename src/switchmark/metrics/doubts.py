@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["TABLE", "Doubt", "cures", "passing"]
+__all__ = ["TABLE", "Doubt", "passing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,3 @@ TABLE: Mapping[str, Doubt] = MappingProxyType({doubt.name: doubt for doubt in _D
 def passing(names: tuple[str, ...]) -> tuple[str, ...]:
     """Those of some doubts that another try may not have."""
     return tuple(name for name in names if name in TABLE and TABLE[name].passing)
-
-
-def cures(names: tuple[str, ...]) -> dict[str, str]:
-    """What would cure each of some doubts."""
-    return {name: TABLE[name].cure for name in names if name in TABLE}

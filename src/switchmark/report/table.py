@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from switchmark.campaign.expand import label, telling
 from switchmark.metrics.cpu import cost
+from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.record import Record
 from switchmark.model.units import format_pps
@@ -64,6 +65,8 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if doubts:
         each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
         notes.append(f"{DOUBT_MARK} doubted: {each}")
+        known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
+        notes += [f"  {name}: cured by {TABLE[name].cure}" for name in known]
     if any(record.floor and "p50" in record.floor for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
