@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.campaign.load import MAX_TESTS, Campaign, dump, from_options, load
+from switchmark.campaign.resolve import check
 from switchmark.errors import UsageError
 from switchmark.model.spec import Test
 
@@ -44,6 +47,14 @@ def values(campaign: Campaign, axis: str) -> list[object]:
 
 MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "unknown key": ("switch: a\nswich: b", "c.yaml:2: unknown key 'swich'; did you mean 'switch'?"),
+    "unknown key of two words": (
+        "frame-sizes: 64",
+        "c.yaml:1: unknown key 'frame-sizes'; did you mean 'frame-size'?",
+    ),
+    "unknown key of two words, spelt otherwise": (
+        "frame_sizes: 64",
+        "c.yaml:1: unknown key 'frame_sizes'; did you mean 'frame-size'?",
+    ),
     "unknown key without a likeness": ("zzz: 1", "c.yaml:1: unknown key 'zzz'"),
     "key given twice": (
         "burst: 1\nrate: max\nburst: 2",
@@ -69,6 +80,14 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "range of two parts": (
         "frame-size: 64..512",
         "'64..512' is not a range; write start..step..stop",
+    ),
+    "range of rates without a step": (
+        "rate: 1k..5k",
+        "'1k..5k' is not a range; write start..step..stop",
+    ),
+    "range of four parts": (
+        "burst: 1..2..3..4",
+        "'1..2..3..4' is not a range; write start..stop or start..step..stop",
     ),
     "range that counts down": ("burst: 64..8..8", "'64..8..8' does not count up"),
     "range with a step of zero": ("burst: 1..0..8", "'1..0..8' does not count up"),
@@ -96,6 +115,13 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "a word": ("hello", "c.yaml:1: not a mapping"),
     "a list": ("- switch: a", "c.yaml:1: not a mapping"),
     "syntax": ("switch: a\nburst: [1, 2\nrate: max", "c.yaml:3: "),
+    "list that is still open": (
+        "switch: [linux-bridge",
+        "c.yaml:1: the file ends within what begins here (while parsing a flow sequence)",
+    ),
+    "list that is still open further up": ("rate: max\nburst: [1,\n2\n", "c.yaml:2: the file ends"),
+    "mapping that is still open": ("{switch: a\n\n", "c.yaml:1: the file ends"),
+    "text that is still open": ("switch: a\nengine: 'raw", "c.yaml:2: "),
     "colon in a value": ("switch: a\nrate: b: c", "c.yaml:2: mapping values are not allowed"),
     "tab for indentation": ("tests:\n\t- switch: a", "c.yaml:2: the line is indented with a tab"),
     "two documents": ("burst: 1\n---\nburst: 2", "c.yaml:2: "),
@@ -175,6 +201,24 @@ def test_a_range_holds_its_ends() -> None:
     assert values(campaign, "frame_size") == [64, 128, 192, 256, 320, 384, 448, 512, 1500]
 
 
+@pytest.mark.parametrize(
+    ("axis", "text", "expected"),
+    [
+        ("frame_size", "64..700..1500", [64, 764, 1464, 1500]),
+        ("rate", "1k..2k..4k", ["1k", "3k", "4k"]),
+        ("frame_size", "64..64..64", [64]),
+        ("chain", "1..4", [1, 2, 3, 4]),
+        ("vlan", "5..7", [5, 6, 7]),
+    ],
+)
+def test_both_ends_of_a_range_belong_to_it(axis: str, text: str, expected: list[object]) -> None:
+    assert values(from_options({axis: text}, anything_goes), axis) == expected
+
+
+def test_a_duration_below_a_tenth_of_a_millisecond_is_read() -> None:
+    assert values(from_options({"warmup": "0.00005"}, anything_goes), "warmup") == [5e-05]
+
+
 def test_a_range_keeps_its_unit() -> None:
     assert values(from_options({"rate": "0.5M..0.5M..2M"}, anything_goes), "rate") == [
         "0.5M",
@@ -217,6 +261,47 @@ def test_the_name_is_the_files_unless_it_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "campaigns").glob("*.yaml")), ids=str)
 def test_the_examples_are_read(path: Path) -> None:
     assert load(path, {}, anything_goes).tests
+
+
+SEEDS = [path.read_text() for path in sorted((REPOSITORY / "campaigns").glob("*.yaml"))]
+SEEDS += [text for text, _ in MALFORMED.values() if isinstance(text, str) and len(text) < 300]
+PIECES = [*"[]{},:-#&*!|>'\"%@`? \n\t.0", "\n- ", ": ", "..", "1..1..3", "tests:", "\x85", "\u2028"]
+
+
+def mutant(draw: random.Random) -> str:
+    """A campaign file with one to three slips: something deleted, put in, doubled or cut off."""
+    text = draw.choice(SEEDS)
+    for _ in range(draw.randint(1, 3)):
+        at = draw.randint(0, len(text))
+        end = min(at + draw.randint(1, 8), len(text))
+        text = draw.choice(
+            [
+                text[:at] + text[end:],
+                text[:at] + draw.choice(PIECES) + text[at:],
+                text[:at] + text[at:end] + text[at:],
+                text[:at],
+            ]
+        )
+    return text
+
+
+def test_five_hundred_slips_are_read_or_refused_with_a_line(tmp_path: Path) -> None:
+    draw = random.Random(11)
+    path = tmp_path / "c.yaml"
+
+    def judged(test: Test) -> list[str]:
+        return check(test) if test.burst % 8 == 0 else []
+
+    refused = 0
+    for _ in range(500):
+        text = mutant(draw)
+        path.write_text(text)
+        reason = told(lambda: load(path, {}, judged))
+        refused += bool(reason)
+        assert not reason or re.search(rf"{re.escape(str(path))}:\d+: |the defaults: ", reason), (
+            text
+        )
+    assert 150 < refused < 500
 
 
 axes = st.fixed_dictionaries(

@@ -33,6 +33,7 @@ _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "
 _UNDIVIDED = {"nic", "loads"}
 """Axes whose one value has commas of its own; several values are a YAML list."""
 
+_END_OF_FILE = "<stream end>"
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], list[str]]
@@ -213,12 +214,7 @@ def _compose(text: str, source: str) -> yaml.Node:
         line = text.count("\n", 0, error.position) + 1
         raise UsageError(f"{source}:{line}: not text: it holds 0x{error.character:02x}") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        what = str(error.problem or error.context)
-        if re.match(r"[ ]*\t", (text.splitlines() or [""])[min(line, text.count("\n") + 1) - 1]):
-            what = "the line is indented with a tab; YAML takes spaces"
-        raise UsageError(f"{source}:{line}: {what}") from error
+        raise UsageError(_syntax(error, text, source)) from error
     except RecursionError as error:
         raise UsageError(f"{source}:1: nested too deeply for a campaign") from error
     if root is None:
@@ -226,6 +222,21 @@ def _compose(text: str, source: str) -> yaml.Node:
             f"{source}:1: the file is empty", hint="begin with campaigns/smallest.yaml"
         )
     return root
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
+    """What is wrong with the syntax of a file, after its line. A list or mapping that is still
+    open where the file ends is told where it begins."""
+    mark = error.problem_mark or error.context_mark
+    what = str(error.problem or error.context)
+    if _END_OF_FILE in what and error.context_mark:
+        mark = error.context_mark
+        what = f"the file ends within what begins here ({error.context})"
+    number = mark.line if mark else 0
+    lines = text.splitlines()
+    if number < len(lines) and re.match(r"[ ]*\t", lines[number]):
+        what = "the line is indented with a tab; YAML takes spaces"
+    return f"{source}:{number + 1}: {what}"
 
 
 def _read_mapping(
@@ -254,7 +265,8 @@ def _read_mapping(
         elif name == "tests":
             problems.add(place, "'tests' cannot stand within 'tests'")
         else:
-            hint = nearest(name, (*Test.model_fields, *special))
+            known = (_option(axis) for axis in Test.model_fields)
+            hint = nearest(_option(name), (*known, *special))
             problems.add(place, f"unknown key '{_short(key_node.value)}'{hint}")
         seen.setdefault(name, place.line)
     return axes, others
@@ -264,7 +276,7 @@ def _read_texts(
     node: yaml.Node, name: str, source: str, problems: _Problems
 ) -> list[tuple[str, _Place]]:
     """The scalars of an axis' value or list, as they are written."""
-    key = name.replace("_", "-")
+    key = _option(name)
     place = _place(node, source)
     if isinstance(node, yaml.MappingNode):
         problems.add(place, f"'{key}' takes a value or a list, not a mapping")
@@ -311,7 +323,7 @@ def _place(node: yaml.Node, source: str) -> _Place:
 def _read_options(options: Mapping[str, str], problems: _Problems) -> _Block:
     block = {}
     for name, text in options.items():
-        place = _Place(0, f"--{name.replace('_', '-')}")
+        place = _Place(0, f"--{_option(name)}")
         block[name] = _read_axis(name, [(text, place)], place, problems)
     return block
 
@@ -325,7 +337,7 @@ def _read_axis(
             values += [_value(name, word) for word in _words(name, text)]
         except UsageError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            axis = f"{name.replace('_', '-')}: " if where.line else ""
+            axis = f"{_option(name)}: " if where.line else ""
             problems.add(where, f"{axis}{error.message}{hint}")
     if name == "seed" and len(values) > 1:
         problems.add(place, "a campaign has one seed")
@@ -341,14 +353,27 @@ def _words(name: str, text: str) -> list[str]:
         word = item.strip()
         if not word:
             raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
-        words += _range(word) if ".." in word else [word]
+        words += _range(word, counts=_counts(name)) if ".." in word else [word]
     return words
 
 
-def _range(word: str) -> list[str]:
-    parts = [_RANGE.fullmatch(part.strip()) for part in word.split("..")]
+def _counts(name: str) -> bool:
+    """Whether an axis counts things, so that a range without a step goes up by one."""
+    annotation = Test.model_fields[name].annotation
+    kinds = get_args(annotation) or (annotation,)
+    return int in kinds and str not in kinds
+
+
+def _range(word: str, *, counts: bool) -> list[str]:
+    """The values from start to stop, both among them: the last step is shorter where `step` does
+    not divide what lies between."""
+    ends = word.split("..")
+    if counts and len(ends) == 2:
+        ends.insert(1, "1")
+    parts = [_RANGE.fullmatch(part.strip()) for part in ends]
     if len(parts) != 3 or None in parts:
-        raise UsageError(f"'{_short(word)}' is not a range; write start..step..stop")
+        form = "start..stop or start..step..stop" if counts else "start..step..stop"
+        raise UsageError(f"'{_short(word)}' is not a range; write {form}")
     numbers = [Decimal(part[1]) for part in parts if part]
     units = {part[2] for part in parts if part}
     if len(units) != 1:
@@ -359,7 +384,10 @@ def _range(word: str) -> list[str]:
     length = int((stop - start) / step) + 1
     if length > MAX_TESTS:
         raise UsageError(f"'{_short(word)}' has {length} values; at most {MAX_TESTS} are taken")
-    return [f"{start + i * step:f}{min(units)}" for i in range(length)]
+    values = [start + i * step for i in range(length)]
+    if values[-1] != stop:
+        values.append(stop)
+    return [f"{value:f}{min(units)}" for value in values]
 
 
 def _value(name: str, word: str) -> Any:
@@ -376,6 +404,11 @@ def _value(name: str, word: str) -> Any:
             reason = error.errors(include_url=False)[0]["msg"].replace("Input ", "")
             what = f"'{_short(word)}' {reason}"
         raise UsageError(what) from None
+
+
+def _option(name: str) -> str:
+    """The name of an axis as files and the command line write it."""
+    return name.replace("_", "-")
 
 
 def _takes_none(name: str) -> bool:

@@ -113,7 +113,9 @@ def parse_frame_size(text: str | int) -> int | str:
 
 def parse_duration(text: str | int | float) -> float:
     """Seconds from `2`, `0.5`, `200ms`, `30s`, `2min`, `1h`. UsageError otherwise."""
-    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(ms|s|min|h)?", str(text).strip())
+    match = re.fullmatch(
+        r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(ms|s|min|h)?", str(text).strip()
+    )
     if match is None:
         raise UsageError(f"'{text}' is not a duration", hint="write 2, 0.5, 200ms, 30s or 2min")
     return float(match[1]) * {"ms": 1e-3, None: 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}[match[2]]
