@@ -6,17 +6,21 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 from switchmark.campaign.load import from_options
+from switchmark.campaign.measure import next_stored
 from switchmark.campaign.run import run, time_left
 from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted, RecordFailed, Unavailable
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.spec import Test, TrialSpec
+from switchmark.searches.base import LoadBounds
+from switchmark.searches.fixed import SEARCH as FIXED
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -161,6 +165,36 @@ def test_repeats_are_interleaved_in_an_order_that_changes(tmp_path: Path) -> Non
         again = FakeLab()
         go(folder, again)
         assert again.ran == lab.ran
+
+
+def test_a_trial_of_another_r_plus_does_not_keep_a_test_from_its_end() -> None:
+    """Each visit may measure one trial more; the trials of all visits are kept, the first is of
+    a rate that is no longer asked for."""
+    kept = [TRIAL.model_copy(update={"spec": TRIAL.spec.model_copy(update={"rate_pps": 1.0})})]
+    bounds = LoadBounds(None, TRIAL.spec.duration_s, TRIAL.spec.warmup_s, repeat=3)
+
+    def visit() -> int:
+        """How many trials the search has before it wants a second new one."""
+        stored, had = list(kept), 0
+
+        def measure(spec: TrialSpec) -> TrialResult:
+            nonlocal had
+            found = next_stored(stored, spec)
+            if found is None:
+                if len(kept) > before:
+                    raise InterruptedError
+                found = TRIAL.model_copy(update={"spec": spec})
+                kept.append(found)
+            had += 1
+            return found
+
+        before = len(kept)
+        with suppress(InterruptedError):
+            FIXED.find(measure, bounds)
+        return had
+
+    assert [visit() for _ in range(4)] == [1, 2, 3, 3]
+    assert len(kept) == 4
 
 
 def test_searches_are_not_torn_apart(tmp_path: Path) -> None:

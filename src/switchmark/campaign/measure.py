@@ -52,11 +52,24 @@ from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate, LoadBounds
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["Lab"]
+__all__ = ["Lab", "next_stored"]
 
 
 class _Paused(Exception):
     """The search wants more trials than this visit may have."""
+
+
+def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | None:
+    """The first of some stored trials that was asked for in the same way, or None.
+
+    It and those before it are taken off the list: they were asked for when the R+ was another
+    one. Such trials stay in the run folder, and what was measured after them stands behind them.
+    """
+    while stored:
+        trial = stored.pop(0)
+        if trial.spec == spec:
+            return trial
+    return None
 
 
 class Lab:
@@ -301,9 +314,8 @@ class Lab:
         left = [-1 if limit is None else limit]
 
         def measure(spec: TrialSpec) -> TrialResult:
-            if stored and stored[0].spec == spec:
-                return trust.recall(stored.pop(0))
-            stored.clear()  # of another R+: what follows them is not of this search
+            if (before := next_stored(stored, spec)) is not None:
+                return trust.recall(before)
             if left[0] == 0:
                 raise _Paused
             left[0] -= 1
