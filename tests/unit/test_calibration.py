@@ -69,6 +69,14 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["[]", "7", "null", '{"a": 1}', '{"a": []}', "{", ""])
+def test_a_cache_of_something_else_counts_as_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "calibration.json").write_text(content)
+    found = Bench(tmp_path).of()
+    assert found is not None
+    assert found["switch"] == "direct"
+
+
 def test_a_chain_has_its_ends_and_its_functions_on_cables(bench: Bench) -> None:
     found = bench.of(scenario="loopback", chain=2, cpu_limit="function:50")
     (ends, seats), (functions, _) = bench.asked

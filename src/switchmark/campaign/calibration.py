@@ -283,11 +283,16 @@ def _default_cache() -> Path:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """What is kept of this boot; nothing if the file cannot be read."""
+    """What is kept of this boot; nothing if the file cannot be read, or holds something else."""
     with suppress(OSError, ValueError):
         kept = json.loads(path.read_text())
         boot = _boot_id()
-        return {key: found for key, found in kept.items() if found.get("boot") == boot}
+        if isinstance(kept, dict):
+            return {
+                key: found
+                for key, found in kept.items()
+                if isinstance(found, dict) and found.get("boot") == boot
+            }
     return {}
 
 
