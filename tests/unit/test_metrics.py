@@ -21,6 +21,7 @@ from switchmark.metrics.throughput import (
     confidence,
     fairness,
     is_lower_bound,
+    is_uncertain,
     per_flow,
     received,
     sent,
@@ -151,6 +152,25 @@ def test_nothing_is_made_up_where_no_trial_was_finished() -> None:
     assert latency_ns(nothing) is None
     assert losses(nothing)["lost"] is None
     assert cores_by_role(nothing) == {"sender": None, "receiver": None, "switch": None}
+
+
+@pytest.mark.parametrize("search", ["fixed", "max"])
+def test_what_is_to_be_certain_is_the_rate_whose_interval_is_shown(search: str) -> None:
+    """Trials that begin slowly: the whole of each differs, their steady part does not."""
+    slow = [0, 10, 20, 30, 40]
+    trials = [
+        trial(
+            rx_frames=4000 + start,
+            intervals=(0, *[start] * 5, *[100] * 33, 0),
+            interval_ns=100_000_000,
+            elapsed_ns=4_000_000_000,
+        )
+        for start in slow
+    ]
+    found = record(*trials, search=search)
+    certain = found.test.model_copy(update={"until_certain": 1e-6})
+    low, high = confidence(found) or (0.0, 0.0)
+    assert is_uncertain(certain, trials) == (high > low) == (search == "fixed")
 
 
 def test_an_interval_takes_three_repeats() -> None:

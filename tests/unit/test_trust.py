@@ -199,6 +199,24 @@ def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted:
     assert said == wanted, evidence["rule"]
 
 
+@pytest.mark.parametrize(
+    ("cycles", "share"),
+    [
+        ({"busy_cycles": 10, "idle_cycles": 0}, 1.0),
+        ({"busy_cycles": 0, "idle_cycles": 10}, 0.0),
+        ({"busy_cycles": 1, "idle_cycles": 3}, 0.25),
+        ({"busy_cycles": 10, "idle_cycles": None}, None),
+        ({"busy_cycles": 0, "idle_cycles": 0}, None),
+        ({}, None),
+    ],
+)
+def test_a_switch_is_as_busy_as_its_cycles_say(
+    cycles: dict[str, int | None], share: float | None
+) -> None:
+    _, evidence = judge(trial(counters={"switch": cycles}), None, own_core=True)
+    assert evidence["switch_busy"] == share
+
+
 def test_nobody_is_blamed_without_a_calibration() -> None:
     assert judge(trial(800_000), None, own_core=False)[0] == "unknown"
 

@@ -22,12 +22,14 @@ __all__ = [
     "is_unstable",
     "loss_ratio",
     "of_latency",
+    "of_steady_part",
     "per_flow",
     "rates_pps",
     "received",
     "relative_half_width",
     "sent",
     "steady_pps",
+    "trial_rates_pps",
 ]
 
 _MIN_REPEATS = 3
@@ -82,8 +84,17 @@ def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:
 
 def rates_pps(record: Record) -> list[float]:
     """The received rate of each trial: R+ where that was searched for, else that of the whole."""
-    one = steady_pps if record.test.search == "max" else _whole_pps
-    return [one(trial) for trial in record.trials]
+    return trial_rates_pps(record.trials, steady=of_steady_part(record.test))
+
+
+def trial_rates_pps(trials: Sequence[TrialResult], *, steady: bool) -> list[float]:
+    """The received rate of each trial: of its steady part, or of the whole trial."""
+    return [steady_pps(trial) if steady else _whole_pps(trial) for trial in trials]
+
+
+def of_steady_part(test: Test) -> bool:
+    """Whether the rate of a test is R+, that of the steady part of its trials."""
+    return test.search == "max"
 
 
 def is_lower_bound(verdict: str) -> bool:
@@ -101,7 +112,7 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Whether `until_certain` was asked for, and as many trials as there can be did not do."""
     if test.until_certain is None or len(trials) < _MIN_REPEATS:
         return False
-    found = figures(trials, latency=of_latency(test))
+    found = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
     return relative_half_width(found) > test.until_certain
 
 
@@ -110,10 +121,11 @@ def of_latency(test: Test) -> bool:
     return test.dimension == "latency" or test.search == "latency-at-load"
 
 
-def figures(trials: Sequence[TrialResult], *, latency: bool) -> list[float]:
-    """What each trial is judged by: its received rate, or its median latency (0: not known)."""
+def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> list[float]:
+    """What each trial is judged by: its received rate, the one that its record shows, or its
+    median latency (0: not known)."""
     if not latency:
-        return [steady_pps(trial) for trial in trials]
+        return trial_rates_pps(trials, steady=steady)
     return [float((trial.latency and trial.latency.p50) or 0) for trial in trials]
 
 

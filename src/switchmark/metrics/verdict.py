@@ -88,7 +88,6 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict
     offered = trial.tx_frames + trial.tx_unsent
     window = trial.evidence.get("window") or {}
     cycles = trial.counters.get("switch") or {}
-    busy, idle = cycles.get("busy_cycles"), cycles.get("idle_cycles")
     return {
         "unsent_share": trial.tx_unsent / offered if offered else 0.0,
         "lost_share": loss_ratio([trial]),
@@ -98,7 +97,7 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict
         "receiver_ns": own_ns(trial, "receiver"),
         "receiver_empty_polls": _share(trial, "receiver", "empty_polls"),
         "receiver_idle": _idle(trial),
-        "switch_busy": busy / (busy + idle) if busy is not None and idle and busy + idle else None,
+        "switch_busy": _busy(cycles.get("busy_cycles"), cycles.get("idle_cycles")),
         "stolen": window.get("stolen"),
         "rate_pps": list(rate_interval(trial)),
         "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
@@ -110,6 +109,13 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict
             if calibration is not None and name in calibration
         },
     }
+
+
+def _busy(busy: int | None, idle: int | None) -> float | None:
+    """The share of its cycles in which a switch had frames; None where it does not tell."""
+    if busy is None or idle is None or not busy + idle:
+        return None
+    return busy / (busy + idle)
 
 
 def _share(trial: TrialResult, role: str, name: str) -> float | None:

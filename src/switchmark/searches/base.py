@@ -146,11 +146,13 @@ def saturate(probe: Probe) -> Saturation:
     return Saturation(trial, sent, received, max(ceiling, 1 / probe.bounds.duration_s))
 
 
-def repeated(measure: Measure, spec: TrialSpec, bounds: LoadBounds) -> tuple[TrialResult, ...]:
-    """Trials of one load, as often as asked, or until the median of their figures is
-    certain."""
+def repeated(
+    measure: Measure, spec: TrialSpec, bounds: LoadBounds, *, steady: bool = False
+) -> tuple[TrialResult, ...]:
+    """Trials of one load, as often as asked, or until the median of their figures is certain:
+    of their rates, or with `steady` of the rates of their steady parts."""
     trials: list[TrialResult] = []
-    while not _enough(figures(trials, latency=bounds.latency), bounds):
+    while not _enough(figures(trials, latency=bounds.latency, steady=steady), bounds):
         trials.append(measure(spec))
     return tuple(trials)
 

@@ -20,7 +20,7 @@ class Max:
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         spec = TrialSpec(rate_pps=None, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
-        trials = repeated(measure, spec, bounds)
+        trials = repeated(measure, spec, bounds, steady=True)
         rates = sorted(map(steady_pps, trials))
         goal = goal_of("r+", trials, rate_pps=median(rates), low_pps=rates[0], high_pps=rates[-1])
         return Estimate(trials, {"name": self.name, "trials": len(trials), "goals": [goal]})
