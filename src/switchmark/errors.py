@@ -35,9 +35,16 @@ class SwitchmarkError(Exception):
 
 
 class UsageError(SwitchmarkError):
-    """The request cannot be understood or can never work."""
+    """The request cannot be understood or can never work. `axes` are those that it is about, by
+    the names of Test's fields, where whoever raises it knows them."""
 
     exit_code = 2
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, axes: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.axes = axes
 
 
 class Unavailable(SwitchmarkError):

@@ -11,22 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchmark.campaign.load import MAX_TESTS, Campaign, dump, from_options, load
+from switchmark.campaign.load import Campaign, dump, from_options, load
 from switchmark.campaign.resolve import check
+from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
+from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 
 REPOSITORY = Path(__file__).parents[2]
 
 
-def anything_goes(test: Test) -> list[str]:
+def anything_goes(test: Test) -> list[Refusal]:
     return []
 
 
-def only_known_switches(test: Test) -> list[str]:
+def only_known_switches(test: Test) -> list[Refusal]:
     if test.switch in ("a", "b", "linux-bridge"):
         return []
-    return [f"there is no switch named '{test.switch}'\n  known: a, b\n\nhint: did you mean a?"]
+    why = f"there is no switch named '{test.switch}'\n  known: a, b"
+    return [Refusal(("switch",), why, "did you mean a?")]
 
 
 def read(tmp_path: Path, text: str | bytes, **options: str) -> Campaign:
@@ -148,6 +151,51 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
 def test_a_malformed_campaign_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
     text, expected = MALFORMED[name]
     assert expected in refusal(tmp_path, text)
+
+
+BLAMED = {
+    "the value that is named may be another axis' too": (
+        "pairs: 4\nscenario: v2v\nburst: 8\nqueues: 4\nengine: dpdk\nswitch: ovs-dpdk\nflows: 2",
+        {7: "2 flows do not use 4 queues"},
+    ),
+    "an axis that is not written is not blamed": (
+        "pairs: 1\nengine: dpdk\nswitch: ovs-dpdk\nqueues: 4",
+        {4: "1 flows do not use 4 queues"},
+    ),
+    "a usual value is not blamed before an unusual one": (
+        "rate: max\nscenario: p2p\ndimension: latency",
+        {3: "dimension latency needs a rate"},
+    ),
+    "the environment of the switch": (
+        "environment: lxc\nswitch-environment: lcx\nswitch: linux-bridge",
+        {2: "no environment named 'lcx'"},
+    ),
+    "a driver says no to what is wired": (
+        "switch: macvlan\nburst: 2\nscenario: p2p\nflows: 2",
+        {3: "two physical ports"},
+    ),
+    "each of several": (
+        "frame-size: 64\nvlan: 5\nplacement: best\ncopies: 2\npairs: 2",
+        {2: "at least 68 bytes", 3: "no placement 'best'", 4: "copies reach"},
+    ),
+    "what a test of a list adds": (
+        "switch: linux-bridge\ntests:\n- pairs: 2\n  copies: 2\n- cpu-limit: 50",
+        {4: "copies reach the functions", 5: "no processes of its own"},
+    ),
+    "a scenario's own reason": ("scenario: p2p\nburst: 3\nnic: a0=x", {3: "not a physical port"}),
+}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_the_line_that_is_blamed_is_that_of_the_axis(name: str, tmp_path: Path) -> None:
+    text, expected = BLAMED[name]
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    reason = told(lambda: load(path, {}, check))
+    found = re.findall(rf"{re.escape(str(path))}:(\d+): (.*)", reason)
+    assert [int(line) for line, _ in found] == list(expected)
+    for (_, words), wanted in zip(found, expected.values(), strict=True):
+        assert wanted in words
 
 
 def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
@@ -289,7 +337,7 @@ def test_five_hundred_slips_are_read_or_refused_with_a_line(tmp_path: Path) -> N
     draw = random.Random(11)
     path = tmp_path / "c.yaml"
 
-    def judged(test: Test) -> list[str]:
+    def judged(test: Test) -> list[Refusal]:
         return check(test) if test.burst % 8 == 0 else []
 
     refused = 0

@@ -25,7 +25,7 @@ def laid_out(**axes: Any) -> Layout:
 
 
 def reasons(**axes: Any) -> str:
-    return "\n".join(check(Test(**{"scenario": "loopback", **axes})))
+    return "\n".join(map(str, check(Test(**{"scenario": "loopback", **axes}))))
 
 
 def test_a_flow_crosses_the_switch_between_functions() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from switchmark.campaign import resolve
 from switchmark.campaign.resolve import check
 from switchmark.model.spec import Test
 
@@ -42,6 +45,11 @@ from switchmark.model.spec import Test
         ({"cpu_limit": "function:9", "placement": "shared-process"}, ["has no CPU limit"]),
         ({"noise": "drums"}, ["no noise 'drums'; there are: cpu,"]),
         ({"noise": "cpu:x"}, ["no list of CPUs"]),
+        ({"noise": "web:switch"}, ["no CPU is set apart for the switch", "--noise web:0"]),
+        (
+            {"noise": "web:functions", "placement": "unpinned"},
+            ["with placement unpinned no CPU is set apart for the functions"],
+        ),
         ({"copies": 2, "switch": "macvlan"}, ["macvlan does not follow --copies"]),
         ({"offload": "off"}, ["raw-mmsg does not follow --offload"]),
         ({"copies": 2, "scenario": "p2p"}, ["no copies", "--scenario v2v or p2v"]),
@@ -59,9 +67,20 @@ from switchmark.model.spec import Test
 def test_it_is_refused_with_the_reason(axes: dict[str, Any], words: list[str]) -> None:
     reasons = check(Test(**axes))
     assert reasons
-    text = "\n".join(reasons)
+    text = "\n".join(map(str, reasons))
     for word in words:
         assert word in text
+
+
+def test_every_axis_that_a_refusal_is_about_is_one() -> None:
+    source = "".join(
+        (Path(resolve.__file__).parent / f"{name}.py").read_text()
+        for name in ("resolve", "combinations")
+    )
+    named = re.findall(r"Refusal\(\s*\(([^()]*)\)", source)
+    assert len(named) > 30
+    axes = {word for names in named for word in re.findall(r'"(\w+)"', names)}
+    assert axes - set(Test.model_fields) == set()
 
 
 def test_all_reasons_come_at_once() -> None:
@@ -78,6 +97,9 @@ def test_all_reasons_come_at_once() -> None:
         {"engine": "raw", "frame_size": "imix", "flows": 4096, "flows_by": "mac"},
         {"switch": "null", "engine": "null", "environment": "host", "switch_environment": "host"},
         {"scenario": "p2p", "nic": "a0=x:y,b0=z:w"},
+        {"noise": "web:functions"},
+        {"noise": "web:functions", "placement": "9+77"},
+        {"noise": "web:switch", "switch": "ovs"},
     ],
 )
 def test_what_can_work_is_not_refused(axes: dict[str, Any]) -> None:

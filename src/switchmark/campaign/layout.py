@@ -551,11 +551,13 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
             raise UsageError(
                 f"switch {switch.name} has no ports of kind {test.port}",
                 hint=f"--port {' or '.join(switch.port_kinds)}",
+                axes=("port", "switch"),
             )
         if test.port == PortKind.NIC_PCI:
             raise UsageError(
                 f"a port of kind {test.port} is a NIC that you name",
                 hint="--nic a0=03:00.0:04:00.0, the switch's NIC and the one at the cable's end",
+                axes=("port", "nic"),
             )
         return PortKind(test.port)
     inner = [ENGINES[test.engine].port_kinds, *(function.port_kinds for function in chained)]
@@ -588,16 +590,19 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
                 f"switch {switch.name} learns MACs, and function {chained[0].name} leaves them as "
                 "they are: the switch would learn one MAC at several ports",
                 hint="--function forwarder, or a switch that forwards by port",
+                axes=("function", "switch"),
             )
         if offered:
             raise UsageError(
                 f"switch {switch.name} is {offered[0]}: it cannot bring frames from function to "
-                "function by the port where they come in, nor by learned MACs"
+                "function by the port where they come in, nor by learned MACs",
+                axes=("switch", "scenario"),
             )
     if test.semantics not in switch.semantics:
         raise UsageError(
             f"switch {switch.name} cannot forward as '{test.semantics}'",
             hint=f"--semantics {' or '.join(switch.semantics)}",
+            axes=("semantics", "switch"),
         )
     return Semantics(test.semantics)
 

@@ -6,38 +6,38 @@ Every problem is found before any is reported, each with its place. Names are ju
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
 from switchmark.campaign.expand import count, grouped, product, varying
+from switchmark.campaign.values import (
+    MAX_TESTS,
+    nearest,
+    option_name,
+    read_value,
+    read_words,
+    shortened,
+    takes_none,
+)
 from switchmark.errors import UsageError
+from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 
-__all__ = ["MAX_TESTS", "Campaign", "Check", "dump", "from_options", "load", "nearest"]
+__all__ = ["Campaign", "Check", "dump", "from_options", "load"]
 
-MAX_TESTS = 100_000
 _MAX_BYTES = 1 << 24
-_MAX_SHOWN = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
-_UNDIVIDED = {"nic", "loads"}
-"""Axes whose one value has commas of its own; several values are a YAML list."""
-
 _END_OF_FILE = "<stream end>"
 _NULL_TAG = "tag:yaml.org,2002:null"
 
-Check = Callable[[Test], list[str]]
-"""Every reason why a test can never work, ready to print; `campaign.resolve.check`."""
+Check = Callable[[Test], Sequence[Refusal]]
+"""Every reason why a test can never work; `campaign.resolve.check`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,6 @@ def dump(campaign: Campaign) -> str:
     return text
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known word that looks most like this one, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
 def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
     problems = _Problems()
     axes = [{name: axis.values for name, axis in block.items()} for block in blocks]
@@ -142,22 +136,25 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
     for block, values in zip(blocks, axes, strict=True):
         for test in product(values):
             tests.append(test)
-            for reason in check(test):
-                problems.add(_blamed(reason, test, block), reason)
+            for refusal in check(test):
+                problems.add(_blamed(refusal, test, block), str(refusal))
     problems.settle()
     return Campaign(name, grouped(tests))
 
 
-def _blamed(reason: str, test: Test, block: _Block) -> _Place:
-    """The place of the axis that the reason is most likely about: one whose value it quotes,
-    else one whose value it names, else the last one written."""
-    headline = reason.partition("\n")[0]
-    for pattern in ("'{}'", r"(?<![\w-]){}(?![\w-])"):
-        for name, axis in block.items():
-            value = re.escape(str(getattr(test, name)))
-            if re.search(pattern.format(value), headline):
-                return axis.place
+def _blamed(refusal: Refusal, test: Test, block: _Block) -> _Place:
+    """Where the first axis that a refusal is about is written with a value other than the usual
+    one, or else at all; the last axis written where none of them is."""
+    written = [axis for axis in refusal.axes if axis in block]
+    unusual = [axis for axis in written if getattr(test, axis) != _usual(axis)]
+    for axis in (*unusual, *written):
+        return block[axis].place
     return max((axis.place for axis in block.values()), default=_Place(0, "the defaults"))
+
+
+def _usual(axis: str) -> Any:
+    """The value of an axis that nobody gives; None where it depends on other axes."""
+    return Test.model_fields[axis].get_default()
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -265,9 +262,9 @@ def _read_mapping(
         elif name == "tests":
             problems.add(place, "'tests' cannot stand within 'tests'")
         else:
-            known = (_option(axis) for axis in Test.model_fields)
-            hint = nearest(_option(name), (*known, *special))
-            problems.add(place, f"unknown key '{_short(key_node.value)}'{hint}")
+            known = (option_name(axis) for axis in Test.model_fields)
+            hint = nearest(option_name(name), (*known, *special))
+            problems.add(place, f"unknown key '{shortened(key_node.value)}'{hint}")
         seen.setdefault(name, place.line)
     return axes, others
 
@@ -276,7 +273,7 @@ def _read_texts(
     node: yaml.Node, name: str, source: str, problems: _Problems
 ) -> list[tuple[str, _Place]]:
     """The scalars of an axis' value or list, as they are written."""
-    key = _option(name)
+    key = option_name(name)
     place = _place(node, source)
     if isinstance(node, yaml.MappingNode):
         problems.add(place, f"'{key}' takes a value or a list, not a mapping")
@@ -289,7 +286,7 @@ def _read_texts(
         where = _place(item, source)
         if not isinstance(item, yaml.ScalarNode):
             problems.add(where, f"'{key}' is a list of plain values; one of them is not plain")
-        elif item.tag == _NULL_TAG and _takes_none(name):
+        elif item.tag == _NULL_TAG and takes_none(name):
             texts.append(("none", where))
         elif item.tag == _NULL_TAG:
             problems.add(where, f"'{key}' has no value")
@@ -323,7 +320,7 @@ def _place(node: yaml.Node, source: str) -> _Place:
 def _read_options(options: Mapping[str, str], problems: _Problems) -> _Block:
     block = {}
     for name, text in options.items():
-        place = _Place(0, f"--{_option(name)}")
+        place = _Place(0, f"--{option_name(name)}")
         block[name] = _read_axis(name, [(text, place)], place, problems)
     return block
 
@@ -334,89 +331,14 @@ def _read_axis(
     values: list[Any] = []
     for text, where in texts:
         try:
-            values += [_value(name, word) for word in _words(name, text)]
+            values += [read_value(name, word) for word in read_words(name, text)]
         except UsageError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            axis = f"{_option(name)}: " if where.line else ""
+            axis = f"{option_name(name)}: " if where.line else ""
             problems.add(where, f"{axis}{error.message}{hint}")
     if name == "seed" and len(values) > 1:
         problems.add(place, "a campaign has one seed")
     return _Axis(tuple(dict.fromkeys(values)), place)
-
-
-def _words(name: str, text: str) -> list[str]:
-    """The values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
-    if name in _UNDIVIDED:
-        return [text]
-    words: list[str] = []
-    for item in text.split(","):
-        word = item.strip()
-        if not word:
-            raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
-        words += _range(word, counts=_counts(name)) if ".." in word else [word]
-    return words
-
-
-def _counts(name: str) -> bool:
-    """Whether an axis counts things, so that a range without a step goes up by one."""
-    annotation = Test.model_fields[name].annotation
-    kinds = get_args(annotation) or (annotation,)
-    return int in kinds and str not in kinds
-
-
-def _range(word: str, *, counts: bool) -> list[str]:
-    """The values from start to stop, both among them: the last step is shorter where `step` does
-    not divide what lies between."""
-    ends = word.split("..")
-    if counts and len(ends) == 2:
-        ends.insert(1, "1")
-    parts = [_RANGE.fullmatch(part.strip()) for part in ends]
-    if len(parts) != 3 or None in parts:
-        form = "start..stop or start..step..stop" if counts else "start..step..stop"
-        raise UsageError(f"'{_short(word)}' is not a range; write {form}")
-    numbers = [Decimal(part[1]) for part in parts if part]
-    units = {part[2] for part in parts if part}
-    if len(units) != 1:
-        raise UsageError(f"the three parts of '{_short(word)}' need the same unit")
-    start, step, stop = numbers
-    if step <= 0 or stop < start:
-        raise UsageError(f"'{_short(word)}' does not count up from start to stop")
-    length = int((stop - start) / step) + 1
-    if length > MAX_TESTS:
-        raise UsageError(f"'{_short(word)}' has {length} values; at most {MAX_TESTS} are taken")
-    values = [start + i * step for i in range(length)]
-    if values[-1] != stop:
-        values.append(stop)
-    return [f"{value:f}{min(units)}" for value in values]
-
-
-def _value(name: str, word: str) -> Any:
-    annotation = Test.model_fields[name].annotation
-    if word == "none" and _takes_none(name):
-        return None
-    try:
-        return getattr(Test.model_validate({name: word}), name)
-    except ValidationError as error:
-        if get_origin(annotation) is Literal:
-            known = get_args(annotation)
-            what = f"'{_short(word)}' is not one of {', '.join(known)}{nearest(word, known)}"
-        else:
-            reason = error.errors(include_url=False)[0]["msg"].replace("Input ", "")
-            what = f"'{_short(word)}' {reason}"
-        raise UsageError(what) from None
-
-
-def _option(name: str) -> str:
-    """The name of an axis as files and the command line write it."""
-    return name.replace("_", "-")
-
-
-def _takes_none(name: str) -> bool:
-    return NoneType in get_args(Test.model_fields[name].annotation)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 def _indented(text: str) -> str:

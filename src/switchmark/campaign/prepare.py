@@ -54,7 +54,7 @@ def plan(test: Test, *others: Test) -> list[str]:
     try:
         lent = describe(lend_nics(LocalHost(), layout, find_nics(LocalHost(), layout)), inside)
     except (Unavailable, UsageError) as error:
-        lent = [f"# not possible here: {line}" for line in str(error).splitlines() if line]
+        lent = _impossible(error)
     return [
         f"# placement: {placement.policy}",
         *seats,
@@ -64,9 +64,21 @@ def plan(test: Test, *others: Test) -> list[str]:
         *(
             line
             for each in {each.noise: each for each in (test, *others)}.values()
-            for line in describe(noise_beside(replace(layout, test=each), placement), inside)
+            for line in _noise_lines(replace(layout, test=each), placement)
         ),
     ]
+
+
+def _noise_lines(layout: Layout, placement: Placement) -> list[str]:
+    """The noise beside a test as shell lines, or why this machine cannot make it."""
+    try:
+        return describe(noise_beside(layout, placement), inside)
+    except (Unavailable, UsageError) as error:
+        return _impossible(error)
+
+
+def _impossible(error: Exception) -> list[str]:
+    return [f"# not possible here: {line}" for line in str(error).splitlines() if line]
 
 
 def lend_nics(host: Host, layout: Layout, devices: Mapping[str, Device]) -> Plan:
@@ -144,8 +156,9 @@ def noise_beside(layout: Layout, placement: Placement) -> Plan:
         cpus = {cpu for who in seats if (who == "switch") == of_switch for cpu in seats[who].cpus}
         if not cpus:
             raise UsageError(
-                f"noise {test.noise}: the {where} have no CPUs of its own here",
+                f"noise {test.noise}: no CPU is set apart for the {where} here",
                 hint=f"--noise {kind}:0",
+                axes=("noise",),
             )
         where = tuple(sorted(cpus))
     allowed = [cpu.id for cpu in read_cpus()]

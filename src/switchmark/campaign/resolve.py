@@ -1,21 +1,23 @@
-"""Whether a test can ever work: names, combinations, ranges. Pure; says all reasons at once."""
+"""Whether a test can ever work: names, combinations, ranges. Pure; gives all refusals at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from switchmark.campaign.layout import SHARED_PROCESS, Layout, frame_sizes, lay_out, opened_in
+from switchmark.campaign.combinations import listed, reasons_of_axes
+from switchmark.campaign.layout import SHARED_PROCESS, Layout, lay_out, opened_in
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
-from switchmark.machine.placement import wanted_cpus
+from switchmark.machine.placement import place, wanted_cpus
 from switchmark.model.plan import Spawn
+from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
-from switchmark.model.units import FRAME_MIN
 from switchmark.noises import parse_noise
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
@@ -23,59 +25,80 @@ from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["check", "unknown_name"]
 
-_VLAN_BYTES = 4
 _PATTERN_PREFIX = "sm0000"
+_CPUS = 64
+"""Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""
+
+_OF_A_WIRING = (
+    *("nic", "semantics", "copies", "chains", "pairs", "chain", "direction", "scenario", "port"),
+    *("switch_cores", "queues", "function", "environment", "switch_environment", "switch"),
+)
+"""Axes that decide which ports a switch or a function has, and how frames go between them: what a
+driver may refuse, without saying by which of them."""
 
 
-def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """A message for a name that is in no table, with the nearest one."""
+def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
+    """The refusal of a name that is in no table, with the nearest one."""
     names = list(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"\n\nhint: did you mean {near[0]}?" if near else ""
-    return f"there is no {what} named '{name}'\n  known: {', '.join(names)}{hint}"
+    why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"
+    return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)
 
 
-def check(test: Test) -> list[str]:
-    """Every reason why this test can never work, ready to print; none if it can."""
+def check(test: Test) -> list[Refusal]:
+    """Every reason why this test can never work; none if it can."""
     tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
-        ("switch", test.switch, SWITCHES),
-        ("engine", test.engine, ENGINES),
-        ("environment", test.environment, ENVIRONMENTS),
-        ("environment", test.switch_environment, ENVIRONMENTS),
-        ("function", test.function, FUNCTIONS),
-        ("scenario", test.scenario, SCENARIOS),
-        ("search", test.search, SEARCHES),
+        ("switch", "switch", SWITCHES),
+        ("engine", "engine", ENGINES),
+        ("environment", "environment", ENVIRONMENTS),
+        ("environment", "switch_environment", ENVIRONMENTS),
+        ("function", "function", FUNCTIONS),
+        ("scenario", "scenario", SCENARIOS),
+        ("search", "search", SEARCHES),
     )
-    unknown = [unknown_name(what, name, table) for what, name, table in tables if name not in table]
+    unknown = [
+        unknown_name(what, getattr(test, axis), table, (axis,))
+        for what, axis, table in tables
+        if getattr(test, axis) not in table
+    ]
     if unknown:
         return unknown
     try:
         layout = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
     except UsageError as error:
-        return [str(error)]
+        return [_of_error(error)]
     found = [
-        *_load_reasons(test),
-        *_engine_reasons(test),
-        *_place_reasons(test),
-        *_resource_reasons(test),
+        *reasons_of_axes(test),
         *_driver_reasons(test, layout),
         *_limit_reasons(test, layout),
-        *_noise_reasons(test),
+        *_noise_reasons(test, layout),
         *_copy_reasons(test, layout),
         *_chain_reasons(test, layout),
     ]
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
-        found.append(refusal)
+        found.append(_of_driver(refusal))
     else:
         found += _nic_reasons(layout) or _port_reasons(test, layout)
     for part, named in _named_parts(test).items():
         if part not in {p.id for p in layout.parts if p.physical}:
-            found.append(
+            why = (
                 f"--nic names the physical port {part} ({named}), which scenario "
                 f"{test.scenario} does not have"
             )
+            found.append(Refusal(("nic", "scenario"), why))
     return found
+
+
+def _of_error(error: UsageError, *axes: str) -> Refusal:
+    """What an error says, about the axes that it names, or else these."""
+    return Refusal(error.axes or axes or _OF_A_WIRING, error.message, error.hint)
+
+
+def _of_driver(words: str) -> Refusal:
+    """What a driver says of a wiring, with a hint in it perhaps."""
+    why, _, hint = words.partition("\n\nhint: ")
+    return Refusal(_OF_A_WIRING, why, hint or None)
 
 
 def _named_parts(test: Test) -> dict[str, str]:
@@ -83,180 +106,56 @@ def _named_parts(test: Test) -> dict[str, str]:
     return {part.strip(): ends for part, _, ends in words}
 
 
-def _load_reasons(test: Test) -> Iterable[str]:
-    rate = test.parsed_rate
-    if test.search == "max" and not rate.is_max:
-        yield f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it"
-    if test.dimension == "latency":
-        if test.direction == "bi":
-            yield "dimension latency is measured by a client and a server: use --direction uni"
-        if rate.is_max and not SEARCHES[test.search].finds_rate:
-            yield (
-                "dimension latency needs a rate: under saturation it measures queues"
-                "\n\nhint: --rate 1000, or --search latency-at-load"
-            )
-        if test.touch == "none":
-            yield "dimension latency needs the time in every frame: --touch header or full"
-    if test.search == "latency-at-load" and test.touch == "none":
-        yield "search latency-at-load needs the time in every frame: --touch header or full"
-    pps = test.rate_pps
-    if pps is not None and pps * test.duration < 1:
-        yield f"at {test.rate} not one frame is sent in {test.duration:g} s"
-    flows = test.flows * test.pairs * test.chains * (2 if test.direction == "bi" else 1)
-    if flows > 16384:
-        yield f"{flows} flows in all; a frame numbers at most 16384"
-
-
-def _engine_reasons(test: Test) -> Iterable[str]:
-    engine = ENGINES[test.engine]
-    sizes = frame_sizes(test)
-    if test.vlan is not None:
-        if not engine.vlan:
-            yield f"engine {engine.name} leaves the headers to the kernel: it sends no VLAN tag"
-        elif min(sizes) < FRAME_MIN + _VLAN_BYTES:
-            yield (
-                f"a tagged frame has at least {FRAME_MIN + _VLAN_BYTES} bytes, not {min(sizes)}"
-                f"\n\nhint: --frame-size {FRAME_MIN + _VLAN_BYTES}"
-            )
-    if max(sizes) > engine.frame_max:
-        yield f"engine {engine.name} carries frames up to {engine.frame_max} bytes"
-    if test.flows > engine.flows_max:
-        yield f"engine {engine.name} sends at most {engine.flows_max} flows, not {test.flows}"
-    if test.flows > 1 and test.flows_by not in engine.flows_by:
-        yield (
-            f"engine {engine.name} cannot vary flows by {test.flows_by}"
-            f"\n\nhint: --flows-by {' or '.join(sorted(engine.flows_by))}"
-        )
-    if test.touch not in engine.touches:
-        yield f"engine {engine.name} cannot touch '{test.touch}': {_listed(engine.touches)}"
-    if engine.receiver and (test.direction == "bi" or test.dimension == "latency"):
-        yield (
-            f"engine {engine.name} only sends: it has no direction bi and no dimension latency"
-            f"\n\nhint: --engine {engine.receiver}"
-        )
-
-
-def _place_reasons(test: Test) -> Iterable[str]:
-    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-    if test.switch_environment not in switch.environments:
-        yield (
-            f"switch {switch.name} does not run in environment {test.switch_environment}"
-            f"\n\nhint: --switch-environment {' or '.join(sorted(switch.environments))}"
-        )
-    if engine.needs_ip and not ENVIRONMENTS[test.environment].isolated:
-        yield (
-            f"engine {engine.name} goes through the IP stack: in environment "
-            f"{test.environment} both ends are one host, and frames never reach the switch"
-            "\n\nhint: --environment netns, or --engine raw-mmsg"
-        )
-    try:
-        wanted_cpus(test.placement)
-    except UsageError as error:
-        yield str(error)
-    if ENVIRONMENTS[test.environment].own_kernel:
-        yield from _machine_reasons(test)
-    if test.image is not None:
-        yield from _image_reasons(test)
-    if test.placement == SHARED_PROCESS and test.direction == "bi":
-        yield "placement shared-process joins a sender and a receiver: use --direction uni"
-
-
-def _image_reasons(test: Test) -> Iterable[str]:
-    if not ENVIRONMENTS[test.environment].images:
-        able = [name for name, environment in ENVIRONMENTS.items() if environment.images]
-        yield (
-            f"environment {test.environment} is made of no image: --image means nothing to it"
-            f"\n\nhint: --environment {' or '.join(able)}"
-        )
-    if not FUNCTIONS[test.function].played:
-        yield (
-            f"function {test.function} is a program of this host, and may need what image "
-            f"{test.image} does not have: in an image the traffic program forwards"
-            "\n\nhint: --function forwarder"
-        )
-
-
-def _machine_reasons(test: Test) -> Iterable[str]:
-    environment = test.environment
-    if test.placement == SHARED_PROCESS:
-        yield (
-            f"placement shared-process joins both ends in one process: in environment "
-            f"{environment} each is on a kernel of its own"
-        )
-    if test.switch_environment not in ("netns", "host"):
-        yield (
-            f"environment {environment} opens the switch's ports on the host: the switch cannot be "
-            f"in {test.switch_environment}\n\nhint: --switch-environment netns"
-        )
-    if test.queues > 1:
-        yield f"a NIC of environment {environment} has one pair of queues: --queues 1"
-
-
-def _resource_reasons(test: Test) -> Iterable[str]:
-    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-    for axis, follow in (
-        ("switch_cores", (switch,)),
-        ("queues", (switch, engine)),
-        ("descriptors", (engine,)),
-        ("offload", (engine,)),
-        ("copies", (switch,)),
-    ):
-        if getattr(test, axis) == Test.model_fields[axis].default:
-            continue
-        for one in follow:
-            if axis not in one.resources:
-                kind = "switch" if one is switch else "engine"
-                yield f"{kind} {one.name} does not follow --{axis.replace('_', '-')}"
-    if test.queues > 1 and test.flows < test.queues:
-        yield (
-            f"a flow stays on one queue: {test.flows} flows do not use {test.queues} queues"
-            f"\n\nhint: --flows {8 * test.queues}"
-        )
-    if test.queues > 1 and test.dimension == "latency":
-        yield "dimension latency has one flow a client, on one queue: --queues 1"
-    if test.descriptors and test.descriptors & (test.descriptors - 1):
-        yield f"the length of a queue is a power of two, not {test.descriptors}"
-    if test.memory != "auto" and not engine.own_memory:
-        yield f"engine {engine.name} has its frames in the kernel: --memory means nothing to it"
-
-
-def _chain_reasons(test: Test, layout: Layout) -> Iterable[str]:
+def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     if layout.steering is None:
         for axis in ("function", "chain", "chains"):
             if getattr(test, axis) != Test.model_fields[axis].default:
-                yield (
+                yield Refusal(
+                    (axis, "scenario"),
                     f"scenario {test.scenario} has no functions that forward: --{axis} means "
-                    "nothing to it, its ends are the traffic program\n\nhint: --scenario loopback"
+                    "nothing to it, its ends are the traffic program",
+                    "--scenario loopback",
                 )
         return
     engine = ENGINES[test.engine]
     if any(len(part.ports) > 1 for part in layout.played) and engine.needs_ip:
-        yield (
-            f"engine {engine.name} goes through the IP stack: it cannot forward frames of others"
-            "\n\nhint: --engine raw-mmsg, or another --function"
+        yield Refusal(
+            ("engine", "function", "chain", "chains", "scenario"),
+            f"engine {engine.name} goes through the IP stack: it cannot forward frames of others",
+            "--engine raw-mmsg, or another --function",
         )
     if test.placement == SHARED_PROCESS:
-        yield "placement shared-process joins a sender and a receiver: it has no place for a chain"
+        yield Refusal(
+            ("placement", "scenario"),
+            "placement shared-process joins a sender and a receiver: it has no place for a chain",
+        )
     if test.queues > 1:
-        yield "the functions of a chain have one queue a port: --queues 1"
+        yield Refusal(
+            ("queues", "scenario"), "the functions of a chain have one queue a port: --queues 1"
+        )
     if test.chains > 1:
         if engine.needs_ip:
-            yield (
+            yield Refusal(
+                ("engine", "chains"),
                 f"engine {engine.name} leaves source MACs to the kernel, and by them traffic is "
-                "split over chains\n\nhint: --engine raw-mmsg"
+                "split over chains",
+                "--engine raw-mmsg",
             )
         if test.flows > 1 and test.flows_by == "mac":
-            yield (
-                "the source MAC says which chain a frame takes: flows cannot differ in it too"
-                "\n\nhint: --flows-by port"
+            yield Refusal(
+                ("flows_by", "chains"),
+                "the source MAC says which chain a frame takes: flows cannot differ in it too",
+                "--flows-by port",
             )
         if test.dimension == "latency":
-            yield "dimension latency follows one chain: --chains 1"
+            yield Refusal(
+                ("chains", "dimension"), "dimension latency follows one chain: --chains 1"
+            )
     refusals = (function.accepts(hosted) for _, function, hosted in layout.hosted)
-    yield from dict.fromkeys(filter(None, refusals))
+    yield from map(_of_driver, dict.fromkeys(filter(None, refusals)))
 
 
-def _nic_reasons(layout: Layout) -> list[str]:
+def _nic_reasons(layout: Layout) -> list[Refusal]:
     switch = layout.switch
     for port in layout.wiring.ports:
         kind, way = (
@@ -266,25 +165,27 @@ def _nic_reasons(layout: Layout) -> list[str]:
         )
         if port.nic and kind not in switch.port_kinds:
             usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
-            return [
-                f"switch {switch.name} does not take the NIC {port.nic} {way}"
-                f"\n\nhint: --switch {' or '.join(usable)}"
-            ]
+            why = f"switch {switch.name} does not take the NIC {port.nic} {way}"
+            return [Refusal(("nic", "switch"), why, f"--switch {' or '.join(usable)}")]
     return []
 
 
-def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
+def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     engine = ENGINES[test.engine]
     if test.driver == "auto":
         return
     if test.driver not in engine.drivers:
-        known = f"\n\nhint: --driver {' or '.join(engine.drivers)}" if engine.drivers else ""
-        yield f"engine {engine.name} has no driver '{test.driver}'{known}"
+        yield Refusal(
+            ("driver", "engine"),
+            f"engine {engine.name} has no driver '{test.driver}'",
+            f"--driver {' or '.join(engine.drivers)}" if engine.drivers else None,
+        )
         return
     if test.driver in DRIVERS and not any(end.device for end in layout.endpoints.values()):
-        yield (
-            f"driver {test.driver} leaves a PCI device to a program, and this test has none"
-            "\n\nhint: --nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses"
+        yield Refusal(
+            ("driver", "nic"),
+            f"driver {test.driver} leaves a PCI device to a program, and this test has none",
+            "--nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses",
         )
         return
     if any(end.kind not in engine.port_kinds for end in layout.endpoints.values()):
@@ -294,60 +195,94 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[str]:
             end, node = layout.endpoints[port.id], layout.nodes[port.part]
             engine.port_options(layout.wiring, node, (end,), 0, test.driver)
     except UsageError as error:
-        yield str(error)
+        yield _of_error(error, "driver")
 
 
-def _limit_reasons(test: Test, layout: Layout) -> Iterable[str]:
+def _limit_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     if "switch" in test.limits and not any(
         isinstance(step, Spawn) for step in layout.switch.start(layout.wiring)
     ):
-        yield (
-            f"switch {test.switch} has no processes of its own whose CPU could be limited"
-            "\n\nhint: --cpu-limit function:50"
+        yield Refusal(
+            ("cpu_limit", "switch"),
+            f"switch {test.switch} has no processes of its own whose CPU could be limited",
+            "--cpu-limit function:50",
         )
     if "function" in test.limits:
         if all(part.physical for part in layout.parts):
-            yield f"scenario {test.scenario} has no function whose CPU could be limited"
+            yield Refusal(
+                ("cpu_limit", "scenario"),
+                f"scenario {test.scenario} has no function whose CPU could be limited",
+            )
         if test.placement == SHARED_PROCESS:
-            yield "a function that shares its process has no CPU limit: use --placement pinned"
+            yield Refusal(
+                ("cpu_limit", "placement"),
+                "a function that shares its process has no CPU limit: use --placement pinned",
+            )
 
 
-def _noise_reasons(test: Test) -> Iterable[str]:
-    if test.noise is not None:
-        try:
-            parse_noise(test.noise)
-        except UsageError as error:
-            yield str(error)
+def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    if test.noise is None:
+        return
+    try:
+        kind, where = parse_noise(test.noise)
+    except UsageError as error:
+        yield _of_error(error, "noise")
+        return
+    if isinstance(where, str) and not _seated(test, layout, where):
+        yield Refusal(
+            ("noise", "placement", "switch"),
+            f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
+            f"{where} of this test",
+            f"--noise {kind}:0, or --noise {kind} for wherever the kernel likes",
+        )
 
 
-def _copy_reasons(test: Test, layout: Layout) -> Iterable[str]:
+def _seated(test: Test, layout: Layout, where: str) -> bool:
+    """Whether a placement gives CPUs to the switch, or to the functions, of a test."""
+    cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
+    seats = place(layout.tenants(), cpus, test.placement).seats
+    return any(seat.cpus for who, seat in seats.items() if (who == "switch") == (where == "switch"))
+
+
+def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     if test.copies == 1:
         return
     if all(len(layout.copies(flow)) == 1 for flow in layout.flows):
-        yield (
-            f"scenario {test.scenario} has no copies: they are for functions"
-            "\n\nhint: --scenario v2v or p2v"
+        yield Refusal(
+            ("copies", "scenario"),
+            f"scenario {test.scenario} has no copies: they are for functions",
+            "--scenario v2v or p2v",
         )
     if test.pairs > 1:
-        yield "copies reach the functions of every pair: use --pairs 1"
+        yield Refusal(
+            ("copies", "pairs"), "copies reach the functions of every pair: use --pairs 1"
+        )
     if test.direction == "bi" or test.dimension == "latency":
-        yield "copies go one way: use --direction uni and --dimension throughput"
+        yield Refusal(
+            ("copies", "direction", "dimension"),
+            "copies go one way: use --direction uni and --dimension throughput",
+        )
     if test.placement == SHARED_PROCESS:
-        yield "placement shared-process joins a sender with one receiver, not with copies"
+        yield Refusal(
+            ("copies", "placement"),
+            "placement shared-process joins a sender with one receiver, not with copies",
+        )
     if ENGINES[test.engine].needs_ip:
-        yield (
-            f"copies are for a group of MACs, which engine {test.engine} cannot send to"
-            "\n\nhint: --engine raw-mmsg"
+        yield Refusal(
+            ("copies", "engine"),
+            f"copies are for a group of MACs, which engine {test.engine} cannot send to",
+            "--engine raw-mmsg",
         )
 
 
-def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
+def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     name = test.environment
     if any(layout.own_kernel(p) and layout.endpoints[p.ports[0].id].backend for p in layout.parts):
-        yield (
-            f"a machine is the virtio side of a port, and switch {test.switch} joins it to another"
-            "\n\nhint: a switch between the machines"
+        yield Refusal(
+            ("environment", "switch"),
+            f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",
+            "a switch between the machines",
         )
     # Physical ports are not in the functions' environment.
     inner = {layout.endpoints[p.id].kind for p in layout.wiring.ports if not p.physical}
@@ -383,15 +318,12 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[str]:
                 & set(accepted)
                 & opened_in(name, engine.port_kinds)
             ]
-            takes = f"takes {_listed(accepted)}" if accepted else f"has no ports in {name}"
-            yield (
+            takes = f"takes {listed(accepted)}" if accepted else f"has no ports in {name}"
+            yield Refusal(
+                ("engine", "switch", "environment", "port"),
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
                 f"engine {test.engine}\n"
-                f"  {test.switch} offers {_listed(kinds)}; {who} {takes}\n\n"
-                f"hint: with this engine, use --switch {' or '.join(usable) or '(none)'}"
+                f"  {test.switch} offers {listed(kinds)}; {who} {takes}",
+                f"with this engine, use --switch {' or '.join(usable) or '(none)'}",
             )
             return
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(str(name) for name in names))

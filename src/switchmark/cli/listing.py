@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import IO, Any
 
-from switchmark.campaign.load import nearest
+from switchmark.campaign.values import nearest
 from switchmark.errors import SwitchmarkError, UsageError
 from switchmark.machine.host import Host, LocalHost
 from switchmark.model.topology import PortKind

@@ -46,18 +46,19 @@ def nics(test: Test) -> dict[str, Nic]:
         part, equals, ends = word.strip().partition("=")
         pair = _ends(ends)
         if not (part and equals and pair):
-            raise UsageError(f"'{word}' is not a physical port", hint=_HINT)
+            raise UsageError(f"'{word}' is not a physical port", hint=_HINT, axes=("nic",))
         if len({pci_address(end) is None for end in pair}) > 1:
             raise UsageError(
                 f"'{word}' names one NIC by its interface and the other by its PCI address: both "
                 "ends of a cable are opened the same way",
                 hint="basename $(readlink -f /sys/class/net/INTERFACE/device)",
+                axes=("nic",),
             )
         found[part] = Nic(*pair)
     names = [name for nic in found.values() for name in (nic.switch_end, nic.peer)]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"the NIC {name} is named twice")
+            raise UsageError(f"the NIC {name} is named twice", axes=("nic",))
     return found
 
 

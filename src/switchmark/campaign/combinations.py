@@ -1,0 +1,228 @@
+"""Which values of axes can never go together, whatever switch and scenario join. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from switchmark.campaign.layout import SHARED_PROCESS, frame_sizes
+from switchmark.engines import TABLE as ENGINES
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import UsageError
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.machine.placement import wanted_cpus
+from switchmark.model.refusal import Refusal
+from switchmark.model.spec import Test
+from switchmark.model.units import FRAME_MIN
+from switchmark.searches import TABLE as SEARCHES
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["listed", "reasons_of_axes"]
+
+_VLAN_BYTES = 4
+
+
+def reasons_of_axes(test: Test) -> Iterable[Refusal]:
+    """Every reason that the axes of a test give by themselves, before its topology is drawn."""
+    yield from _load_reasons(test)
+    yield from _engine_reasons(test)
+    yield from _place_reasons(test)
+    yield from _resource_reasons(test)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names in alphabetical order, with commas."""
+    return ", ".join(sorted(str(name) for name in names))
+
+
+def _load_reasons(test: Test) -> Iterable[Refusal]:
+    rate = test.parsed_rate
+    if test.search == "max" and not rate.is_max:
+        yield Refusal(
+            ("search", "rate"),
+            f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it",
+        )
+    if test.dimension == "latency":
+        if test.direction == "bi":
+            yield Refusal(
+                ("direction", "dimension"),
+                "dimension latency is measured by a client and a server: use --direction uni",
+            )
+        if rate.is_max and not SEARCHES[test.search].finds_rate:
+            yield Refusal(
+                ("rate", "dimension", "search"),
+                "dimension latency needs a rate: under saturation it measures queues",
+                "--rate 1000, or --search latency-at-load",
+            )
+        if test.touch == "none":
+            yield Refusal(
+                ("touch", "dimension"),
+                "dimension latency needs the time in every frame: --touch header or full",
+            )
+    if test.search == "latency-at-load" and test.touch == "none":
+        yield Refusal(
+            ("touch", "search"),
+            "search latency-at-load needs the time in every frame: --touch header or full",
+        )
+    pps = test.rate_pps
+    if pps is not None and pps * test.duration < 1:
+        yield Refusal(
+            ("rate", "duration"), f"at {test.rate} not one frame is sent in {test.duration:g} s"
+        )
+    flows = test.flows * test.pairs * test.chains * (2 if test.direction == "bi" else 1)
+    if flows > 16384:
+        yield Refusal(
+            ("flows", "pairs", "chains", "direction"),
+            f"{flows} flows in all; a frame numbers at most 16384",
+        )
+
+
+def _engine_reasons(test: Test) -> Iterable[Refusal]:
+    engine = ENGINES[test.engine]
+    sizes = frame_sizes(test)
+    if test.vlan is not None:
+        if not engine.vlan:
+            yield Refusal(
+                ("vlan", "engine"),
+                f"engine {engine.name} leaves the headers to the kernel: it sends no VLAN tag",
+            )
+        elif min(sizes) < FRAME_MIN + _VLAN_BYTES:
+            yield Refusal(
+                ("frame_size", "vlan"),
+                f"a tagged frame has at least {FRAME_MIN + _VLAN_BYTES} bytes, not {min(sizes)}",
+                f"--frame-size {FRAME_MIN + _VLAN_BYTES}",
+            )
+    if max(sizes) > engine.frame_max:
+        yield Refusal(
+            ("frame_size", "engine"),
+            f"engine {engine.name} carries frames up to {engine.frame_max} bytes",
+        )
+    if test.flows > engine.flows_max:
+        yield Refusal(
+            ("flows", "engine"),
+            f"engine {engine.name} sends at most {engine.flows_max} flows, not {test.flows}",
+        )
+    if test.flows > 1 and test.flows_by not in engine.flows_by:
+        yield Refusal(
+            ("flows_by", "engine"),
+            f"engine {engine.name} cannot vary flows by {test.flows_by}",
+            f"--flows-by {' or '.join(sorted(engine.flows_by))}",
+        )
+    if test.touch not in engine.touches:
+        yield Refusal(
+            ("touch", "engine"),
+            f"engine {engine.name} cannot touch '{test.touch}': {listed(engine.touches)}",
+        )
+    if engine.receiver and (test.direction == "bi" or test.dimension == "latency"):
+        yield Refusal(
+            ("engine", "direction", "dimension"),
+            f"engine {engine.name} only sends: it has no direction bi and no dimension latency",
+            f"--engine {engine.receiver}",
+        )
+
+
+def _place_reasons(test: Test) -> Iterable[Refusal]:
+    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    if test.switch_environment not in switch.environments:
+        yield Refusal(
+            ("switch_environment", "switch"),
+            f"switch {switch.name} does not run in environment {test.switch_environment}",
+            f"--switch-environment {' or '.join(sorted(switch.environments))}",
+        )
+    if engine.needs_ip and not ENVIRONMENTS[test.environment].isolated:
+        yield Refusal(
+            ("environment", "engine"),
+            f"engine {engine.name} goes through the IP stack: in environment "
+            f"{test.environment} both ends are one host, and frames never reach the switch",
+            "--environment netns, or --engine raw-mmsg",
+        )
+    try:
+        wanted_cpus(test.placement)
+    except UsageError as error:
+        yield Refusal(error.axes or ("placement",), error.message, error.hint)
+    if ENVIRONMENTS[test.environment].own_kernel:
+        yield from _machine_reasons(test)
+    if test.image is not None:
+        yield from _image_reasons(test)
+    if test.placement == SHARED_PROCESS and test.direction == "bi":
+        yield Refusal(
+            ("placement", "direction"),
+            "placement shared-process joins a sender and a receiver: use --direction uni",
+        )
+
+
+def _image_reasons(test: Test) -> Iterable[Refusal]:
+    if not ENVIRONMENTS[test.environment].images:
+        able = [name for name, environment in ENVIRONMENTS.items() if environment.images]
+        yield Refusal(
+            ("image", "environment"),
+            f"environment {test.environment} is made of no image: --image means nothing to it",
+            f"--environment {' or '.join(able)}",
+        )
+    if not FUNCTIONS[test.function].played:
+        yield Refusal(
+            ("function", "image"),
+            f"function {test.function} is a program of this host, and may need what image "
+            f"{test.image} does not have: in an image the traffic program forwards",
+            "--function forwarder",
+        )
+
+
+def _machine_reasons(test: Test) -> Iterable[Refusal]:
+    environment = test.environment
+    if test.placement == SHARED_PROCESS:
+        yield Refusal(
+            ("placement", "environment"),
+            f"placement shared-process joins both ends in one process: in environment "
+            f"{environment} each is on a kernel of its own",
+        )
+    if test.switch_environment not in ("netns", "host"):
+        yield Refusal(
+            ("switch_environment", "environment"),
+            f"environment {environment} opens the switch's ports on the host: the switch cannot be "
+            f"in {test.switch_environment}",
+            "--switch-environment netns",
+        )
+    if test.queues > 1:
+        yield Refusal(
+            ("queues", "environment"),
+            f"a NIC of environment {environment} has one pair of queues: --queues 1",
+        )
+
+
+def _resource_reasons(test: Test) -> Iterable[Refusal]:
+    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    for axis, follow in (
+        ("switch_cores", (switch,)),
+        ("queues", (switch, engine)),
+        ("descriptors", (engine,)),
+        ("offload", (engine,)),
+        ("copies", (switch,)),
+    ):
+        if getattr(test, axis) == Test.model_fields[axis].default:
+            continue
+        for one in follow:
+            if axis not in one.resources:
+                kind = "switch" if one is switch else "engine"
+                yield Refusal(
+                    (axis, kind), f"{kind} {one.name} does not follow --{axis.replace('_', '-')}"
+                )
+    if test.queues > 1 and test.flows < test.queues:
+        yield Refusal(
+            ("flows", "queues"),
+            f"a flow stays on one queue: {test.flows} flows do not use {test.queues} queues",
+            f"--flows {8 * test.queues}",
+        )
+    if test.queues > 1 and test.dimension == "latency":
+        yield Refusal(
+            ("queues", "dimension"),
+            "dimension latency has one flow a client, on one queue: --queues 1",
+        )
+    if test.descriptors and test.descriptors & (test.descriptors - 1):
+        yield Refusal(
+            ("descriptors",), f"the length of a queue is a power of two, not {test.descriptors}"
+        )
+    if test.memory != "auto" and not engine.own_memory:
+        yield Refusal(
+            ("memory", "engine"),
+            f"engine {engine.name} has its frames in the kernel: --memory means nothing to it",
+        )

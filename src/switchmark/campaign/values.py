@@ -1,0 +1,117 @@
+"""The values of an axis as people write them: words between commas, ranges, and what each means."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+
+from switchmark.errors import UsageError
+from switchmark.model.spec import Test
+
+__all__ = [
+    "MAX_TESTS",
+    "nearest",
+    "option_name",
+    "read_value",
+    "read_words",
+    "shortened",
+    "takes_none",
+]
+
+MAX_TESTS = 100_000
+"""Of one campaign, and so of the values of one axis."""
+
+_MAX_SHOWN = 60
+_RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
+_UNDIVIDED = {"nic", "loads"}
+"""Axes whose one value has commas of its own; several values are a YAML list."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word that looks most like this one, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def read_words(name: str, text: str) -> list[str]:
+    """The values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
+    if name in _UNDIVIDED:
+        return [text]
+    words: list[str] = []
+    for item in text.split(","):
+        word = item.strip()
+        if not word:
+            raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
+        words += _range(word, counts=_counts(name)) if ".." in word else [word]
+    return words
+
+
+def _counts(name: str) -> bool:
+    """Whether an axis counts things, so that a range without a step goes up by one."""
+    annotation = Test.model_fields[name].annotation
+    kinds = get_args(annotation) or (annotation,)
+    return int in kinds and str not in kinds
+
+
+def _range(word: str, *, counts: bool) -> list[str]:
+    """The values from start to stop, both among them: the last step is shorter where `step` does
+    not divide what lies between."""
+    ends = word.split("..")
+    if counts and len(ends) == 2:
+        ends.insert(1, "1")
+    parts = [_RANGE.fullmatch(part.strip()) for part in ends]
+    if len(parts) != 3 or None in parts:
+        form = "start..stop or start..step..stop" if counts else "start..step..stop"
+        raise UsageError(f"'{shortened(word)}' is not a range; write {form}")
+    numbers = [Decimal(part[1]) for part in parts if part]
+    units = {part[2] for part in parts if part}
+    if len(units) != 1:
+        raise UsageError(f"the three parts of '{shortened(word)}' need the same unit")
+    start, step, stop = numbers
+    if step <= 0 or stop < start:
+        raise UsageError(f"'{shortened(word)}' does not count up from start to stop")
+    length = int((stop - start) / step) + 1
+    if length > MAX_TESTS:
+        raise UsageError(f"'{shortened(word)}' has {length} values; at most {MAX_TESTS} are taken")
+    values = [start + i * step for i in range(length)]
+    if values[-1] != stop:
+        values.append(stop)
+    return [f"{value:f}{min(units)}" for value in values]
+
+
+def read_value(name: str, word: str) -> Any:
+    """What a word means as a value of an axis; UsageError if it is none."""
+    annotation = Test.model_fields[name].annotation
+    if word == "none" and takes_none(name):
+        return None
+    try:
+        return getattr(Test.model_validate({name: word}), name)
+    except ValidationError as error:
+        if get_origin(annotation) is Literal:
+            known = get_args(annotation)
+            what = f"'{shortened(word)}' is not one of {', '.join(known)}{nearest(word, known)}"
+        else:
+            reason = error.errors(include_url=False)[0]["msg"].replace("Input ", "")
+            what = f"'{shortened(word)}' {reason}"
+        raise UsageError(what) from None
+
+
+def option_name(name: str) -> str:
+    """The name of an axis as files and the command line write it."""
+    return name.replace("_", "-")
+
+
+def takes_none(name: str) -> bool:
+    """Whether an axis may have no value, written `none`."""
+    return NoneType in get_args(Test.model_fields[name].annotation)
+
+
+def shortened(text: str) -> str:
+    """A text as an error quotes it: its beginning, if it is long."""
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
