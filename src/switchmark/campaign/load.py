@@ -28,8 +28,9 @@ from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 
-__all__ = ["Campaign", "Check", "dump", "from_options", "load"]
+__all__ = ["Campaign", "Check", "dump", "from_options", "load", "parse"]
 
+_UNNAMED = "run"
 _MAX_BYTES = 1 << 24
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
@@ -98,19 +99,27 @@ class _Problems:
 
 def load(path: Path, options: Mapping[str, str], check: Check) -> Campaign:
     """The campaign in a file, with axes of the command line in place of the file's."""
+    return parse(_read_text(path), options, check, source=str(path), name=_name_of(path))
+
+
+def parse(
+    text: str, options: Mapping[str, str], check: Check, *, source: str, name: str
+) -> Campaign:
+    """The campaign in the text of a file, as `load`. `source` is how its places are told, `name`
+    the campaign's unless the text has one."""
     problems = _Problems()
-    name, blocks = _read_blocks(path, problems)
+    own_name, blocks = _read_blocks(text, source, problems)
     overrides = _read_options(options, problems)
     problems.settle()
-    return _campaign(name, [{**block, **overrides} for block in blocks], check)
+    return _campaign(own_name or name, [{**block, **overrides} for block in blocks], check)
 
 
-def from_options(options: Mapping[str, str], check: Check, name: str = "run") -> Campaign:
+def from_options(options: Mapping[str, str], check: Check) -> Campaign:
     """The campaign that axes of the command line make by themselves."""
     problems = _Problems()
     block = _read_options(options, problems)
     problems.settle()
-    return _campaign(name, [block], check)
+    return _campaign(_UNNAMED, [block], check)
 
 
 def dump(campaign: Campaign) -> str:
@@ -160,11 +169,11 @@ def _usual(axis: str) -> Any:
 # --- files -----------------------------------------------------------------------------------
 
 
-def _read_blocks(path: Path, problems: _Problems) -> tuple[str, list[_Block]]:
-    source = str(path)
-    root = _compose(_read_text(path), source)
+def _read_blocks(text: str, source: str, problems: _Problems) -> tuple[str, list[_Block]]:
+    """The campaign's own name, empty if it has none, and the axes of each of its products."""
+    root = _compose(text, source)
     top, special = _read_mapping(root, source, problems, ("name", "tests"))
-    name = _read_name(special.get("name"), path, problems)
+    name = _read_name(special.get("name"), source, problems)
     if "tests" not in special:
         if not top:
             problems.add(_Place(1, source), "no axis is given; write, for instance, rate: max")
@@ -297,14 +306,18 @@ def _read_texts(
     return texts
 
 
-def _read_name(node: yaml.Node | None, path: Path, problems: _Problems) -> str:
+def _name_of(path: Path) -> str:
+    found = _NAME.match(path.stem)
+    return found[0] if found else _UNNAMED
+
+
+def _read_name(node: yaml.Node | None, source: str, problems: _Problems) -> str:
     if node is None:
-        found = _NAME.match(path.stem)
-        return found[0] if found else "run"
+        return ""
     if isinstance(node, yaml.ScalarNode) and _NAME.fullmatch(node.value):
         return str(node.value)
     problems.add(
-        _place(node, str(path)),
+        _place(node, source),
         "'name' names a folder: up to 64 letters, digits, '.', '_' or '-', no other",
     )
     return ""

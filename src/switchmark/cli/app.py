@@ -175,15 +175,21 @@ def paper(
     rerun: Rerun = 0,
 ) -> int:
     """Run an experiment of the literature, and show its results beside the published ones."""
-    from switchmark.campaign.load import from_options
+    from switchmark.campaign.load import parse
     from switchmark.campaign.resolve import check
     from switchmark.papers.experiment import read
     from switchmark.report.paper import print_beside
 
     lab = _lab_options(False, capture, calibrate, gate, rerun)
     experiment = read(name)
-    options = {**experiment.options(quick), **axes}
-    folder = _new_run(from_options(options, check, name.replace("/", "-")), out)
+    campaign = parse(
+        experiment.text(),
+        {**experiment.options(quick), **axes},
+        check,
+        source=f"paper {name}",
+        name=name.replace("/", "-"),
+    )
+    folder = _new_run(campaign, out)
     status = _measure(folder, as_json, quiet, lab, strict)
     if not as_json:
         print()

@@ -14,6 +14,7 @@ from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
 __all__ = [
+    "MIN_REPEATS",
     "confidence",
     "fairness",
     "figures",
@@ -32,7 +33,8 @@ __all__ = [
     "trial_rates_pps",
 ]
 
-_MIN_REPEATS = 3
+MIN_REPEATS = 3
+"""Fewer figures have no interval."""
 
 
 def sent(record: Record) -> dict[str, Any] | None:
@@ -110,7 +112,7 @@ def is_unstable(trial: TrialResult) -> bool:
 
 def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Whether `until_certain` was asked for, and as many trials as there can be did not do."""
-    if test.until_certain is None or len(trials) < _MIN_REPEATS:
+    if test.until_certain is None or len(trials) < MIN_REPEATS:
         return False
     found = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
     return relative_half_width(found) > test.until_certain
@@ -138,7 +140,7 @@ def relative_half_width(rates: Sequence[float]) -> float:
 
 def confidence(record: Record) -> tuple[float, float] | None:
     """The 95 % interval of the median received rate over the repeats; None below three."""
-    if len(record.trials) < _MIN_REPEATS:
+    if len(record.trials) < MIN_REPEATS:
         return None
     return median_interval(rates_pps(record))
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from switchmark.errors import UsageError
+from switchmark.model.spec import Test
+from switchmark.model.units import parse_rate
 
 __all__ = ["Claim", "Experiment", "Row", "names", "read"]
 
@@ -23,15 +25,32 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Scalar = str | int | float | None
+
+
 class Row(_Frozen):
     """One published value: the axes (as the command line writes them) that pick its test."""
 
-    axes: dict[str, str | int]
+    axes: dict[str, Scalar]
     published: float
+
+    @field_validator("axes")
+    @classmethod
+    def _axes_have_such_values(cls, axes: dict[str, Scalar]) -> dict[str, Scalar]:
+        for axis, value in axes.items():
+            _value(axis, value)
+        return axes
 
     @property
     def name(self) -> str:
-        return " ".join(map(str, self.axes.values()))
+        return " ".join("none" if value is None else str(value) for value in self.axes.values())
+
+    def picks(self, test: Test) -> bool:
+        """Whether a test has the values of this row, however they are written."""
+        return all(
+            _comparable(axis, getattr(test, _field(axis))) == _comparable(axis, _value(axis, value))
+            for axis, value in self.axes.items()
+        )
 
 
 class Claim(_Frozen):
@@ -43,16 +62,18 @@ class Claim(_Frozen):
 
 
 class Experiment(_Frozen):
-    """An experiment; `campaign` are axes as text, `quick` what a quick run has otherwise."""
+    """An experiment. `campaign` is what a campaign file holds, with `tests` where the experiment
+    is no single product; `quick` are axes that a quick run has otherwise, in every test. Without
+    `rows` nothing was published that a single test stands for."""
 
     name: str
     source: str
     summary: str
-    campaign: dict[str, str | int]
-    quick: dict[str, str | int]
+    campaign: dict[str, Any]
+    quick: dict[str, Scalar | list[Scalar]]
     unit: Literal["kpps", "Mpps", "Gbps L1", "us"]
-    rows: tuple[Row, ...]
-    claims: tuple[Claim, ...]
+    rows: tuple[Row, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
     def _claims_name_rows(self) -> Experiment:
@@ -63,10 +84,37 @@ class Experiment(_Frozen):
                     raise ValueError(f"the claim '{claim.says}' names no row: {name}")
         return self
 
+    def text(self) -> str:
+        """The campaign as the text of a campaign file."""
+        return yaml.safe_dump(self.campaign, sort_keys=False)
+
     def options(self, quick: bool) -> dict[str, str]:
-        """The axes to run, by the names of Test's fields."""
-        axes = {**self.campaign, **(self.quick if quick else {})}
-        return {axis.replace("-", "_"): str(value) for axis, value in axes.items()}
+        """Axes that take the place of the campaign's, by the names of Test's fields."""
+        return {_field(axis): _written(value) for axis, value in self.quick.items() if quick}
+
+
+def _field(axis: str) -> str:
+    return axis.replace("-", "_")
+
+
+def _written(value: Scalar | list[Scalar]) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_written, value))
+    return "none" if value is None else str(value)
+
+
+def _value(axis: str, value: Scalar) -> Any:
+    """What a row's value means as one of its axis; ValueError if it is none."""
+    name, word = _field(axis), None if value in (None, "none") else str(value)
+    try:
+        return getattr(Test.model_validate({name: word}), name)
+    except (ValidationError, UsageError) as error:
+        raise ValueError(f"a row has {axis} {value}, which is no value of an axis") from error
+
+
+def _comparable(axis: str, value: Any) -> Any:
+    """A value such that two which mean the same are equal: `1M` is 1000000."""
+    return parse_rate(value) if axis == "rate" else value
 
 
 def names() -> list[str]:

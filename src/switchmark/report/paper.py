@@ -9,13 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.metrics.statistics import median_interval
+from switchmark.metrics.throughput import MIN_REPEATS, confidence, is_lower_bound, received
 from switchmark.model.record import Record
 from switchmark.papers.experiment import Claim, Experiment, Row
 from switchmark.report.json import to_object
 from switchmark.report.table import BOUND_MARK, DOUBT_MARK
 
 __all__ = ["Beside", "beside", "holds", "print_beside"]
+
+_FUNCTIONAL = "cores-overcommitted"
+"""The doubt of figures that are left out of rankings."""
 
 Holding = Literal["holds", "does not hold", "cannot be told"]
 
@@ -37,12 +41,11 @@ def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
     """The rows of the experiment, in the paper's order."""
     found = [_record(row, records) for row in experiment.rows]
     figures = [_figure(record, experiment.unit) for record in found]
-    first = experiment.rows[0].published
     return [
         Beside(
             row.name,
             row.published,
-            row.published / first,
+            row.published / experiment.rows[0].published,
             figure,
             figure / figures[0] if figure is not None and figures[0] else None,
             record,
@@ -51,23 +54,29 @@ def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
     ]
 
 
-def holds(claim: Claim, rows: Sequence[Beside]) -> Holding:
-    """Whether the claim's order is found here. It cannot be told where a value is missing, or
-    where two 95 % intervals meet."""
-    by_name = {row.name: row for row in rows}
-    pairs = [(by_name[more], by_name[less]) for more in claim.order[0] for less in claim.order[1]]
-    verdicts = [_greater(more, less) for more, less in pairs]
+def holds(claim: Claim, rows: Sequence[Beside], unit: str) -> Holding:
+    """Whether the claim's order is found here. It cannot be told where a value is missing, where
+    two 95 % intervals of the figures meet, where a rate that only bounds the switch may be the
+    greater one, or where too few cores made a figure a functional result."""
+    verdicts = [_greater(more, less, unit) for more, less in _compared(claim, rows)]
     if "does not hold" in verdicts:
         return "does not hold"
     return "cannot be told" if "cannot be told" in verdicts else "holds"
 
 
+def _compared(claim: Claim, rows: Sequence[Beside]) -> list[tuple[Beside, Beside]]:
+    by_name = {row.name: row for row in rows}
+    return [(by_name[more], by_name[less]) for more in claim.order[0] for less in claim.order[1]]
+
+
 def print_beside(experiment: Experiment, records: Sequence[Record], stream: IO[str]) -> None:
     """The paper's table with a column of ours, then each claim."""
     rows = beside(experiment, records)
-    width = max(len(row.name) for row in rows)
+    width = max((len(row.name) for row in rows), default=0)
     unit = experiment.unit
     print(f"{experiment.name}: {experiment.summary}\n{experiment.source}\n", file=stream)
+    if not rows:
+        return
     print(f"{'':{width}}  published {unit:5}  ratio    here {unit:12}  ratio", file=stream)
     for row in rows:
         ratio = "-" if row.measured_ratio is None else f"{row.measured_ratio:.2f}"
@@ -77,8 +86,16 @@ def print_beside(experiment: Experiment, records: Sequence[Record], stream: IO[s
             file=stream,
         )
     print(file=stream)
+    doubted = False
     for claim in experiment.claims:
-        print(f"{holds(claim, rows):14}  {claim.says}", file=stream)
+        doubts = any(
+            row.record and row.record.doubts for pair in _compared(claim, rows) for row in pair
+        )
+        doubted = doubted or doubts
+        mark = DOUBT_MARK if doubts else " "
+        print(f"{mark} {holds(claim, rows, unit):14}  {claim.says}", file=stream)
+    if doubted:
+        print(f"\n{DOUBT_MARK} rests on figures that are doubted", file=stream)
 
 
 def _measured(row: Beside) -> str:
@@ -88,25 +105,39 @@ def _measured(row: Beside) -> str:
     return f"{DOUBT_MARK + ' ' if row.record.doubts else ''}{bound}{row.measured:.4g}"
 
 
-def _greater(more: Beside, less: Beside) -> Holding:
+def _greater(more: Beside, less: Beside, unit: str) -> Holding:
+    if more.record is None or less.record is None:
+        return "cannot be told"
     if more.measured is None or less.measured is None:
         return "cannot be told"
-    high, low = _interval(more), _interval(less)
-    if high and low and high[0] <= low[1] and low[0] <= high[1]:
+    if any(_FUNCTIONAL in record.doubts for record in (more.record, less.record)):
         return "cannot be told"
-    return "holds" if more.measured > less.measured else "does not hold"
+    high, low = _interval(more.record, unit), _interval(less.record, unit)
+    high, low = high or (more.measured,) * 2, low or (less.measured,) * 2
+    if high[0] <= low[1] and low[0] <= high[1]:
+        return "cannot be told"
+    holding: Holding = "holds" if more.measured > less.measured else "does not hold"
+    may_be_greater = less.record if holding == "holds" else more.record
+    if unit != "us" and is_lower_bound(may_be_greater.verdict):
+        return "cannot be told"
+    return holding
 
 
-def _interval(row: Beside) -> Sequence[float] | None:
-    return to_object(row.record)["ci95_pps"] if row.record else None
+def _interval(record: Record, unit: str) -> tuple[float, float] | None:
+    """95 % of the figure of a record, in the paper's unit; None with too few repeats."""
+    if unit == "us":
+        means = [trial.latency.mean / 1e3 for trial in record.trials if trial.latency]
+        return median_interval(means) if len(means) >= MIN_REPEATS else None
+    found, rx = confidence(record), received(record)
+    figure = _figure(record, unit)
+    if found is None or rx is None or not rx["pps"] or figure is None:
+        return None
+    scale = figure / rx["pps"]
+    return found[0] * scale, found[1] * scale
 
 
 def _record(row: Row, records: Sequence[Record]) -> Record | None:
-    axes = {axis.replace("-", "_"): str(value) for axis, value in row.axes.items()}
-    for record in records:
-        if all(str(getattr(record.test, axis)) == value for axis, value in axes.items()):
-            return record
-    return None
+    return next((record for record in records if row.picks(record.test)), None)
 
 
 def _figure(record: Record | None, unit: str) -> float | None:
