@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.metrics.latency import from_counts
+from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
+from switchmark.model.spec import TrialSpec
 from switchmark.searches import TABLE
 from switchmark.searches.base import Estimate, LoadBounds, most_repeats
 from synthetic import SyntheticSwitch, answers_of
@@ -84,6 +86,33 @@ def test_one_lost_frame_does_not_mislead(name: str) -> None:
     quiet, rare = SyntheticSwitch(), SyntheticSwitch(rare=5)
     for one, other in zip(find(name, quiet)[1], find(name, rare)[1], strict=True):
         assert other["rate_pps"] == pytest.approx(one["rate_pps"], rel=0.011)
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+@pytest.mark.parametrize("rare", [3, 4, 5, 7])
+@pytest.mark.parametrize("name", RATES)
+def test_the_figures_are_those_of_trials_that_met_the_goal(
+    name: str, rare: int, repeat: int
+) -> None:
+    """A host that now and then keeps the sender from a tenth of its frames."""
+    switch = SyntheticSwitch()
+
+    def starved(spec: TrialSpec) -> TrialResult:
+        trial = switch(spec)
+        if len(switch.asked) % rare or spec.rate_pps is None:
+            return trial
+        missing = trial.tx_frames // 10
+        counts = {"tx_frames": trial.tx_frames - missing, "tx_unsent": missing}
+        return trial.model_copy(update={**counts, "rx_frames": trial.rx_frames - missing})
+
+    estimate = TABLE[name].find(starved, changed(repeat=repeat))
+    assert estimate.summary is not None
+    allowed = estimate.summary["goals"][0]["loss_ratio"]
+    assert 1 <= len(estimate.trials) <= repeat + 1
+    for trial in estimate.trials:
+        assert trial.spec.duration_s == 1.0
+        assert trial.spec.rate_pps == estimate.summary["goals"][0]["rate_pps"]
+        assert loss_ratio([trial], unsent=True) <= allowed
 
 
 @pytest.mark.parametrize("name", RATES)

@@ -28,6 +28,7 @@ __all__ = [
     "goal_of",
     "limit_of",
     "limit_of_all",
+    "meets",
     "most_repeats",
     "repeated",
     "saturate",
@@ -219,6 +220,11 @@ def bracket(
                 return None, high
             value = max(high / (1 + step), floor)
             step *= 2
+
+
+def meets(trial: TrialResult, allowed: float) -> bool:
+    """Whether a trial is within a loss ratio; a frame that was to be sent and was not is lost."""
+    return loss_ratio([trial], unsent=True) <= allowed
 
 
 def limit_of(trial: TrialResult, start: Saturation, bounds: LoadBounds) -> str:

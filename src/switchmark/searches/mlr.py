@@ -19,6 +19,7 @@ from switchmark.searches.base import (
     goal_of,
     limit_of,
     limit_of_all,
+    meets,
     saturate,
 )
 
@@ -72,7 +73,7 @@ class Mlr:
                 warmup_duration=None,
             )
         )
-        tried: dict[float, TrialResult] = {}
+        tried: dict[float, list[TrialResult]] = {}
         with suppress(_Exhausted):  # the bounds so far are told, as far apart as they are
             search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
         goals = []
@@ -83,11 +84,13 @@ class Mlr:
             found = search.database.get_relevant_bounds(target=target)
             low = None if found.clo is None else float(found.clo)
             high = None if found.chi is None else float(found.chi)
-            finals = tuple(probe(low) for _ in range(bounds.repeat)) if low is not None else ()
+            finals: tuple[TrialResult, ...] = ()
+            if low is not None:
+                finals = _finals(probe, low, tried.get(low, []), goal.loss_ratio)
             if high is None:
                 verdict = limit_of_all(start, bounds)
             else:
-                verdict = limit_of(tried.get(high, start.trial), start, bounds)
+                verdict = limit_of(tried.get(high, [start.trial])[-1], start, bounds)
             goals.append(
                 goal_of(name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict)
                 | {"loss_ratio": goal.loss_ratio}
@@ -98,8 +101,23 @@ class Mlr:
         return Estimate(figure or (start.trial,), summary, of_figure or goals[0]["verdict"])
 
 
-def _measurer(probe: Probe, tried: dict[float, TrialResult]) -> Any:
-    """The lab as the library sees it; `tried` gets the last trial of each load."""
+def _finals(
+    probe: Probe, load: float, trials: list[TrialResult], allowed: float
+) -> tuple[TrialResult, ...]:
+    """Trials of a load that met its goal, as many as there are to be repeats: those that the
+    search had, and where they are too few as many more, of which some may fail it."""
+    repeat = probe.bounds.repeat
+    met = [trial for trial in trials if meets(trial, allowed)]
+    for _ in range(repeat):
+        if len(met) >= repeat or probe.exhausted:
+            break
+        trial = probe(load)
+        met += [trial] * meets(trial, allowed)
+    return tuple(met[-repeat:])
+
+
+def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:
+    """The lab as the library sees it; `tried` gets the trials of full length of each load."""
     from MLRsearch import AbstractMeasurer, MeasurementResult
 
     class Measurer(AbstractMeasurer):  # type: ignore[misc]
@@ -108,7 +126,7 @@ def _measurer(probe: Probe, tried: dict[float, TrialResult]) -> Any:
                 raise _Exhausted
             trial = probe(intended_load, duration_s=intended_duration)
             if intended_duration >= probe.bounds.duration_s:
-                tried[intended_load] = trial
+                tried.setdefault(intended_load, []).append(trial)
             return MeasurementResult(
                 intended_duration=intended_duration,
                 intended_load=intended_load,

@@ -22,6 +22,7 @@ from switchmark.searches.base import (
     goal_of,
     limit_of,
     limit_of_all,
+    meets,
     saturate,
 )
 
@@ -69,9 +70,9 @@ class BinarySearch:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The highest rate that passed, with its last trials, and the lowest above it that failed, with
-    its last trial; None for what there is not. `lowest_beyond` is a trial of the lowest of all
-    rates that failed."""
+    """The highest rate that passed, with those of its last trials that did, and the lowest above
+    it that failed, with its last trial; None for what there is not. `lowest_beyond` is a trial of
+    the lowest of all rates that failed."""
 
     low_pps: float | None
     high_pps: float | None
@@ -95,7 +96,7 @@ def search_rate(
             return False
         trials = majority(lambda: probe(rate_pps), allowed)
         last = trials[-1]
-        if loss_ratio([last], unsent=True) <= allowed:
+        if meets(last, allowed):
             good[rate_pps] = []
             return True
         bad[rate_pps] = last
@@ -104,10 +105,10 @@ def search_rate(
     def confirmed(rate_pps: float) -> bool:
         finals = good[rate_pps] = [probe(rate_pps) for _ in range(times)]
         # The trial that it passed before counts too; if that leaves a tie, one more.
-        failures = sum(loss_ratio([one], unsent=True) > allowed for one in finals)
+        failures = sum(not meets(one, allowed) for one in finals)
         if 2 * failures == len(finals) + 1:
             finals.append(probe(rate_pps))
-            failures += loss_ratio([finals[-1]], unsent=True) > allowed
+            failures += not meets(finals[-1], allowed)
         if 2 * failures > len(finals) + 1:
             bad[rate_pps] = finals[-1]
             return False
@@ -126,7 +127,7 @@ def search_rate(
     return Found(
         low,
         high,
-        tuple(good[low]) if low is not None else (),
+        tuple(one for one in good[low] if meets(one, allowed)) if low is not None else (),
         None if high is None else bad.get(high),
         bad[min(bad)] if bad else None,
     )
@@ -135,10 +136,10 @@ def search_rate(
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
     """One trial if it passes; else two or three, of which the last is as most of them are."""
     trials = [trial()]
-    if loss_ratio(trials, unsent=True) <= allowed:
+    if meets(trials[0], allowed):
         return trials
     trials.append(trial())
-    if loss_ratio(trials[-1:], unsent=True) <= allowed:
+    if meets(trials[1], allowed):
         trials.append(trial())
     return trials
 
