@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +35,11 @@ def new(tmp_path: Path, campaign: Campaign = CAMPAIGN) -> RunFolder:
 
 def record(number: int, **changes: object) -> Record:
     return RECORD.model_copy(update={"number": number, "key": f"k{number}", **changes})
+
+
+def stored(records: Iterable[Record]) -> list[Record]:
+    """Records as they were before a run folder told where they come from."""
+    return [each.model_copy(update={"origin": None}) for each in records]
 
 
 @contextmanager
@@ -93,6 +98,31 @@ def test_the_latest_record_of_a_test_counts(tmp_path: Path) -> None:
     assert read_records(folder.path) == folder.latest
 
 
+def test_a_record_tells_where_it_comes_from(tmp_path: Path) -> None:
+    facts = {"kernel": "6.1", "cores_usable": 2, "mitigations": {"x": "y"}}
+    with RunFolder.create(tmp_path, CAMPAIGN, facts) as folder:
+        kept = folder.append_record(record(1), {"switch a": "1"})
+    (found,) = read_records(folder.path)
+    assert found == kept
+    content = to_object(found)
+    assert content["run"] == folder.path.name
+    assert content["time"] == RECORD.started
+    assert content["versions"] == {"switch a": "1"}
+    assert {name: value for name, value in content["host"].items() if value is not None} == {
+        "kernel": "6.1",
+        "cores_usable": 2,
+    }
+    assert "origin" not in (folder.path / "records.jsonl").read_text()
+
+
+def test_a_run_without_facts_of_its_host_is_read(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.append_record(record(1), {})
+    for content in ("", "[]"):
+        (folder.path / "host.json").write_text(content)
+        assert to_object(read_records(folder.path)[0])["host"] == {}
+
+
 def test_only_a_good_record_is_done(tmp_path: Path) -> None:
     with new(tmp_path) as folder:
         folder.append_record(record(1, status="failed"), {})
@@ -128,14 +158,14 @@ def test_a_torn_last_line_is_cut_off_when_the_run_goes_on(tmp_path: Path) -> Non
     for name in ("trials.jsonl", "records.jsonl"):
         with (folder.path / name).open("ab") as file:
             file.write(b'{"schema":1,"key":"k2","tri')
-    assert read_records(folder.path) == [record(1)]
+    assert stored(read_records(folder.path)) == [record(1)]
     with RunFolder(folder.path) as again:
         assert len(again.trials["k1"]) == 2
         again.append_trial("k2", 2, TRIAL)
         again.append_record(record(2), {})
     with RunFolder(folder.path) as again:
         assert list(again.trials) == ["k1", "k2"]
-        assert again.latest == [record(1), record(2)]
+        assert stored(again.latest) == [record(1), record(2)]
 
 
 @settings(deadline=None)
@@ -162,7 +192,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_what_is_safe(tmp_path: Path) ->
         folder.append_record(record(3), {})
     assert "1 finished tests and 1 finished trials are safe" in str(caught.value)
     assert f"switchmark resume {folder.path}" in str(caught.value)
-    assert read_records(folder.path) == [record(1), record(3)]
+    assert stored(read_records(folder.path)) == [record(1), record(3)]
 
 
 def test_no_space_left_is_told_in_its_own_words(
@@ -264,13 +294,13 @@ trials = st.builds(
 @settings(deadline=None, max_examples=50)
 @given(st.lists(trials, max_size=2).map(tuple), names, names)
 def test_a_record_survives_a_round_trip(tmp_path_factory, some, error: str, semantics: str) -> None:
-    stored = record(1, trials=some, error=error, semantics=semantics)
+    kept = record(1, trials=some, error=error, semantics=semantics)
     with new(tmp_path_factory.mktemp("run")) as folder:
-        folder.append_record(stored, {"switch": "1"})
+        folder.append_record(kept, {"switch": "1"})
         for trial in some:
             folder.append_trial("k1", 1, trial)
     with RunFolder(folder.path) as again:
-        assert again.latest == [stored]
+        assert stored(again.latest) == [kept]
         assert tuple(again.trials["k1"]) == some
 
 

@@ -212,7 +212,7 @@ def _run_one(
             error = f"R+, of which {test.rate} was asked, was not found: {before.error}"
             record = before.model_copy(update={"key": found, "test": test, "error": error})
     if record is not None:
-        folder.append_record(record, versions)
+        record = folder.append_record(record, versions)
     return record
 
 

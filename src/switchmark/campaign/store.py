@@ -23,10 +23,14 @@ from pydantic import ValidationError
 
 from switchmark.campaign.load import Campaign, dump, load
 from switchmark.errors import RecordFailed, UsageError
-from switchmark.model.record import SCHEMA, Record, TrialResult
+from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.spec import Test
 
 __all__ = ["RunFolder", "key", "read_campaign", "read_records"]
+
+
+_OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
+"""What every record tells of its host; `host.json` has the rest."""
 
 
 def key(test: Test, versions: Mapping[str, str]) -> str:
@@ -49,7 +53,7 @@ def read_campaign(folder: Path) -> Campaign:
 def read_records(folder: Path) -> list[Record]:
     """The latest record of each finished test of a run folder, in the order of numbers."""
     read_campaign(folder)
-    return _latest(_records(folder / "records.jsonl"))
+    return _latest(_records(folder))
 
 
 class RunFolder:
@@ -63,10 +67,11 @@ class RunFolder:
         """Open the folder of an earlier run to go on with it."""
         self.path = path
         self.campaign = read_campaign(path)
+        self._host = _host(path)
         self._trials_file = _Lines(path / "trials.jsonl")
         self._records_file = _Lines(path / "records.jsonl")
         self.records: dict[str, Record] = {}
-        for record in _records(self._records_file.path):
+        for record in _records(path):
             self.records.pop(record.key, None)
             self.records[record.key] = record
         self.trials: dict[str, list[TrialResult]] = defaultdict(list)
@@ -97,12 +102,14 @@ class RunFolder:
         self._append(self._trials_file, {"key": key, "number": number, "trial": content})
         self.trials[key].append(trial)
 
-    def append_record(self, record: Record, versions: Mapping[str, str]) -> None:
-        """Keep a finished test; as `append_trial`."""
+    def append_record(self, record: Record, versions: Mapping[str, str]) -> Record:
+        """Keep a finished test; as `append_trial`. Returns it with where it comes from."""
         content = record.model_dump(mode="json")
         self._append(self._records_file, {"versions": dict(versions), "record": content})
+        kept = record.model_copy(update={"origin": _origin(self.path, self._host, versions)})
         self.records.pop(record.key, None)
-        self.records[record.key] = record
+        self.records[record.key] = kept
+        return kept
 
     def is_done(self, key: str) -> bool:
         """Whether the test of this key has ended well."""
@@ -186,11 +193,28 @@ def _latest(records: Iterable[Record]) -> list[Record]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _records(folder: Path) -> Iterator[Record]:
+    """Every record of a run folder, as it was appended, with where it comes from."""
+    path, host = folder / "records.jsonl", _host(folder)
     for line, entry in _entries(path):
         with _readable(path, line):
             record = Record.model_validate(entry["record"])
-        yield record
+            origin = _origin(folder, host, entry.get("versions", {}))
+        yield record.model_copy(update={"origin": origin})
+
+
+def _origin(folder: Path, host: dict[str, Any], versions: Mapping[str, str]) -> Origin:
+    return Origin(run=folder.resolve().name, host=host, versions=dict(versions))
+
+
+def _host(folder: Path) -> dict[str, Any]:
+    """What each record tells of its host, from the run's `host.json`; empty if that is not there
+    or holds something else."""
+    with suppress(OSError, ValueError):
+        facts = json.loads((folder / "host.json").read_text())
+        if isinstance(facts, dict):
+            return {name: facts.get(name) for name in _OF_THE_HOST}
+    return {}
 
 
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

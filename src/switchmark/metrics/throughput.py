@@ -21,6 +21,7 @@ __all__ = [
     "is_lower_bound",
     "is_uncertain",
     "is_unstable",
+    "latency_confidence",
     "loss_ratio",
     "of_latency",
     "of_steady_part",
@@ -136,6 +137,14 @@ def relative_half_width(rates: Sequence[float]) -> float:
     low, high = median_interval(rates)
     middle = median(rates)
     return (high - low) / 2 / middle if middle else high - low
+
+
+def latency_confidence(record: Record) -> tuple[float, float] | None:
+    """The 95 % interval of the median latency over the repeats, in nanoseconds; None below three
+    that tell theirs."""
+    medians = [trial.latency.p50 for trial in record.trials if trial.latency]
+    known = [float(one) for one in medians if one is not None]
+    return median_interval(known) if len(known) >= MIN_REPEATS else None
 
 
 def confidence(record: Record) -> tuple[float, float] | None:

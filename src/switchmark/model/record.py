@@ -15,6 +15,7 @@ __all__ = [
     "SCHEMA",
     "FlowCounts",
     "Latency",
+    "Origin",
     "PartReport",
     "Record",
     "TrialResult",
@@ -144,6 +145,16 @@ class TrialResult(_Frozen):
         return self.lost - sum(self.lost_at.values())
 
 
+class Origin(_Frozen):
+    """Where a record comes from: the name of its run, the host that it was measured on, and the
+    versions that its figures depend on. The run folder knows them; a record that was made
+    elsewhere has none."""
+
+    run: str
+    host: dict[str, Any]
+    versions: dict[str, str]
+
+
 class Record(BaseModel):
     """One test's outcome (`report.json` gives it the names of DESIGN 9).
 
@@ -185,3 +196,4 @@ class Record(BaseModel):
     setup_s: float | None = None
     teardown_s: float | None = None
     started: str | None = None
+    origin: Origin | None = Field(None, exclude=True)

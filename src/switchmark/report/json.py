@@ -16,13 +16,14 @@ from switchmark.metrics.throughput import (
     confidence,
     fairness,
     is_lower_bound,
+    latency_confidence,
     per_flow,
     received,
     sent,
 )
 from switchmark.model.record import SCHEMA, Record
 
-__all__ = ["to_object"]
+__all__ = ["axes", "origin", "plain", "to_object"]
 
 _RENAMED = {"frame_size": "frame_bytes", "duration": "duration_s", "warmup": "warmup_s"}
 """Fields of Test whose name here carries the unit."""
@@ -32,12 +33,12 @@ _DECIMALS = 9
 
 def to_object(record: Record) -> dict[str, Any]:
     """The object of one test; what was not measured is null."""
-    interval = confidence(record)
     content = {
         "schema": SCHEMA,
+        **origin(record),
         "status": record.status,
         "error": record.error,
-        "test": _test(record),
+        "test": axes(record),
         "semantics": record.semantics,
         "steering": record.steering,
         "port": record.port,
@@ -59,7 +60,8 @@ def to_object(record: Record) -> dict[str, Any]:
         "cpu": cores_by_role(record),
         "cost": cost(record),
         "repeats": len(record.trials),
-        "ci95_pps": None if interval is None else list(interval),
+        "ci95_pps": confidence(record),
+        "ci95_ns": latency_confidence(record),
         "fairness": fairness(record),
         "per_flow": per_flow(record),
         "search": record.search,
@@ -72,25 +74,37 @@ def to_object(record: Record) -> dict[str, Any]:
         "setup_s": record.setup_s,
         "teardown_s": record.teardown_s,
     }
-    return {name: _plain(value) for name, value in content.items()}
+    return {name: plain(value) for name, value in content.items()}
 
 
-def _test(record: Record) -> dict[str, Any]:
+def origin(record: Record) -> dict[str, Any]:
+    """The run, the time at which the test began, the host and the versions; null where they are
+    not known."""
+    known = record.origin
+    return {
+        "run": known and known.run,
+        "time": record.started,
+        "host": known and known.host,
+        "versions": known and known.versions,
+    }
+
+
+def axes(record: Record) -> dict[str, Any]:
     """Every axis, and the rate in frames per second, of a share of R+ as it was found."""
     test = record.test
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and record.trials:
         rate_pps = record.trials[0].spec.rate_pps
-    axes = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
-    return {**axes, "rate_pps": rate_pps}
+    found = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
+    return {**found, "rate_pps": rate_pps}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON's numbers: whole ones as integers, others to a billionth; no NaN, no infinity."""
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
