@@ -281,8 +281,49 @@ def test_stored_runs_are_reported_and_compared(cli, tmp_path: Path) -> None:
     assert len(cli("report", one, two, "--json").out.splitlines()) == 4
     assert cli("report", one, "-o", "page.html").out == ""
     assert "485 kpps" in (tmp_path / "page.html").read_text()
+    assert cli("report", one, "-o", "x.svg").status == 2
+    assert not (tmp_path / "x.svg").exists()
     assert "1.000" in cli("compare", one, two).out
-    assert [pair["ratio"] for pair in json.loads(cli("compare", one, two, "--json").out)] == [1, 1]
+    lines = cli("compare", one, two, "--json").out.splitlines()
+    assert [json.loads(line)["ratio"] for line in lines] == [1, 1]
+    assert json.loads(lines[0])["before"]["run"] == Path(one).name
+
+
+def test_a_test_that_is_lacking_makes_a_comparison_one(cli, outcome, tmp_path: Path) -> None:
+    cli("run", "--burst", "1,2", "--out", "good")
+    cli("run", "--burst", "1", "--out", "less")
+    outcome(lambda test: {"status": "failed", "error": "no link", "trials": ()})
+    cli("run", "--burst", "1,2", "--out", "bad")
+    good, less, bad = (str(next((tmp_path / place).iterdir())) for place in ("good", "less", "bad"))
+    assert cli("compare", good, good).status == 0
+    assert cli("compare", less, good).status == 0
+    for before, after in ((good, bad), (bad, good), (good, less)):
+        assert cli("compare", before, after).status == 1
+        assert cli("compare", before, after, "--json").status == 1
+
+
+def test_a_slowdown_makes_one_only_when_it_is_asked_for(cli, outcome, tmp_path: Path) -> None:
+    def slowly(factor: float, repeats: int = 5) -> Callable[[Test], dict[str, Any]]:
+        trials = tuple(
+            RECORD.trials[0].model_copy(
+                update={"rx_frames": int(factor * (10**6 + 1000 * n)), "elapsed_ns": 10**9}
+            )
+            for n in range(repeats)
+        )
+        return lambda test: {"doubts": (), "trials": trials}
+
+    runs = {"fast": slowly(1), "slow": slowly(0.8), "short": slowly(1, repeats=3)}
+    for place, found in runs.items():
+        outcome(found)
+        cli("run", "--out", place)
+    fast, slow, short = (str(next((tmp_path / place).iterdir())) for place in runs)
+    ended = cli("compare", fast, slow)
+    assert (ended.status, "slower by" in ended.out) == (0, True)
+    assert cli("compare", fast, slow, "--fail-if-slower", "10").status == 1
+    assert cli("compare", fast, slow, "--fail-if-slower", "30").status == 0
+    assert cli("compare", slow, fast, "--fail-if-slower", "0").status == 0
+    ended = cli("compare", fast, short, "--fail-if-slower", "10")
+    assert (ended.status, "without --repeat 4" in ended.out) == (1, True)
 
 
 def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> None:

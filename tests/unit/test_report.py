@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -10,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from switchmark.errors import RecordFailed
+from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import Record
 from switchmark.report.bars import bars
-from switchmark.report.compare import as_object, pairs, print_pairs, within
+from switchmark.report.compare import Pair, as_object, pairs, print_pairs, within
+from switchmark.report.files import writer_of
 from switchmark.report.json import to_object
-from switchmark.report.page import page, write_page
+from switchmark.report.page import page
 from switchmark.report.table import (
     columns_and_rows,
     footnotes,
@@ -97,7 +99,8 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
     print_pairs([pair], stream)
     assert re.search(r" 500 kpps +>= 500 kpps +1\.000", stream.getvalue())
     assert note in stream.getvalue()
-    assert as_object(pair)["lower_bounds"] == [False, True]
+    content = as_object(pair)
+    assert [content[side]["lower_bound"] for side in ("before", "after")] == [False, True]
 
 
 def test_semantics_are_shown_and_not_ranked_across() -> None:
@@ -192,18 +195,39 @@ def test_a_page_is_whole_and_escaped(tmp_path: Path) -> None:
     assert "<h1>a&lt;b</h1>" in text
     assert "○ 500 kpps" in text
     assert text.endswith("</html>\n")
-    write_page(tmp_path / "x.html", [("a<b", [RECORD, FAILED])])
+    writer_of(tmp_path / "x.html")([("a<b", [RECORD, FAILED])])
     assert (tmp_path / "x.html").read_text() == text
     with pytest.raises(RecordFailed, match="cannot be written"):
-        write_page(tmp_path / "no/x.html", [])
+        writer_of(tmp_path / "no/x.html")([])
+
+
+def test_a_row_of_csv_has_the_fields_of_a_test(tmp_path: Path) -> None:
+    failed = FAILED.model_copy(update={"error": 'no "link",\n  in b0'})
+    writer_of(tmp_path / "x.csv")([("one", [RECORD]), ("two", [failed])])
+    with (tmp_path / "x.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    content = to_object(RECORD)
+    assert float(first["rx.pps"]) == content["rx"]["pps"]
+    assert first["test.frame_bytes"] == "64"
+    assert json.loads(first["ci95_pps"]) == content["ci95_pps"]
+    assert (second["status"], second["error"], second["rx.pps"]) == ("failed", failed.error, "")
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.svg", "x.json", "x", "x.html.gz", ".csv"])
+def test_a_kind_of_report_that_there_is_not_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=rf"(?s)as '{re.escape(name)}'.*html for a page, .csv for a"
+    ):
+        writer_of(tmp_path / name)
 
 
 def test_runs_are_compared_by_their_tests_whatever_the_seed() -> None:
     before = [record(burst=1, pps=10**6), record(burst=2), record(burst=3, seed=1)]
     after = [record(burst=3, seed=2), record(burst=1, pps=2 * 10**6)]
     found = pairs(before, after)
-    assert [(pair.test.burst, pair.ratio, pair.verdict) for pair in found] == [
+    assert [(pair.test.burst, pair.ratio, pair.difference) for pair in found] == [
         (1, 2.0, None),
+        (2, None, None),
         (3, 1.0, None),
     ]
     stream = io.StringIO()
@@ -226,18 +250,18 @@ FAST = [1_120_000, 1_130_000, 1_110_000, 1_125_000, 1_140_000]
 
 def test_a_difference_is_told_with_its_interval() -> None:
     (pair,) = pairs([repeats(SLOW)], [repeats(FAST)])
-    assert pair.verdict == "faster by 11..14 %"
+    assert pair.difference == "faster by 11..14 %"
     assert pair.p is not None
     assert pair.p < 0.05
     stream = io.StringIO()
     print_pairs([pair], stream)
     assert "1.125  faster by 11..14 % (p 0.0" in stream.getvalue()
     (pair,) = pairs([repeats(FAST)], [repeats(SLOW)])
-    assert (pair.verdict or "").startswith("slower by")
+    assert (pair.difference or "").startswith("slower by")
     (pair,) = pairs([repeats(SLOW)], [repeats([*SLOW[1:], 1_011_000])])
-    assert pair.verdict == "no difference shown"
+    assert pair.difference == "no difference shown"
     (pair,) = pairs([repeats(SLOW[:3])], [repeats(FAST[:3])])
-    assert pair.verdict is None
+    assert pair.difference is None
 
 
 def test_the_switches_of_one_run_are_compared_with_the_first() -> None:
@@ -247,14 +271,14 @@ def test_the_switches_of_one_run_are_compared_with_the_first() -> None:
         for size in (64, 128)
     ]
     found = within(records)
-    assert [(p.base.switch, p.test.switch, p.test.frame_size) for p in found] == [
+    assert [(p.base and p.base.test.switch, p.test.switch, p.test.frame_size) for p in found] == [
         ("a", "b", 64),
         ("a", "b", 128),
         ("a", "c", 64),
         ("a", "c", 128),
     ]
-    assert (found[0].verdict or "").startswith("faster by")
-    assert found[2].verdict == "no difference shown"
+    assert (found[0].difference or "").startswith("faster by")
+    assert found[2].difference == "no difference shown"
     stream = io.StringIO()
     print_pairs(found, stream)
     assert "b 64 B against a 64 B" in stream.getvalue()
@@ -270,7 +294,56 @@ def test_latency_is_compared_by_its_median() -> None:
     assert (found[0].unit, found[0].before, found[0].ratio) == ("ns", 13391, 1)
 
 
-def test_a_failed_test_has_no_ratio() -> None:
-    (pair,) = pairs([SURE], [FAILED])
-    assert (pair.before, pair.after, pair.ratio) == (500_100, None, None)
-    print_pairs([pair], io.StringIO())
+def printed(found: list[Pair]) -> str:
+    stream = io.StringIO()
+    print_pairs(found, stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("status", ["failed", "refused"])
+def test_a_test_that_was_not_measured_is_compared_with_nothing(status: str) -> None:
+    gone = {"status": status, "error": "no link\n  in b0", "trials": (), "semantics": None}
+    failed = repeats(SLOW).model_copy(update=gone)
+    (pair,) = pairs([repeats(SLOW)], [failed])
+    assert (pair.before, pair.after, pair.ratio, pair.difference) == (1_000_000, None, None, None)
+    assert (pair.is_lacking, pair.is_too_short) == (True, False)
+    text = printed([pair])
+    assert re.search(rf" 1 Mpps +{status} +-\n", text)
+    assert f"linux-bridge: {status} after: no link\n" in text
+    assert "different work" not in text
+    assert "without --repeat" not in text
+    content = as_object(pair)["after"]
+    assert (content["status"], content["error"]) == (status, "no link\n  in b0")
+    assert content["figure"] is None
+    assert f"{status} before: no link" in printed(pairs([failed], [repeats(SLOW)]))
+
+
+def test_what_one_run_has_alone_is_told() -> None:
+    found = pairs([record(burst=1), record(burst=2)], [record(burst=2), record(burst=3)])
+    assert [pair.is_lacking for pair in found] == [True, False, False]
+    text = printed(found)
+    assert "linux-bridge burst 1: only in the run before\n" in text
+    assert "linux-bridge burst 3: only in the run after\n" in text
+    assert [as_object(pair)["after"] is None for pair in found] == [True, False, False]
+
+
+def test_a_slowdown_is_one_from_so_many_percent_on() -> None:
+    (pair,) = pairs([repeats(FAST)], [repeats(SLOW)])
+    assert pair.ratio == pytest.approx(0.889, abs=0.001)
+    assert [pair.is_slower_by(percent) for percent in (0, 11, 12)] == [True, True, False]
+    (pair,) = pairs([repeats(SLOW)], [repeats(FAST)])
+    assert not pair.is_slower_by(0)
+    (pair,) = pairs([repeats(SLOW)], [repeats(SLOW)])
+    assert not pair.is_slower_by(0)
+    assert "without --repeat" not in printed([pair])
+
+
+def test_each_side_of_a_comparison_has_the_names_of_a_report() -> None:
+    content = as_object(pairs([SURE], [SURE])[0])
+    report = to_object(SURE)
+    for side in ("before", "after"):
+        shared = set(content[side]) - {"figure"}
+        assert {"run", "time", "host", "versions", "status", "test"} <= shared
+        assert {name: content[side][name] for name in shared} == {
+            name: report[name] for name in shared
+        }

@@ -41,7 +41,10 @@ CampaignFile = Annotated[
 ]
 RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="where run folders are kept")]
-Json = Annotated[bool, typer.Option("--json", help="one object a test on stdout, no table")]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="one object a test on stdout, each on one line; no table")
+]
+Json = Annotated[bool, typer.Option("--json", help="an array of objects on stdout")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no progress on stderr")]
 Keep = Annotated[
     bool, typer.Option("--keep", help="leave the topology up, and say how to enter each node")
@@ -97,7 +100,7 @@ def run(
     axes: dict[str, str],
     campaign: CampaignFile = None,
     out: Out = Path("runs"),
-    as_json: Json = False,
+    as_json: JsonLines = False,
     quiet: Quiet = False,
     keep: Keep = False,
     capture: Capture = None,
@@ -140,7 +143,7 @@ def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
 @app.command()
 def resume(
     folder: RunFolderPath,
-    as_json: Json = False,
+    as_json: JsonLines = False,
     quiet: Quiet = False,
     keep: Keep = False,
     capture: Capture = None,
@@ -166,7 +169,7 @@ def paper(
     name: Annotated[str, typer.Argument(metavar="NAME", help="see: switchmark list papers")],
     quick: Annotated[bool, typer.Option("--quick", help="shorter trials than the paper's")] = False,
     out: Out = Path("runs"),
-    as_json: Json = False,
+    as_json: JsonLines = False,
     quiet: Quiet = False,
     capture: Capture = None,
     strict: Strict = False,
@@ -259,17 +262,21 @@ def clean(
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="write a page")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="write a page (.html) or a table (.csv)"
+        ),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Show the results of runs again, from their records only."""
     from switchmark.campaign.store import read_records
-    from switchmark.report.page import write_page
+    from switchmark.report.files import writer_of
 
+    write = None if output is None else writer_of(output)
     found = [(folder.resolve().name, read_records(folder)) for folder in runs]
-    if output is not None:
-        write_page(output, found)
+    if write is not None:
+        write(found)
     for name, records in found:
         if as_json:
             _print_records(records)
@@ -286,9 +293,20 @@ def compare(
         Path | None,
         typer.Argument(metavar="[RUN]", help="another run folder", show_default=False),
     ] = None,
-    as_json: Json = False,
+    fail_if_slower: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=0,
+            help="exit with 1 if a slowdown of so much or more is shown, or cannot be ruled out",
+        ),
+    ] = None,
+    as_json: JsonLines = False,
 ) -> int:
-    """Compare two runs test by test, or the tests of one run with each other."""
+    """Compare two runs test by test, or the tests of one run with each other.
+
+    Exits with 1 if a test failed, was refused, or is not in the second run.
+    """
     from switchmark.campaign.store import read_records
     from switchmark.errors import UsageError
     from switchmark.report.compare import as_object, pairs, print_pairs, within
@@ -299,13 +317,18 @@ def compare(
         raise UsageError(
             f"{before} has no tests that differ in one axis only", hint="name another run too"
         )
-    if not found:
+    if all(None in pair.sides for pair in found):
         raise UsageError(f"{before} and {after} have no test in common")
     if as_json:
-        _print_json([as_object(pair) for pair in found])
+        for pair in found:
+            print(json.dumps(as_object(pair)))
     else:
         print_pairs(found, sys.stdout)
-    return 0
+    lacking = any(pair.is_lacking for pair in found)
+    slower = fail_if_slower is not None and any(
+        pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in found
+    )
+    return _FAILED if lacking or slower else 0
 
 
 # --- what the commands share -----------------------------------------------------------------
@@ -361,14 +384,14 @@ def _measure(
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.measure import Lab
     from switchmark.campaign.run import run
-    from switchmark.cli.progress import JsonLines, watch
+    from switchmark.cli.progress import JsonObjects, watch
 
     progress = watch(folder.campaign.tests, quiet)
     lab = Lab(folder.path, **options)
     if as_json:
         _print_records([record for record in folder.latest if record.status == "ok"])
     try:
-        with folder, JsonLines(progress) if as_json else progress as shown:
+        with folder, JsonObjects(progress) if as_json else progress as shown:
             run(folder, lab, shown)
     finally:
         if folder.latest and not as_json:

@@ -15,7 +15,7 @@ from switchmark.model.spec import Test
 from switchmark.report.json import to_object
 from switchmark.report.table import outcome
 
-__all__ = ["JsonLines", "Watch", "watch"]
+__all__ = ["JsonObjects", "Watch", "watch"]
 
 
 class Watch(Progress, Protocol):
@@ -122,7 +122,7 @@ class _Bar(_Silent):
         self._bars.advance(self._task)
 
 
-class JsonLines(_Silent):
+class JsonObjects(_Silent):
     """One object a test on stdout as soon as the test has ended; the rest is passed on."""
 
     def __init__(self, inner: Watch) -> None:

@@ -13,11 +13,11 @@ from typing import IO, Any
 
 from switchmark.campaign.expand import label, telling
 from switchmark.metrics.statistics import difference_p, ratio_interval
-from switchmark.metrics.throughput import rates_pps
-from switchmark.model.record import Record
+from switchmark.metrics.throughput import is_lower_bound, rates_pps
+from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import Test
 from switchmark.model.units import format_pps
-from switchmark.report.json import to_object
+from switchmark.report.json import origin, plain, to_object
 from switchmark.report.table import BOUND_MARK, BOUND_NOTE, format_ns
 
 __all__ = ["MIN_REPEATS", "Pair", "as_object", "pairs", "print_pairs", "within"]
@@ -30,28 +30,79 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two tests: `before` is what `after` is compared with. `ratio_low` and `ratio_high` are the
-    95 % interval of the ratio, `p` the odds that chance alone parts the repeats so far; None
-    where there are too few of them. `bounds` says of each figure whether it is a rate that the
-    traffic program limits, so that the switch may be faster."""
+    """Two records: `base` is what `other` is compared with; None where one run has no such test.
 
-    test: Test
-    base: Test
-    unit: str
+    `before` and `after` are their figures, None of a test that failed or was refused. `ratio_low`
+    and `ratio_high` are the 95 % interval of the ratio, `p` the odds that chance alone parts the
+    repeats so far; None where there are too few of them.
+    """
+
+    base: Record | None
+    other: Record | None
     before: float | None
     after: float | None
     ratio_low: float | None = None
     ratio_high: float | None = None
     p: float | None = None
-    semantics: tuple[str | None, str | None] = (None, None)
-    bounds: tuple[bool, bool] = (False, False)
+
+    @property
+    def sides(self) -> tuple[Record | None, Record | None]:
+        return self.base, self.other
+
+    @property
+    def test(self) -> Test:
+        """The test that is compared with the base's; that of the base where there is no other."""
+        record = self.other or self.base
+        assert record is not None
+        return record.test
+
+    @property
+    def unit(self) -> str:
+        return "ns" if self.test.dimension == "latency" else "pps"
+
+    @property
+    def bounds(self) -> tuple[bool, bool]:
+        """Whether each figure is a rate that the traffic program limits, so that the switch may
+        be faster."""
+        one, other = (
+            self.unit == "pps"
+            and record is not None
+            and record.status == "ok"
+            and is_lower_bound(record.verdict)
+            for record in self.sides
+        )
+        return one, other
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both tests were measured."""
+        return all(record is not None and record.status == "ok" for record in self.sides)
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether a test that was to be compared was not measured: it failed, it was refused, or
+        the later run does not have it. One that only the later run has is none."""
+        return self.base is not None and not self.is_whole
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether there are too few repeats to tell a difference from chance."""
+        return self.is_whole and any(
+            record is not None and len(_repeats(record, self.unit)) < MIN_REPEATS
+            for record in self.sides
+        )
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether nobody can say if both, which were measured, differ."""
+        return self.is_whole and self.difference is None
 
     @property
     def ratio(self) -> float | None:
         return self.after / self.before if self.before and self.after is not None else None
 
     @property
-    def verdict(self) -> str | None:
+    def difference(self) -> str | None:
         """`faster by 12..15 %`, `slower by 3..4 %`, or `no difference shown`; None where there
         are too few repeats to tell. Less latency is faster."""
         if self.p is None or self.ratio_low is None or self.ratio_high is None:
@@ -63,15 +114,19 @@ class Pair:
         ends = sorted(abs(ratio - 1) * 100 for ratio in (self.ratio_low, self.ratio_high))
         return f"{'faster' if faster else 'slower'} by {ends[0]:.2g}..{ends[1]:.2g} %"
 
+    def is_slower_by(self, percent: float) -> bool:
+        """Whether a slowdown is shown, of so many percent or more by the ratio of the medians."""
+        if self.ratio is None or not (self.difference or "").startswith("slower"):
+            return False
+        return abs(self.ratio - 1) * 100 >= percent
+
 
 def pairs(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
-    """The tests of `before` that `after` has too, whatever their seed, in order."""
+    """The tests of `before`, in order, each with that of `after`, whatever their seed; then those
+    that only `after` has."""
     others = {_identity(record.test): record for record in after}
-    return [
-        _pair(record, others[_identity(record.test)])
-        for record in before
-        if _identity(record.test) in others
-    ]
+    found = [_pair(record, others.pop(_identity(record.test), None)) for record in before]
+    return found + [_pair(None, record) for record in others.values()]
 
 
 def within(records: Sequence[Record]) -> list[Pair]:
@@ -92,84 +147,118 @@ def within(records: Sequence[Record]) -> list[Pair]:
 
 
 def as_object(pair: Pair) -> dict[str, Any]:
-    """The pair as JSON can hold it."""
+    """The pair as the JSON object of `--json`, in the words of `report.json`."""
     return {
-        "test": pair.test.model_dump(mode="json"),
-        "base": pair.base.model_dump(mode="json"),
+        "schema": SCHEMA,
         "unit": pair.unit,
-        "before": pair.before,
-        "after": pair.after,
-        "ratio": pair.ratio,
-        "ratio95": None if pair.ratio_low is None else [pair.ratio_low, pair.ratio_high],
-        "p": pair.p,
-        "verdict": pair.verdict,
-        "lower_bounds": list(pair.bounds),
+        "before": _side(pair.base, pair.before),
+        "after": _side(pair.other, pair.after),
+        "ratio": plain(pair.ratio),
+        "ratio95": plain(None if pair.ratio_low is None else [pair.ratio_low, pair.ratio_high]),
+        "p": plain(pair.p),
+        "difference": pair.difference,
     }
 
 
+def _side(record: Record | None, figure: float | None) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    content = to_object(record)
+    kept = ("status", "error", "test", "semantics", "verdict", "lower_bound", "doubts", "repeats")
+    return {**origin(record), **{name: content[name] for name in kept}, "figure": plain(figure)}
+
+
 def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
-    """A line for each pair: both figures, their ratio, and what it says."""
-    axes = telling([test for pair in found for test in (pair.test, pair.base)])
-    names = [_name(pair, axes) for pair in found]
-    width = max(map(len, names))
+    """A line for each pair: both figures, their ratio, and what it says; then what was not
+    compared, and why."""
+    axes = telling([record.test for pair in found for record in pair.sides if record])
+    both = [pair for pair in found if None not in pair.sides]
+    names = [_name(pair, axes) for pair in both]
+    width = max(map(len, names), default=0)
     print(f"{'':{width}}  {'before':>12}  {'after':>12}  ratio", file=stream)
-    for name, pair in zip(names, found, strict=True):
+    for name, pair in zip(names, both, strict=True):
         before, after = _figures(pair)
         ratio = "-" if pair.ratio is None else f"{pair.ratio:.3f}"
-        print(f"{name:{width}}  {before:>12}  {after:>12}  {ratio}{_note(pair)}", file=stream)
+        note = "" if pair.difference is None else f"  {pair.difference} (p {pair.p:.2g})"
+        print(f"{name:{width}}  {before:>12}  {after:>12}  {ratio}{note}", file=stream)
+    for line in _notes(found, axes):
+        print(line, file=stream)
+
+
+def _notes(found: Sequence[Pair], axes: Sequence[str]) -> list[str]:
+    notes = []
+    for pair in found:
+        for when, record in zip(("before", "after"), pair.sides, strict=True):
+            if record is None:
+                other = "after" if when == "before" else "before"
+                notes.append(f"{label(pair.test, axes)}: only in the run {other}")
+            elif record.status != "ok":
+                why = (record.error or "no reason is known").partition("\n")[0]
+                notes.append(f"{label(record.test, axes)}: {record.status} {when}: {why}")
     if any(any(pair.bounds) for pair in found):
-        print(BOUND_NOTE, file=stream)
-    kinds = sorted(
-        {f"{one}, {other}" for one, other in (pair.semantics for pair in found) if one != other}
-    )
-    for both in kinds:
-        print(f"{both}: different work; do not rank across them", file=stream)
-    if any(pair.verdict is None for pair in found):
-        print(f"without --repeat {MIN_REPEATS} or more, chance is not ruled out", file=stream)
+        notes.append(BOUND_NOTE)
+    notes += [f"{both}: different work; do not rank across them" for both in _kinds(found)]
+    if any(pair.is_too_short for pair in found):
+        notes.append(f"without --repeat {MIN_REPEATS} or more, chance is not ruled out")
+    if any(pair.is_untold and not pair.is_too_short for pair in found):
+        notes.append("a figure of 0, or none, has no ratio")
+    return list(dict.fromkeys(notes))
+
+
+def _kinds(found: Sequence[Pair]) -> list[str]:
+    """The semantics that are compared with other ones, of tests that were measured."""
+    kinds = {
+        (pair.base.semantics, pair.other.semantics)
+        for pair in found
+        if pair.base and pair.other and pair.is_whole
+    }
+    return sorted(f"{one}, {other}" for one, other in kinds if one and other and one != other)
 
 
 def _figures(pair: Pair) -> tuple[str, str]:
     form = format_ns if pair.unit == "ns" else format_pps
     before, after = (
-        f"{BOUND_MARK * bound}{form(figure) or '-'}"
-        for figure, bound in zip((pair.before, pair.after), pair.bounds, strict=True)
+        record.status
+        if record is not None and record.status != "ok"
+        else f"{BOUND_MARK * bound}{form(figure) or '-'}"
+        for record, figure, bound in zip(
+            pair.sides, (pair.before, pair.after), pair.bounds, strict=True
+        )
     )
     return before, after
 
 
-def _note(pair: Pair) -> str:
-    return "" if pair.verdict is None else f"  {pair.verdict} (p {pair.p:.2g})"
-
-
 def _name(pair: Pair, axes: Sequence[str]) -> str:
     name = label(pair.test, axes)
-    return name if pair.test == pair.base else f"{name} against {label(pair.base, axes)}"
+    if pair.base is None or _identity(pair.base.test) == _identity(pair.test):
+        return name
+    return f"{name} against {label(pair.base.test, axes)}"
 
 
 def _identity(test: Test) -> Test:
     return test.model_copy(update={"seed": 0})
 
 
-def _pair(before: Record, after: Record) -> Pair:
-    first, second = to_object(before), to_object(after)
-    unit = "ns" if before.test.dimension == "latency" else "pps"
-    base = before.test if _identity(before.test) != _identity(after.test) else after.test
-    figures = (after.test, base, unit, _figure(first, unit), _figure(second, unit))
-    kinds = (before.semantics, after.semantics)
-    rates = unit == "pps"
-    bounds = (rates and first["lower_bound"], rates and second["lower_bound"])
-    one, other = _repeats(before, unit), _repeats(after, unit)
-    if min(len(one), len(other)) < MIN_REPEATS:
-        return Pair(*figures, semantics=kinds, bounds=bounds)
+def _pair(before: Record | None, after: Record | None) -> Pair:
+    pair = Pair(before, after, _figure(before), _figure(after))
+    if before is None or after is None or not pair.is_whole or pair.is_too_short:
+        return pair
+    one, other = _repeats(before, pair.unit), _repeats(after, pair.unit)
     interval = ratio_interval(one, other)
     if interval is None:
-        return Pair(*figures, semantics=kinds, bounds=bounds)
-    return Pair(*figures, *interval, difference_p(one, other), kinds, bounds)
+        return pair
+    return Pair(before, after, pair.before, pair.after, *interval, difference_p(one, other))
 
 
-def _figure(content: dict[str, Any], unit: str) -> float | None:
-    found = (content["latency_ns"] or {}).get("p50") if unit == "ns" else content["rx"]
-    return found["pps"] if isinstance(found, dict) else found
+def _figure(record: Record | None) -> float | None:
+    """The received rate, or the median latency of a test of latency; None if it did not end
+    well."""
+    if record is None or record.status != "ok":
+        return None
+    content = to_object(record)
+    if record.test.dimension == "latency":
+        return (content["latency_ns"] or {}).get("p50")
+    return (content["rx"] or {}).get("pps")
 
 
 def _repeats(record: Record, unit: str) -> list[float]:

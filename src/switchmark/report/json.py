@@ -23,7 +23,7 @@ from switchmark.metrics.throughput import (
 )
 from switchmark.model.record import SCHEMA, Record
 
-__all__ = ["axes", "origin", "plain", "to_object"]
+__all__ = ["origin", "plain", "to_object"]
 
 _RENAMED = {"frame_size": "frame_bytes", "duration": "duration_s", "warmup": "warmup_s"}
 """Fields of Test whose name here carries the unit."""
@@ -38,7 +38,7 @@ def to_object(record: Record) -> dict[str, Any]:
         **origin(record),
         "status": record.status,
         "error": record.error,
-        "test": axes(record),
+        "test": _test(record),
         "semantics": record.semantics,
         "steering": record.steering,
         "port": record.port,
@@ -89,7 +89,7 @@ def origin(record: Record) -> dict[str, Any]:
     }
 
 
-def axes(record: Record) -> dict[str, Any]:
+def _test(record: Record) -> dict[str, Any]:
     """Every axis, and the rate in frames per second, of a share of R+ as it was found."""
     test = record.test
     rate_pps = test.rate_pps

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
-from switchmark.errors import RecordFailed
 from switchmark.model.record import Record
 from switchmark.report.bars import bars
 from switchmark.report.table import columns_and_rows, footnotes
 
-__all__ = ["page", "write_page"]
+__all__ = ["page"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem }
@@ -30,14 +28,6 @@ def page(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
         f"<title>switchmark</title>\n<style>{_STYLE}</style>\n</head>\n"
         f"<body>\n{sections}\n</body>\n</html>\n"
     )
-
-
-def write_page(path: Path, runs: Sequence[tuple[str, Sequence[Record]]]) -> None:
-    """Write the page; RecordFailed if that fails."""
-    try:
-        path.write_text(page(runs))
-    except OSError as error:
-        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _section(name: str, records: Sequence[Record]) -> str:
