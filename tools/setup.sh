@@ -101,10 +101,16 @@ forget_left_out() # What could not be had is tried again when the list changes o
 	rm -f $again
 }
 
+list() # WORD...: with commas
+{
+	local words="$*"
+	printf '%s' "${words// /, }"
+}
+
 announce() # PACKAGE...: what apt would install with them, and how much that is
 {
 	local told
-	say "Debian packages to install, for ${always[*]} ${parts[*]}:" "$@"
+	say "Debian packages to install, for $(list "${always[@]}" "${parts[@]}"): $*"
 	told=$(apt install --assume-no --no-install-recommends "$@" 2>&1 </dev/null) || true
 	if grep -q '^After this operation' <<<"$told"; then
 		sed -nE 's/^([0-9]+ upgraded, .*|Need to get .*|After this operation.*)/setup:   \1/p' <<<"$told"
