@@ -14,16 +14,23 @@ CLANG_FORMAT ?= clang-format-14
 CLANG_TIDY ?= clang-tidy-14
 
 .PHONY: setup
-setup: ## install what is missing, build both commands into .venv/bin
-	@tools/setup.sh
+setup: ## install what make demo needs, build both commands; PARTS="docker lxc" adds environments
+	@tools/setup.sh $(PARTS)
+
+.PHONY: setup-all
+setup-all: ## install all parts: lxc, docker, podman, vm, noises, counters, check, peers
+	@tools/setup.sh all
 
 .PHONY: demo
 demo: setup ## first measurements: campaigns/demo.yaml, and bypass.yaml where DPDK and hugepages are
-	.venv/bin/switchmark run campaigns/demo.yaml
-	.venv/bin/switchmark run campaigns/bypass.yaml || [ $$? -eq 3 ]
+	@.venv/bin/python tools/demo.py
+
+.PHONY: bare
+bare: ## as root: make demo and make test, or RUN="make check", on a bare Debian or Ubuntu
+	@tools/bare.sh $(if $(ROOT),--root "$(ROOT)") $(if $(RUN),'$(RUN)')
 
 .PHONY: test
-test: setup build/sanitize ## every test: unit, contract, golden, netns, root
+test: setup-all build/sanitize ## every test: unit, contract, golden, netns, root
 	.venv/bin/python -m pytest -v --durations=10 tests $(PYTEST)
 
 .PHONY: soak
@@ -31,7 +38,7 @@ soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes o
 	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
 
 .PHONY: check
-check: setup ## formats, lints and types, of Python and C; the structure of the code
+check: setup-all ## formats, lints and types, of Python and C; the structure of the code
 	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-structure
 
 .PHONY: check-python check-types check-c check-tidy check-fuzz check-structure
@@ -53,6 +60,7 @@ check-structure:
 	.venv/bin/python -m pytest -q tests/unit/test_structure.py tests/unit/test_packaging.py
 
 .PHONY: fix
+fix: PARTS += check
 fix: setup ## rewrite files as the formatters want them
 	ruff check --fix $(PYTHON_DIRS)
 	ruff format $(PYTHON_DIRS)
@@ -63,7 +71,7 @@ golden: setup ## rewrite the golden files; review the diff
 	.venv/bin/python -m pytest -q --golden-rewrite tests/golden
 
 .PHONY: bench
-bench: setup ## benchmarks of switchmark itself, against its peers
+bench: setup-all ## benchmarks of switchmark itself, against its peers
 	.venv/bin/python -m bench
 
 .PHONY: docs
@@ -77,15 +85,15 @@ clean: ## remove what was built and .venv; run folders stay
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 # Build folders beside the wheel's. Meson configures again by itself; compiling is always asked
 # for, and does nothing when nothing changed.
 .PHONY: build/sanitize build/strict
-build/sanitize: | setup
+build/sanitize: | setup-all
 	@[ -f $@/build.ninja ] || meson setup $@ -Dbuildtype=debugoptimized -Db_sanitize=address,undefined
 	@meson compile -C $@
-build/strict: | setup
+build/strict: | setup-all
 	@[ -f $@/build.ninja ] || CC=$(CLANG) meson setup $@ -Dbuildtype=debugoptimized -Dwerror=true \
 		-Dfuzzers=true -Db_sanitize=address,undefined -Db_lundef=false
 	@meson compile -C $@

@@ -6,10 +6,11 @@
 set -euo pipefail
 
 [ $# -eq 1 ] || { printf 'usage: %s BIN\n' "$0" >&2; exit 2; }
+export LC_ALL=C # what apt says is looked through
 bin=$1
 programs=(dpdk-skeleton dpdk-l2fwd)
 
-say() { printf 'setup: %s\n' "$*"; }
+source "$(dirname "$0")/messages.sh"
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
 # --- the source package ----------------------------------------------------------------------
@@ -56,13 +57,15 @@ nearest() # VERSION <versions: it, or the next older of its upstream series, or 
 
 unpack_source() # VERSION: of the source package dpdk, or the nearest, into $work/source/dpdk
 {
-	local found
+	local found log=$work/apt.log reason
 	private_apt
 	# That one of the host's sources is out of reach need not matter.
-	apt-get -c "$work/apt.conf" --quiet update >&2 || true
-	found=$({ apt-cache -c "$work/apt.conf" showsrc --only-source dpdk || true; } |
+	apt-get -c "$work/apt.conf" --quiet update >"$log" 2>&1 || true
+	found=$({ apt-cache -c "$work/apt.conf" showsrc --only-source dpdk 2>>"$log" || true; } |
 		sed -n 's/^Version: //p' | nearest "$1")
-	[ -n "$found" ] || die "apt-get finds no source package of DPDK $1 (offline?)"
+	cat "$log" >&2
+	reason=$(apt_said <"$log")
+	[ -n "$found" ] || die "apt-get finds no source package of DPDK $1: ${reason:-none of its sources has it}"
 	if [ "$found" = "$1" ]; then
 		say "DPDK's sample programs: from the source package dpdk $found"
 	else

@@ -7,6 +7,7 @@
 set -euo pipefail
 
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
+export LC_ALL=C # what apt says is looked through
 program=$(realpath "$1")
 # Where their libraries were there to build them.
 beside=("$(dirname "$program")"/{switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
@@ -14,14 +15,14 @@ guest=$2
 modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
 drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it
 
-say() { printf 'setup: %s\n' "$*"; }
+source "$(dirname "$0")/messages.sh"
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
 # --- the kernel ------------------------------------------------------------------------------
 
 kernel_package() # The package that linux-image-amd64 stands for now.
 {
-	apt-cache depends --no-recommends --no-suggests linux-image-amd64 |
+	{ apt-cache depends --no-recommends --no-suggests linux-image-amd64 2>"$work/apt.log" || true; } |
 		sed -n 's/^ *Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | head -n 1
 }
 
@@ -55,7 +56,8 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 {
 	say "the guest's kernel: the Debian package $package"
 	chmod 755 "$work" # apt downloads as another user
-	(cd "$work" && apt-get --quiet download "$package" >&2) || die "apt-get could not download $package"
+	(cd "$work" && apt-get --quiet download "$package" >"$work/apt.log" 2>&1) ||
+		die "apt-get could not download $package: $(apt_said <"$work/apt.log")"
 	dpkg -x "$work"/*.deb "$work/root" >&2 || die "dpkg could not unpack $package"
 	rm -rf "$kernel" "$kernel.new"
 	mkdir -p "$kernel.new"
@@ -132,13 +134,16 @@ busybox=$(command -v busybox)
 ! ldd "$busybox" >/dev/null 2>&1 || die "busybox is not static: install busybox-static"
 multiarch=$(dpkg-architecture -q DEB_HOST_MULTIARCH)
 bpf=/usr/lib/$multiarch/bpf
+work=$(mktemp -d -t switchmark-guest.XXXXXXXX)
+trap 'rm -rf "$work"' EXIT
 package=$(kernel_package)
-[ -n "$package" ] || die "apt-cache knows no linux-image-amd64"
+if [ -z "$package" ]; then
+	reason=$(apt_said <"$work/apt.log")
+	die "apt-cache knows no linux-image-amd64: ${reason:-none of its sources has it}"
+fi
 version=$(apt-cache show --no-all-versions "$package" | sed -n 's/^Version: //p' | head -n 1)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/switchmark
 kernel=$cache/guest-$version-$(cksum <<<"${modules[*]}" | cut -d ' ' -f 1)
-work=$(mktemp -d -t switchmark-guest.XXXXXXXX)
-trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache" "$guest"
 exec 8>"$cache/lock"
 flock 8

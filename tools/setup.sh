@@ -4,21 +4,52 @@
 #   2. the Python packages of requirements.lock, by hash;
 #   3. the project, built as `pip install .` builds it;
 #   4. two sample programs of DPDK, by tools/dpdk-samples.sh, where DPDK is installed;
-#   5. the guest of the environment vm, by tools/guest.sh.
+#   5. the guest of the environment vm, by tools/guest.sh, where that part is asked for.
 # Each part is skipped if the hash of its inputs is the one of the last time.
+#   tools/setup.sh [PART...]     parts of tools/apt-packages.txt, or `all`
+# A part that was asked for belongs to this tree until `make clean`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/messages.sh
 
 venv=.venv
-say() { printf 'setup: %s\n' "$*"; }
-die() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf '\nhint: %s\n' "$2" >&2; exit 1; }
+always=(build engine switch)
+die() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf '\nhint: %s\n' "$2" >&2; exit "${3:-1}"; }
+
+# --- 0. What is asked for --------------------------------------------------------------------
+
+known_parts() # Those that are not always installed.
+{
+	awk -v always=" ${always[*]} " '!/^#/ && NF && !index(always, " " $1 " ") && !seen[$1]++ { print $1 }' \
+		tools/apt-packages.txt
+}
+
+choose_parts() # PART...: into $parts, with those of the last time
+{
+	local part known
+	mapfile -t known < <(known_parts)
+	for part in "$@"; do
+		case " all ${known[*]} " in
+		*" $part "*) ;;
+		*) die "there is no part '$part'
+  known: ${known[*]}, or all" 'make setup PARTS="docker vm"' 2 ;;
+		esac
+	done
+	case " $* " in *" all "*) set -- "${known[@]}" ;; esac
+	mapfile -t parts < <({ cat build/setup/parts 2>/dev/null || true; printf '%s\n' "$@"; } |
+		sed '/^$/d' | sort -u)
+}
 
 # --- 1. Debian packages ----------------------------------------------------------------------
 
-missing_packages() # KIND...: those of tools/apt-packages.txt that are not installed
+packages_of() # PART...
 {
-	awk -v kinds=" $* " '!/^#/ && NF && index(kinds, " " $1 " ") { print $2 }' tools/apt-packages.txt |
-		sort >build/setup/wanted
+	awk -v parts=" $* " '!/^#/ && NF && index(parts, " " $1 " ") { print $2 }' tools/apt-packages.txt | sort -u
+}
+
+missing_packages() # PART...: those of their packages that are not installed
+{
+	packages_of "$@" >build/setup/wanted
 	xargs dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' <build/setup/wanted 2>/dev/null |
 		awk '$2 == "installed" { print $1 }' | sort -u >build/setup/installed || true
 	comm -23 build/setup/wanted build/setup/installed | grep -vxFf build/setup/left-out || true
@@ -27,6 +58,11 @@ missing_packages() # KIND...: those of tools/apt-packages.txt that are not insta
 as_root()
 {
 	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+apt() # What its words are matched against, here and in other scripts, are those of the C locale.
+{
+	as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@"
 }
 
 apt_install()
@@ -39,8 +75,7 @@ apt_install()
 		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
 		as_root chmod 755 "$policy"
 	fi
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
-		install --yes --no-install-recommends "$@" || status=$?
+	apt install --yes --no-install-recommends "$@" || status=$?
 	if [ -n "$(trap -p EXIT)" ]; then
 		as_root rm -f "$policy"
 		trap - EXIT
@@ -54,19 +89,46 @@ leave_out() # REASON PACKAGE...
 	printf '%s\n' "${@:2}" >>build/setup/left-out
 }
 
+forget_left_out() # What could not be had is tried again when the list changes or it is asked for.
+{
+	local again=build/setup/again
+	if [ ! -e build/setup/left-out ] || [ tools/apt-packages.txt -nt build/setup/left-out ]; then
+		: >build/setup/left-out
+	fi
+	packages_of "$@" >$again
+	grep -vxFf $again build/setup/left-out >build/setup/left-out.new || true
+	mv build/setup/left-out.new build/setup/left-out
+	rm -f $again
+}
+
+list() # WORD...: with commas
+{
+	local words="$*"
+	printf '%s' "${words// /, }"
+}
+
+announce() # PACKAGE...: what apt would install with them, and how much that is
+{
+	local told
+	say "Debian packages to install, for $(list "${always[@]}" "${parts[@]}"): $*"
+	told=$(apt install --assume-no --no-install-recommends "$@" 2>&1 </dev/null) || true
+	if grep -q '^After this operation' <<<"$told"; then
+		sed -nE 's/^([0-9]+ upgraded, .*|Need to get .*|After this operation.*)/setup:   \1/p' <<<"$told"
+	else
+		say "apt-get cannot tell how much that is: $(apt_said <<<"$told")"
+	fi
+	[ -e $venv/.lock ] || say "then, into $venv: $(python_count) Python packages, some 300 MB"
+}
+
 debian_packages()
 {
-	local needed other
+	local needed other log=build/setup/apt-update.log
 	if ! command -v dpkg-query >/dev/null; then
 		say "not a Debian system: install what tools/apt-packages.txt names by other means"
 		return
 	fi
-	# What could not be had is not tried again, until the list changes.
-	if [ ! -e build/setup/left-out ] || [ tools/apt-packages.txt -nt build/setup/left-out ]; then
-		: >build/setup/left-out
-	fi
 	mapfile -t needed < <(missing_packages build)
-	mapfile -t other < <(missing_packages engine check run peer)
+	mapfile -t other < <(missing_packages "${always[@]:1}" "${parts[@]}")
 	[ $((${#needed[@]} + ${#other[@]})) -gt 0 ] || return 0
 
 	if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
@@ -75,9 +137,10 @@ debian_packages()
 		leave_out "neither root nor sudo" "${other[@]}"
 		return
 	fi
-	say "Debian packages to install:" "${needed[@]}" "${other[@]}"
-	as_root apt-get -o DPkg::Lock::Timeout=300 --quiet update ||
-		say "apt-get update failed: trying with the lists of last time"
+	say "looking for what is missing: apt-get update"
+	apt --quiet update >$log 2>&1 ||
+		say "apt-get update failed, trying with the lists of last time: $(apt_said <$log)"
+	announce "${needed[@]}" "${other[@]}"
 	if [ ${#needed[@]} -gt 0 ]; then
 		apt_install "${needed[@]}" || die "apt-get could not install: ${needed[*]}"
 	fi
@@ -107,6 +170,8 @@ find_python() # The system's python3 first: other users may run it too.
 	done
 	die "no Python 3.11 or newer with its venv module" "make setup PYTHON=/path/to/python3"
 }
+
+python_count() { grep -c == requirements.lock; }
 
 python_packages()
 {
@@ -181,6 +246,7 @@ samples()
 guest()
 {
 	local stamp log=build/setup/guest.log left_out=build/setup/guest-left-out
+	case " ${parts[*]} " in *" vm "*) ;; *) return 0 ;; esac
 	stamp=$(cat tools/guest.sh tools/apt-packages.txt $venv/.project | sha256sum)
 	if [ "$(cat $left_out 2>/dev/null)" = "$stamp" ]; then
 		return
@@ -193,6 +259,8 @@ guest()
 	fi
 }
 
+IFS=', ' read -r -a asked <<<"$*"
+choose_parts "${asked[@]}"
 # A tree that was moved or copied is built anew: .venv and the build folders hold its old path.
 if [ "$(cat build/setup/place 2>/dev/null || pwd)" != "$(pwd)" ]; then
 	say "this tree was built elsewhere: building anew"
@@ -202,6 +270,8 @@ mkdir -p build/setup
 pwd >build/setup/place
 exec 9>build/setup/lock
 flock 9
+printf '%s\n' "${parts[@]}" >build/setup/parts
+forget_left_out "${asked[@]}"
 debian_packages
 python_packages
 project

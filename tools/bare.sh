@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Runs commands of this project as on a machine that was installed a minute ago: a root of this
+# Debian or Ubuntu release with nothing in it but make, git and certificates, and a clone of HEAD.
+# What an older machine has by chance is not there, so an install step that is missing shows.
+#   tools/bare.sh [--root DIR] [COMMAND...]    by default `make demo`, then `make test`
+# Needs root, and mmdebstrap, which is installed where it is missing. DIR stays as it is when all
+# has ended, and is used again; without --root the root is removed. What it says is on stderr, its
+# status that of the first command that fails, or 3 where no such root can be made.
+#
+# Apart from the host are files, mounts, processes, /run, /tmp, /dev/shm and System V memory. Not
+# apart is what the kernel has once: network interfaces of the host (packages come by them), its
+# hugepages, control groups and sysctls. A run takes back what it changes of those, and what a run
+# that was killed in there leaves is taken back here. So nothing else should measure meanwhile.
+set -euo pipefail
+
+say() { printf 'bare: %s\n' "$*" >&2; }
+die() { say "$1"; exit "${2:-3}"; }
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+place=/root/switchmark # in the root: a home that only its owner may enter, as is usual
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/switchmark/bare
+root=''
+if [ "${1:-}" = --root ]; then
+	[ $# -ge 2 ] || die 'usage: tools/bare.sh [--root DIR] [COMMAND...]' 2
+	root=$(realpath --canonicalize-missing "$2")
+	[ "$root" != / ] || die "that is this machine's own root: /" 2
+	shift 2
+fi
+[ $# -gt 0 ] || set -- 'make demo' 'make test'
+
+# --- the root --------------------------------------------------------------------------------
+
+ours_or_new() # Nothing is written into a folder that is not a root of this script's.
+{
+	[ ! -e "$root" ] || [ -e "$root/etc/switchmark-bare" ] || [ -z "$(ls -A "$root")" ]
+}
+
+sources() # The host's, of its own release only, in one-line style.
+{
+	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+		awk -v name="$VERSION_CODENAME" '
+			($2 == name || index($2, name "-") == 1) && $3 { print "deb", $1, $2, $3 }' | sort -u
+}
+
+make_root() # What is half made does not count.
+{
+	local mirrors settings=$1/etc/apt/apt.conf.d
+	say "a bare $PRETTY_NAME, in $1"
+	if ! command -v mmdebstrap >/dev/null; then
+		say "installing mmdebstrap"
+		{
+			apt-get --quiet update || true
+			DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install mmdebstrap
+		} >&2 </dev/null || die "mmdebstrap cannot be installed"
+	fi
+	mapfile -t mirrors < <(sources)
+	mkdir -p "$1"
+	# How the host reaches its sources: proxies, time limits, retries.
+	apt-config dump | grep -E '^Acquire::(https?|Check-|Retries|ForceIPv)[^ ]* "[^"]' >"$1.settings" || true
+	mmdebstrap --quiet --mode=root --variant=minbase --include=ca-certificates,make,git \
+		--aptopt="$1.settings" "$VERSION_CODENAME" "$1" "${mirrors[@]}" >&2 </dev/null ||
+		die "mmdebstrap cannot make a root"
+	rm -f "$1.settings"
+	# Packages that were downloaded once are not downloaded for the next root again.
+	printf '%s\n' 'Dir::Cache::archives "/var/cache/switchmark-bare/";' \
+		'APT::Keep-Downloaded-Packages "true";' >"$settings/99bare"
+	mkdir -p "$1/var/cache/switchmark-bare"
+	touch "$1/etc/switchmark-bare"
+}
+
+copy_from_host() # PATH: a file or folder, links in it followed; what is not there is passed over
+{
+	[ -e "$1" ] || return 0
+	mkdir -p "$root$(dirname "$1")"
+	cp -rLT --remove-destination "$1" "$root$1"
+}
+
+how_the_host_reaches_packages() # Its names, certificates and settings of pip; into $environment
+{
+	local name path
+	for path in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs; do
+		copy_from_host "$path"
+	done
+	for path in "${HOME:-/root}"/.{config/pip,pip}/pip.conf; do
+		[ ! -e "$path" ] || install -D -m600 "$path" "$root/root/.config/pip/pip.conf"
+	done
+	environment=(HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}"
+		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+	for name in $(compgen -e); do
+		case $name in
+		CI | PIP_* | SSL_CERT_* | REQUESTS_CA_BUNDLE | CURL_CA_BUNDLE | GIT_SSL_* | *_proxy | *_PROXY)
+			environment+=("$name=${!name}")
+			case ${!name} in /*) copy_from_host "${!name}" ;; esac
+			;;
+		esac
+	done
+}
+
+clone()
+{
+	[ -z "$(git -C "$top" status --porcelain 2>/dev/null)" ] || say "what is not committed is left out"
+	rm -rf "${root:?}$place"
+	git clone --quiet --no-hardlinks "$top" "$root$place" || die "HEAD of $top cannot be cloned"
+}
+
+# --- the commands ----------------------------------------------------------------------------
+
+# Its first process is the first of its namespace: all others end with it.
+# shellcheck disable=SC2016 # expanded in there
+inside='
+set -euo pipefail
+root=$1 place=$2 packages=$3
+shift 3
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+for each in run:755 tmp:1777 dev/shm:1777; do
+	mkdir -p "$root/${each%:*}"
+	mount -t tmpfs -o "mode=${each#*:}" tmpfs "$root/${each%:*}"
+done
+mkdir -m 1777 "$root/run/lock"
+# Maps and programs that are pinned, and files of hugepages, are of this root alone.
+[ ! -d "$root/sys/fs/bpf" ] || mount -t bpf bpf "$root/sys/fs/bpf"
+[ ! -d "$root/dev/hugepages" ] || mount -t hugetlbfs hugetlbfs "$root/dev/hugepages"
+mount --bind "$packages" "$root/var/cache/switchmark-bare"
+# No chroot: what enters this mount namespace by the number of a process lands in the root too.
+cd "$root"
+mkdir -p .host
+pivot_root . .host
+umount -l /.host
+rmdir /.host
+cd "$place"
+for command; do
+	printf "bare: %s\n" "$command" >&2
+	SECONDS=0 status=0
+	bash -c "$command" </dev/null || status=$?
+	printf "bare: %s: status %d after %d s\n" "$command" "$status" "$SECONDS" >&2
+	[ "$status" -eq 0 ] || break
+done
+[ ! -x .venv/bin/switchmark ] || .venv/bin/switchmark clean >&2 || true
+exit "$status"
+'
+
+left_in_the_kernel() # Of runs: control groups, the inner ones first, and interfaces of the host.
+{
+	find /sys/fs/cgroup -depth -type d -regex '.*/sm[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[^/]*' 2>/dev/null || true
+	ip -o link 2>/dev/null | grep -oP '^\d+: \Ksm[0-9a-f]{4}-[^:@]*' || true
+}
+
+take_back() # What is left of runs in there, but not of those that the host knows of
+{
+	local what run pages
+	while read -r what; do
+		run=${what##*/}
+		run=${run%%-*}
+		[ ! -e "/run/switchmark/$run" ] || continue
+		say "left by run $run, now removed: $what"
+		case $what in
+		/*) rmdir "$what" || true ;;
+		*) ip link del "$what" || true ;;
+		esac
+	done < <(left_in_the_kernel | grep -vxFf "$work/left" || true)
+	pages=$(cat $hugepages)
+	if [ "$pages" != "$pages_before" ] && ! compgen -G '/run/switchmark/sm*' >/dev/null; then
+		say "hugepages: $pages are left, now $pages_before as before"
+		printf '%s\n' "$pages_before" >$hugepages
+	fi
+}
+
+finish()
+{
+	[ ! -e "$work/left" ] || take_back
+	rm -rf --one-file-system "$work"
+}
+
+[ "$(id -u)" -eq 0 ] || die "only root can make one: sudo make bare"
+. /etc/os-release
+[ -n "${VERSION_CODENAME:-}" ] && command -v apt-get >/dev/null || die "this is neither Debian nor Ubuntu"
+work=$(mktemp -d /var/tmp/switchmark-bare.XXXXXXXX)
+trap finish EXIT
+[ -n "$root" ] || root=$work/root
+ours_or_new || die "$root is there, and no root of this script's" 2
+if [ ! -e "$root/etc/switchmark-bare" ]; then make_root "$root"; fi
+how_the_host_reaches_packages
+clone
+mkdir -p "$cache"
+hugepages=/proc/sys/vm/nr_hugepages
+pages_before=$(cat $hugepages)
+left_in_the_kernel >"$work/left"
+# When this script dies all of it does.
+setpriv --pdeathsig KILL env -i "${environment[@]}" unshare --mount --pid --ipc --uts \
+	--fork --kill-child=KILL --propagation private \
+	bash -c "$inside" bare "$root" "$place" "$cache" "$@"
