@@ -162,7 +162,7 @@ def _own_daemon(node: Node) -> Plan:
             ),
             unless_dead=place,
         ),
-        *_own_folders(node, home, within),
+        *_own_folders(node.run_dir, home, within),
         Spawn(
             "a docker daemon of the run's own",
             name,
@@ -186,11 +186,11 @@ def _own_daemon(node: Node) -> Plan:
     )
 
 
-def _own_folders(node: Node, home: str, within: tuple[str, ...]) -> Plan:
+def _own_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
     """What the daemon has instead of the host's folders, in its mount namespace: /run with nothing
-    but the run's folder, as containerd and docker have sockets there whatever they are told, and
+    but the folder `seen`, as containerd and docker have sockets there whatever they are told, and
     a layer over those that it also reads."""
-    run = f"{home}/run{node.run_dir.removeprefix('/run')}"
+    run = f"{home}/run{seen.removeprefix('/run')}"
     layers = {folder: f"{home}{folder}" for folder in _LAYERED}
     return (
         Run(
@@ -208,8 +208,10 @@ def _own_folders(node: Node, home: str, within: tuple[str, ...]) -> Plan:
             )
             for folder, own in layers.items()
         ),
-        Run("the run's folder in a /run of its own", (*within, "mount", "--bind", node.run_dir, run)),
-        Run("the daemon has a /run of its own", (*within, "mount", "--rbind", f"{home}/run", "/run")),
+        Run(f"{seen} in a /run of its own", (*within, "mount", "--bind", seen, run)),
+        Run(
+            "the daemon has a /run of its own", (*within, "mount", "--rbind", f"{home}/run", "/run")
+        ),
     )
 
 
