@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 # Before they are imported, so that what they assert is explained.
-pytest.register_assert_rewrite("host_state", "real_frames")
+pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
 
+from host_snapshot import Snapshot, left_as_it_was  # noqa: E402
 from real_frames import Measure, measuring  # noqa: E402
 
 TESTS = Path(__file__).parent
@@ -66,6 +67,41 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder == "root" and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs root"))
     items.sort(key=lambda item: list(BUDGET_S).index(folder_of(item.nodeid) or "unit"))
+
+
+# --- the host as it was ----------------------------------------------------------------------
+
+SEEN_LAST = pytest.StashKey[Snapshot | None]()
+"""What the host was like after the test before, of the same file."""
+
+
+def _touches_the_host(node: pytest.Item | pytest.Collector) -> bool:
+    return folder_of(node.nodeid) in ("netns", "root") and os.geteuid() == 0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the fixtures of a file make for all its tests is gone after the last."""
+    if not _touches_the_host(request.node):
+        yield
+        return
+    with left_as_it_was():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _host_is_left_as_it_was(
+    request: pytest.FixtureRequest, _host_is_left_as_it_was_by_a_file: None
+) -> Iterator[None]:
+    """Whatever a test does, ended, failed or killed, the host is as it was before."""
+    if not _touches_the_host(request.node):
+        yield
+        return
+    file = request.node.getparent(pytest.Module)
+    with left_as_it_was(file.stash.get(SEEN_LAST, None)) as seen:
+        file.stash[SEEN_LAST] = None  # after a failure the next test looks for itself
+        yield
+    file.stash[SEEN_LAST] = seen[-1]
 
 
 # --- fixtures --------------------------------------------------------------------------------

@@ -8,25 +8,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host_state import COMMAND, left_as_it_was, marked, records, start, wait_for
+from host_state import COMMAND, marked, records, start, wait_for
 
 QUICK = "--duration 0.15 --warmup 0.05"
 LONG_ENOUGH_TO_KILL = ["--duration", "0.7", "--warmup", "0.1"]
 
 Run = Callable[..., list[dict[str, Any]]]
-
-
-@pytest.fixture(autouse=True)
-def host_is_left_as_it_was() -> Iterator[None]:
-    with left_as_it_was():
-        yield
 
 
 @pytest.fixture

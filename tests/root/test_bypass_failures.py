@@ -21,7 +21,6 @@ import pytest
 from host_state import (
     COMMAND,
     hugepages,
-    left_as_it_was,
     marked,
     records,
     start,
@@ -39,12 +38,6 @@ LONG = ["--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", 
 DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp"}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(autouse=True)
-def host_is_left_as_it_was() -> Iterator[None]:
-    with left_as_it_was():
-        yield
 
 
 @pytest.fixture

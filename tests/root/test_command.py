@@ -18,25 +18,18 @@ from typing import Any
 
 import pytest
 
+from host_snapshot import state_of_the_host
 from host_state import (
     COMMAND,
-    left_as_it_was,
     marked,
     records,
     start,
-    state_of_the_host,
     traffic_processes,
     wait_for,
 )
 from switchmark.machine.journal import is_locked
 
 QUICK = ["--duration", "0.15", "--warmup", "0.05", "--rate", "5k"]
-
-
-@pytest.fixture(autouse=True)
-def host_is_left_as_it_was() -> Iterator[None]:
-    with left_as_it_was():
-        yield
 
 
 @pytest.fixture

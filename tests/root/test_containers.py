@@ -14,19 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from host_state import COMMAND, hugepages, left_as_it_was, marked, of_run, records, start, wait_for
+from host_state import COMMAND, hugepages, marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.campaign.measure import Lab
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments import inside
+from switchmark.environments import docker, inside
 from switchmark.environments.base import Needs
+from switchmark.environments.containers import cgroup_parent, cgroups
 from switchmark.machine.clean import clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost
 from switchmark.machine.processes import in_network
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Check, Node, Run, Spawn, Wait
+from switchmark.model.plan import Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.switches import TABLE as SWITCHES
@@ -34,12 +35,6 @@ from switchmark.switches import TABLE as SWITCHES
 RUNTIMES = ("lxc", "docker", "podman")
 STARTED_S = {"lxc": 0.5, "docker": 1.0, "podman": 0.5}
 QUICK = {"duration": 0.15, "warmup": 0.05, "rate": "10k"}
-
-
-@pytest.fixture(autouse=True)
-def host_is_left_as_it_was() -> Iterator[None]:
-    with left_as_it_was():
-        yield
 
 
 @pytest.fixture
@@ -69,15 +64,16 @@ def users_docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     workspace = Workspace()
     logs = tmp_path_factory.mktemp("daemon")
     executor = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=logs)
-    home, within = workspace.folder, ("nsenter", "--mount=/proc/${place}/ns/mnt")
+    home = workspace.folder
+    within = ("nsenter", "--mount=/proc/${place}/ns/mnt", "--net=/proc/${place}/ns/net")
     address = f"unix://{home}/docker.sock"
+    user = Node(f"{workspace.run}-user", "docker", run_dir=str(home))
     executor.execute(
         (
-            Spawn("a place", "place", ("unshare", "--mount", "sleep", "infinity")),
-            *(
-                Run("a folder of its own", (*within, "mount", "-t", "tmpfs", "tmpfs", folder))
-                for folder in ("/run/containerd", "/run/docker")
-            ),
+            *cgroups(user),
+            Spawn("a place", "place", ("unshare", "--mount", "--net", "sleep", "infinity")),
+            # It sees the folders of all runs, as one that is there before them does.
+            *docker._own_folders(str(workspace.base), f"{home}/own", within),
             Spawn(
                 "the daemon",
                 "dockerd",
@@ -86,6 +82,7 @@ def users_docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                     *("--exec-root", f"{home}/exec", "--pidfile", f"{home}/pid"),
                     *("--bridge=none", "--iptables=false", "--ip6tables=false"),
                     *("--exec-opt", "native.cgroupdriver=cgroupfs"),
+                    *("--cgroup-parent", cgroup_parent(user)),
                 ),
                 stop=(signal.SIGTERM, 10.0),
             ),
@@ -109,6 +106,12 @@ def measure_there(
     storage = tmp_path / "storage.conf"
     folders = f'graphroot = "{tmp_path}/images"\nrunroot = "{tmp_path}/run"\n'
     storage.write_text(f'[storage]\ndriver = "vfs"\n{folders}')
+    settings = tmp_path / "containers.conf"
+    settings.write_text(
+        f'[engine]\nlock_type = "file"\ntmp_dir = "{tmp_path}/podman"\n'
+        f'[network]\nnetwork_config_dir = "{tmp_path}/networks"\n'
+    )
+    monkeypatch.setenv("CONTAINERS_CONF", str(settings))
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
     monkeypatch.setenv("DOCKER_HOST", users_docker)
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)

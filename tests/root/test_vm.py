@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host_state import left_as_it_was, marked, of_run, records, start, wait_for
+from host_state import marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.campaign.measure import Lab
 from switchmark.campaign.resolve import check
@@ -38,12 +37,6 @@ def _usable() -> None:
         pytest.skip(missing.message)
 
 
-@pytest.fixture
-def _left() -> Iterator[None]:
-    with left_as_it_was():
-        yield
-
-
 def machines(**axes: Any) -> Test:
     quick = {"environment": "vm", "rate": "500", "duration": 0.6, "warmup": 0.2}
     return Test(**{**quick, **axes})
@@ -58,7 +51,6 @@ def run_in(folder: Path, test: Test) -> Record:
 # --- frames ----------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_left")
 def test_frames_pass_from_machine_to_machine(
     tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +139,6 @@ def test_a_switch_shares_the_memory_of_a_machine(
 # --- machines that do not come up ------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_left")
 def test_a_kernel_that_does_not_boot_shows_its_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +158,6 @@ def test_a_kernel_that_does_not_boot_shows_its_last_lines(
     assert "Kernel panic - not syncing" in record.error
 
 
-@pytest.mark.usefixtures("_left")
 def test_a_machine_that_hangs_ends_at_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +205,6 @@ def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
 # --- the end ---------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_left")
 def test_a_killed_run_leaves_no_machine(tmp_path: Path, traffic_program: str) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
     words = ("--environment", "vm", "--rate", "500", "--duration", "60", "--warmup", "0")
@@ -232,7 +221,6 @@ def test_a_killed_run_leaves_no_machine(tmp_path: Path, traffic_program: str) ->
         assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.usefixtures("_left")
 def test_a_machine_that_is_killed_fails_its_test(tmp_path: Path, traffic_program: str) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
     words = ("--environment", "vm", "--rate", "500", "--duration", "30", "--warmup", "0")

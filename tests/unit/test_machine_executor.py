@@ -23,7 +23,7 @@ from switchmark.machine.processes import start_time
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.signals import interruptible
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Step, Wait, Write
+from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
 
 NODE = Node("sm0000-f0", "netns")
 
@@ -233,6 +233,25 @@ def test_files_get_their_old_content_back(executor: Executor, tmp_path: Path) ->
     assert [old.read_bytes(), inner.read_bytes()] == [b"old\0\xff", b"inner"]
     assert not new.exists()
     assert not Path(f"{new}-inside").exists()
+
+
+@pytest.mark.parametrize("at", [Node("host", "host"), NODE], ids=["host", "node"])
+def test_a_folder_goes_with_those_above_it_that_were_not_there(
+    executor: Executor, tmp_path: Path, at: Node
+) -> None:
+    (tmp_path / "there").mkdir()
+    steps = (
+        Folder("locks", f"{tmp_path}/there/new/locks", at=at),
+        Folder("there already", f"{tmp_path}/there", at=at),
+        Folder("in use at the end", f"{tmp_path}/used/by/others", at=at),
+    )
+    executor.execute(steps)
+    assert (tmp_path / "there/new/locks").is_dir()
+    (tmp_path / "used/theirs").touch()
+    assert executor.unwind() == ()
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert left >= {"there", "used", "used/theirs"}
+    assert not left & {"there/new", "used/by"}
 
 
 def test_a_machine_wide_value_is_leased(workspace: Workspace) -> None:

@@ -1,7 +1,8 @@
 """Containers of docker, of the user's daemon or, where none runs, of one of the run's own.
 
-The run's own daemon lives in namespaces of processes and mounts that end with one process:
-however it dies, its containers and mounts go with it.
+The run's own daemon lives in namespaces of processes, mounts and the network that end with one
+process: however it dies, its containers and mounts go with it, and what it writes into the
+system's folders and sysctls is seen by nobody else.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from switchmark.model.version import Version
 _PACKAGE = "docker.io"
 _SOCKET = "unix:///var/run/docker.sock"
 _USERS = re.compile(r"^daemon at unix://(\S.*?), cgroup ")
-_KEPT_TO_ITSELF = ("/run/containerd", "/run/docker")
-"""Where containerd and docker have sockets whatever they are told: each daemon gets its own."""
+_LAYERED = ("/etc", "/opt")
+"""Folders that the daemon reads and in which it leaves files whatever it is told: a key in
+/etc/docker, /opt/containerd. It writes into a layer over each."""
+_KINDS = ("upper", "work")
 _SYSCTLS = ("--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined")
 
 
@@ -141,7 +144,8 @@ def _own_daemon(node: Node) -> Plan:
             "namespaces that end with one process",
             place,
             (
-                *("unshare", "--mount", "--propagation", "slave", "--pid", "--fork"),
+                # In a network stack of its own the daemon turns no forwarding of the host's on.
+                *("unshare", "--mount", "--propagation", "slave", "--net", "--pid", "--fork"),
                 *("--kill-child", "--mount-proc", *ASLEEP),
             ),
             env={MARK: prefix_of(node)},
@@ -158,19 +162,13 @@ def _own_daemon(node: Node) -> Plan:
             ),
             unless_dead=place,
         ),
-        Run("folders that the daemon cannot be told", ("mkdir", "-p", *_KEPT_TO_ITSELF)),
-        *(
-            Run(
-                f"the daemon has a {folder} of its own",
-                (*within, "mount", "-t", "tmpfs", "tmpfs", folder),
-            )
-            for folder in _KEPT_TO_ITSELF
-        ),
+        *_own_folders(node.run_dir, home, within),
         Spawn(
             "a docker daemon of the run's own",
             name,
             (
-                *(*within, f"--pid=/proc/${{{place}}}/ns/pid_for_children", "dockerd"),
+                *(*within, f"--net=/proc/${{{place}}}/ns/net"),
+                *(f"--pid=/proc/${{{place}}}/ns/pid_for_children", "dockerd"),
                 *("--data-root", f"{home}/data", "--exec-root", f"{home}/exec"),
                 *("--pidfile", f"{home}/pid", "-H", f"unix://{_socket(node)}"),
                 *("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"),
@@ -184,6 +182,35 @@ def _own_daemon(node: Node) -> Plan:
             Check((*_docker(node), "version")),
             timeout_s=20.0,
             unless_dead=name,
+        ),
+    )
+
+
+def _own_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
+    """What the daemon has instead of the host's folders, in its mount namespace: /run with nothing
+    but the folder `seen`, as containerd and docker have sockets there whatever they are told, and
+    a layer over those that it also reads."""
+    run = f"{home}/run{seen.removeprefix('/run')}"
+    layers = {folder: f"{home}{folder}" for folder in _LAYERED}
+    return (
+        Run(
+            "folders that the daemon cannot be told of",
+            ("mkdir", "-p", run, *(f"{own}-{kind}" for own in layers.values() for kind in _KINDS)),
+        ),
+        *(
+            Run(
+                f"what the daemon writes into {folder} stays in the run's folder",
+                (
+                    *(*within, "mount", "-t", "overlay", "overlay", "-o"),
+                    f"lowerdir={folder},upperdir={own}-upper,workdir={own}-work",
+                    folder,
+                ),
+            )
+            for folder, own in layers.items()
+        ),
+        Run(f"{seen} in a /run of its own", (*within, "mount", "--bind", seen, run)),
+        Run(
+            "the daemon has a /run of its own", (*within, "mount", "--rbind", f"{home}/run", "/run")
         ),
     )
 

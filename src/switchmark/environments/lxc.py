@@ -23,12 +23,13 @@ from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import UsageError
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
-from switchmark.model.plan import Node, Plan, Run, Write
+from switchmark.model.plan import Folder, Node, Plan, Run, Write
 from switchmark.model.version import Version
 
 # null, zero, full, random, urandom, tty, console, ptmx, pts: what LXC puts into /dev.
 _DEVICES = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*")
 _CONTAINERS = "/var/lib/lxc"
+_LOCKS = f"/run/lxc/lock{_CONTAINERS}"
 _NUMBERS = {"/dev/net/tun": "10:200"}
 """Numbers of devices, where they are fixed: of others every one may be opened that is bound."""
 
@@ -55,6 +56,7 @@ class Lxc(Container):
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *(root_of(needs) if needs.image is None else _layer(node, needs.image)),
+            Folder("where every tool of LXC locks a container", _LOCKS),
             Write(f"what {node.name} is made of", path, _configuration(node, needs).encode()),
             Run(
                 f"the container {node.name}",

@@ -16,7 +16,7 @@ from switchmark.environments.containers import (
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.machine.host import Host
-from switchmark.model.plan import Node, Plan
+from switchmark.model.plan import Node, Plan, Write
 from switchmark.model.version import Version
 
 _PACKAGES = "podman runc"
@@ -37,7 +37,7 @@ class Podman(OfClient):
         return (
             *NETNS.create(network(node), needs),
             *cgroups(node),
-            *(root_of(needs) if needs.image is None else ()),
+            *((*root_of(needs), _settings(node)) if needs.image is None else ()),
             self.run(
                 node,
                 needs,
@@ -58,12 +58,33 @@ class Podman(OfClient):
         """podman with everything that it keeps in the run's folder; with the user's storage where
         that has the image. runc, as crun does not take the hybrid control groups; vfs, as the
         others leave a mount."""
-        home = f"{node.run_dir}/podman"
-        storage = ("--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir", f"{home}/tmp")
-        return (
-            *("podman", *(() if node.image else (*storage, "--storage-driver", "vfs"))),
-            *("--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"),
+        home = _home(node)
+        own = (
+            *("env", f"CONTAINERS_CONF={_settings_path(node)}", "podman"),
+            *("--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir", f"{home}/tmp"),
+            *("--network-config-dir", f"{home}/networks", "--storage-driver", "vfs"),
         )
+        return (
+            *(("podman",) if node.image else own),
+            *("--runtime", "runc", "--runtime-flag", f"root={home}/runc"),
+            *("--cgroup-manager", "cgroupfs", "--events-backend", "file"),
+        )
+
+
+def _home(node: Node) -> str:
+    return f"{node.run_dir}/podman"
+
+
+def _settings_path(node: Node) -> str:
+    return f"{node.run_dir}/podman.conf"
+
+
+def _settings(node: Node) -> Write:
+    return Write(
+        "podman's locks are files, not memory in /dev/shm that it would leave",
+        _settings_path(node),
+        b'[engine]\nlock_type = "file"\n',
+    )
 
 
 ENVIRONMENT = Podman()

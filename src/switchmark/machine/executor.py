@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from switchmark.errors import (
     CommandFailed,
@@ -29,7 +29,7 @@ from switchmark.machine.script import Inside, command, describe, fill, is_host
 from switchmark.machine.signals import shielded
 from switchmark.machine.undo import carry_out, in_words
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Node, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import Folder, Node, Plan, Reserve, Run, Spawn, Wait, Write
 
 __all__ = ["Executor"]
 
@@ -70,6 +70,8 @@ class Executor:
                     self._spawn(step)
                 case Write():
                     self._write(step)
+                case Folder():
+                    self._make_folder(step)
                 case Reserve():
                     self._reserve(step)
                 case Wait():
@@ -209,6 +211,20 @@ class Executor:
         written = self._call(step.why, step.at, write, content, 10.0)
         if written.status != 0:
             raise _failure(step.why, step.at, write, written)
+
+    def _make_folder(self, step: Folder) -> None:
+        path = PurePosixPath(fill(step.path, self.saved, step.why))
+        missing = [
+            str(each)
+            for each in (path, *path.parents)
+            if self._call(
+                step.why, step.at, self._inside(step.at, ("test", "-d", str(each))), None, 10.0
+            ).status
+        ]
+        if missing:
+            removing = ("rmdir", "--ignore-fail-on-non-empty", *missing)
+            making = ("mkdir", "-p", str(path))
+            self._run(Run(step.why, making, at=step.at, undo=removing))
 
     def _reserve(self, step: Reserve) -> None:
         host = self._host(step.at)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from switchmark.errors import SetupFailed
 from switchmark.machine.hugepages import ON_NODE
-from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import HOST, Check, Folder, Node, Plan, Reserve, Run, Spawn, Wait, Write
 
 __all__ = ["Inside", "command", "describe", "fill", "is_host"]
 
@@ -63,6 +63,9 @@ def describe(plan: Plan, inside: Inside) -> list[str]:
                     lines.append(f"{_variable(step.name)}=$!")
             case Write():
                 lines.extend(_write(step, inside))
+            case Folder():
+                making = _quoted(inside(step.at, ("mkdir", "-p", step.path)))
+                lines.append(f"{making}  # undo: what was not there is removed, if it is empty")
             case Reserve():
                 lines.append(_reserve(step))
             case Wait():

@@ -11,7 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from signal import SIGTERM
 
-__all__ = ["HOST", "Check", "Node", "Plan", "Reserve", "Run", "Spawn", "Step", "Wait", "Write"]
+__all__ = [
+    "HOST",
+    "Check",
+    "Folder",
+    "Node",
+    "Plan",
+    "Reserve",
+    "Run",
+    "Spawn",
+    "Step",
+    "Wait",
+    "Write",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,19 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """Make a folder of the system's, with those above it, as a program would that leaves it.
+
+    Undone by removing what was not there before of it and of those above it, as far as it is
+    empty then.
+    """
+
+    why: str
+    path: str
+    at: Node = HOST
+
+
+@dataclass(frozen=True, slots=True)
 class Reserve:
     """Have `megabytes` (of 1024 KiB) of hugepages free for this run on a NUMA node of a host;
     undone by giving them back.
@@ -130,5 +155,5 @@ class Wait:
     unless_dead: str | None = None
 
 
-Step = Run | Spawn | Write | Reserve | Wait
+Step = Run | Spawn | Write | Folder | Reserve | Wait
 Plan = tuple[Step, ...]

@@ -1,0 +1,300 @@
+"""What this host is like, as far as a run could change it: sets of lines, compared by area.
+
+Nothing here knows what a run does. An entry that changes by itself is named in `VOLATILE`, with
+its reason; everything else counts. Other runs may live beside a test's: lines that carry the id
+of one that is alive are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from switchmark.machine.clean import clean
+from switchmark.machine.journal import is_locked
+from switchmark.machine.leases import Leases
+
+__all__ = [
+    "AREAS",
+    "VOLATILE",
+    "Snapshot",
+    "differences",
+    "hugepages",
+    "left_as_it_was",
+    "run_of",
+    "state_of_the_host",
+]
+
+RUNS = Path("/run/switchmark")
+Snapshot = Mapping[str, frozenset[str]]
+"""Lines by area."""
+
+VOLATILE: Mapping[str, Mapping[str, str]] = {
+    "sysctls": {
+        r"fs\.(aio-nr|dentry-state|file-nr|inode-\w+|quota\.)": "counts of what is open or cached",
+        r"fs\.binfmt_misc\.": "a file system that is mounted when it is looked at",
+        r"kernel\.(ns_last_pid|pty\.nr|random\.|tainted)": "counts, and what is drawn anew",
+        r"kernel\.(perf_event_max_sample_rate|perf_cpu_time)": "the kernel lowers it under load",
+        r"net\.netfilter\.nf_conntrack_count": "a count of the host's own connections",
+        r"vm\.nr_(hugepages|overcommit)": "leased by every run that lives: see the area hugepages",
+        r"vm\.stat_refresh": "to read it makes the kernel work",
+    },
+    "modules": {
+        r"(bridge|stp|llc|veth|macvlan|tun|tap|ifb|overlay|vhost|vhost_net|xsk_diag|af_packet_diag"
+        r"|sch_\w+|cls_\w+|act_\w+|nf_\w+|x_tables|\w*_diag)$": (
+            "the kernel loads it with the first link, mount or rule of its kind, and keeps it"
+        ),
+    },
+    "mounts": {
+        r"\S+ /run/netns ": "the first `ip netns add` makes it a mount, for everybody",
+        r"\S+ /proc/sys/fs/binfmt_misc ": "mounted when it is looked at",
+    },
+    "files": {
+        r"/run/netns$": "the first `ip netns add` makes it, for everybody",
+        r"/run/switchmark(/leases)?$": "the folder of all runs, and its lock, stay",
+        r"/run/(systemd|udev|user|log|dbus|utmp|blkid|sudo|sshd|lock/apt)(/|\b)": "the system's",
+        r"/var/lib/(apt|dpkg|systemd|dhcp|NetworkManager|logrotate|man-db|ucf|postgresql"
+        r"|PackageKit|update-notifier|chrony|private|misc)(/|$)": "the system's own services",
+        r"/etc/(mtab|resolv\.conf|ld\.so\.cache~|\.pwd\.lock)": "the system's own services",
+        r"/dev/(pts|char|block|disk|fd|mqueue|hugepages|shm)/": "terminals; others have an area",
+    },
+}
+"""Entries that change by themselves, by area: a pattern of their beginning, and the reason."""
+
+_DEPTH = 4
+"""Levels that are looked at below a folder: a docker of the user's has millions of files."""
+
+_LEFT_IN_TMP = (
+    *("*switchmark*", "*sm[0-9a-f][0-9a-f][0-9a-f][0-9a-f]*", "*podman*", "*docker*", "*lxc*"),
+    *("*containers*", "*ovs*", "*openvswitch*", "*dpdk*", "rte*", "*qemu*", "*nginx*"),
+)
+"""What runtimes and switches are known to leave in /tmp, which is full of others' files."""
+
+
+def state_of_the_host() -> Snapshot:
+    """All that a run could leave behind or change."""
+    found = {area: frozenset(filter(None, look())) for area, look in AREAS.items()}
+    of_others = _any_of(run.name for run in RUNS.glob("sm*") if is_locked(run / "journal"))
+    kept = {}
+    for area, lines in found.items():
+        passed_over = _any_of(VOLATILE.get(area, {}))
+        kept[area] = frozenset(
+            line for line in lines if not passed_over.match(line) and not of_others.search(line)
+        )
+    return kept
+
+
+def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[str]]]:
+    """What is gone and what is new, by area."""
+    return {
+        area: {
+            "gone": sorted(before[area] - after[area]),
+            "new": sorted(after[area] - before[area]),
+        }
+        for area in before
+        if before[area] != after[area]
+    }
+
+
+@contextmanager
+def left_as_it_was(before: Snapshot | None = None) -> Iterator[list[Snapshot]]:
+    """A block after which the host must be as it was before, or a moment later: as `before`, where
+    that is known. What it is like then is put into the list."""
+    clean()
+    found = [before or state_of_the_host()]
+    yield found
+    deadline = time.monotonic() + 5  # a namespace goes a moment after its last process
+    while True:
+        found.append(state_of_the_host())
+        changed = differences(found[0], found[-1])
+        if not changed or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    assert changed == {}
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(patterns) or "(?!)")
+
+
+# --- areas -----------------------------------------------------------------------------------
+
+
+def _sysctls() -> Iterator[str]:
+    """Those of every kind; of `net.*`, this network namespace's."""
+    top = "/proc/sys/"
+    unread = re.compile(r"vm\.stat_refresh|fs\.binfmt_misc|net\.\w+\.route\.flush")
+    for path in _walk(top, depth=8):
+        name = path[len(top) :].replace("/", ".")
+        if path.endswith("/") or unread.match(name):
+            continue
+        with suppress(OSError):
+            yield f"{name} = {_read(path).strip()}"
+
+
+def _modules() -> list[str]:
+    with suppress(OSError):
+        return [line.split()[0] for line in _read("/proc/modules").splitlines()]
+    return []
+
+
+def _firewall() -> Iterator[str]:
+    """Rules and the policies of chains, without counts and times."""
+    for argv in (
+        ("iptables-save",),
+        ("ip6tables-save",),
+        ("arptables-save",),
+        ("ebtables-save",),
+        ("nft", "list", "ruleset"),
+    ):
+        table = ""
+        for number, line in enumerate(_out(*argv)):
+            if line.startswith(("*", "table ")):
+                table = line
+            if line and not line.startswith("#"):
+                rule = re.sub(r"\[\d+:\d+\]", "", line)
+                place = f"{number}: " if argv[0] == "nft" else ""
+                yield f"{argv[0]} {table} {place}{rule}"
+
+
+def _network() -> Iterator[str]:
+    """Links, addresses, routes and rules of this network namespace."""
+    asked = b"link\naddress\nroute show table all\n-6 route show table all\nrule\n-6 rule\n"
+    for line in _out("ip", "-o", "-batch", "-", stdin=asked):
+        line = re.sub(r"^\d+: |(valid|preferred)_lft \S+|expires \S+|\\", "", line)
+        yield " ".join(re.sub(r"\b(if|link-netnsid )\d+", r"\1", line).split())
+
+
+def _mounts() -> Iterator[str]:
+    """Each mount by its device, root and place; the numbers are drawn anew each time."""
+    for line in _read("/proc/self/mountinfo").splitlines():
+        words = line.split()
+        yield f"{words[2]} {words[4]} {words[3]} {' '.join(words[5:])}"
+
+
+def _namespaces() -> Iterator[str]:
+    """Those with a name, and those that a mount holds."""
+    for folder in ("/run/netns", "/run/docker/netns", "/var/run/utsns"):
+        with suppress(OSError):
+            yield from map(str, Path(folder).iterdir())
+
+
+def _processes() -> Iterator[str]:
+    """Those that carry the mark of a run."""
+    for process in Path("/proc").glob("[0-9]*"):
+        if run := run_of(process):
+            with suppress(OSError):
+                yield f"{run} {_read(f'{process}/comm').strip()}"
+
+
+def run_of(process: Path) -> str:
+    """The run that a process belongs to."""
+    try:
+        found = re.search(rb"SWITCHMARK_RUN=(\w+)", (process / "environ").read_bytes())
+    except OSError:
+        return ""
+    return found[1].decode() if found else ""
+
+
+def hugepages() -> int:
+    """The count of this machine's hugepages, or the one that the runs which changed it found."""
+    with Leases(RUNS)._locked() as (_, takes):
+        found = [take.old for take in takes if take.path.endswith("/nr_hugepages")]
+    return int(found[0] if found else Path("/proc/sys/vm/nr_hugepages").read_text())
+
+
+def _files() -> Iterator[str]:
+    """Names of what is in the system's folders, those of runs apart."""
+    for folder in ("/run", "/var/lib", "/var/tmp", "/etc", "/opt", "/dev"):
+        yield from _walk(f"{folder}/", depth=_DEPTH)
+
+
+def _shared_memory() -> Iterator[str]:
+    yield from _walk("/dev/shm/", depth=_DEPTH)
+    yield from _walk("/dev/mqueue/", depth=1)
+    for kind in ("shm", "sem", "msg"):
+        with suppress(OSError):
+            for line in _read(f"/proc/sysvipc/{kind}").splitlines()[1:]:
+                yield f"{kind} {line.split()[1]}"
+
+
+def _control_groups() -> Iterator[str]:
+    """Of every hierarchy, v1 and v2."""
+    yield from (path for path in _walk("/sys/fs/cgroup/", depth=8) if path.endswith("/"))
+
+
+def _sockets() -> Iterator[str]:
+    """Those with a name of a run's, or of a container of one."""
+    for line in _read("/proc/net/unix").splitlines():
+        if found := re.search(r"\S*/switchmark/\S*|@\S*/lxc/sm\S*", line):
+            yield found[0]
+
+
+def _devices() -> Iterator[str]:
+    """The driver of each PCI device."""
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        with suppress(OSError):
+            yield f"{device.name} {(device / 'driver').readlink().name}"
+
+
+AREAS: Mapping[str, Callable[[], Iterator[str] | list[str]]] = {
+    "sysctls": _sysctls,
+    "modules": _modules,
+    "firewall": _firewall,
+    "network": _network,
+    "namespaces": _namespaces,
+    "mounts": _mounts,
+    "processes": _processes,
+    "hugepages": lambda: [str(hugepages()), *_walk("/dev/hugepages/", depth=1)],
+    "files": _files,
+    "shared memory": _shared_memory,
+    "control groups": _control_groups,
+    "sockets": _sockets,
+    "devices": _devices,
+    "runs": lambda: [path.name for path in RUNS.glob("sm*")],
+    "tmp": lambda: [path.name for name in _LEFT_IN_TMP for path in Path("/tmp").glob(name)],
+}
+"""What is looked at, by the name of its area."""
+
+
+def _walk(top: str, *, depth: int) -> Iterator[str]:
+    """The paths below a folder; those of folders end with a slash. Nothing of other mounts."""
+    folders = [(top, 1)]
+    while folders:
+        folder, level = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield f"{entry.path}/"
+                if level < depth:
+                    folders.append((f"{entry.path}/", level + 1))
+            else:
+                yield entry.path
+
+
+def _read(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        found = b""
+        while piece := os.read(descriptor, 1 << 16):
+            found += piece
+    finally:
+        os.close(descriptor)
+    return found.decode(errors="replace")
+
+
+def _out(*argv: str, stdin: bytes = b"") -> list[str]:
+    """The lines that a program prints; none where it is missing or cannot work here."""
+    try:
+        done = subprocess.run(argv, input=stdin, capture_output=True)
+    except FileNotFoundError:
+        return []
+    return done.stdout.decode(errors="replace").splitlines()
