@@ -65,6 +65,14 @@ def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport,
     return one.model_copy(update=sender), two.model_copy(update=receiver)
 
 
+def port(rx: int, tx: int) -> dict[str, Any]:
+    return {"rx": rx, "tx": tx, "rx_dropped": 0, "tx_dropped": 0}
+
+
+UNCOUNTED = dict.fromkeys(port(0, 0))
+"""What a switch says of a port that it does not count at."""
+
+
 @pytest.mark.parametrize(
     ("found", "own_core", "wanted"),
     [
@@ -258,10 +266,6 @@ def test_a_frame_lost_before_it_is_copied_is_lost_in_every_copy() -> None:
     assert found.unaccounted == 0
 
 
-def port(rx: int, tx: int) -> dict[str, Any]:
-    return {"rx": rx, "tx": tx, "rx_dropped": 0, "tx_dropped": 0}
-
-
 def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> None:
     counters = {
         "f0": port(0, 100),
@@ -311,7 +315,11 @@ def judged(
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
     judge = Trust(drawn, place(drawn.tenants(), CPUS[:2]), CPUS, **(trust or {}))
-    return judge._judged(found or trial(), window)
+    found = found or trial()
+    if not found.counters:
+        ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}
+        found = found.model_copy(update={"counters": ports})
+    return judge._judged(found, window)
 
 
 @pytest.mark.parametrize(
@@ -358,6 +366,21 @@ def judged(
             {"trust": {"gate": {"wrong": ["2 frames arrived more than once"]}}},
             {"trust": {"gate": {"wrong": []}}},
         ),
+        (
+            "past-switch",
+            {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 989_999)})},
+            {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 990_000)})},
+        ),
+        (
+            "path-unseen",
+            {"found": trial(counters={"f0@switch": UNCOUNTED, "f1@switch": port(0, 10**6)})},
+            {"switch": "direct", "found": trial(counters={"f0": port(0, 10**6)})},
+        ),
+        (
+            "path-unseen",
+            {"switch": "testpmd", "engine": "dpdk", "found": trial(counters={"switch": {}})},
+            {"switch": "direct", "engine": "dpdk", "found": trial(counters={"switch": {}})},
+        ),
     ],
 )
 def test_a_doubt_is_raised_beyond_its_threshold(
@@ -395,6 +418,8 @@ RAISED_BY = {
     "clock": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
     "foreign-frames": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
+    "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
+    "path-unseen": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
 }
 """A test of each doubt: on a real path where this kind of host has its cause."""
@@ -414,10 +439,11 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
         "campaign/outcome.py": ("host-busy", "cpu-stolen", "short", "foreign-frames"),
-        "campaign/measure.py": ("uncertain", "not-equivalent"),
+        "campaign/measure.py": ("uncertain",),
+        "errors.py": ("not-equivalent", "host-busy"),
         "campaign/trust.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
-            *("clock", "unstable", "captured", "not-equivalent"),
+            *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
         ),
     }.items():
         text = (package / file).read_text()
