@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from real_frames import Measure
+from switchmark.switches import TABLE
+
 CABLES = """
 ip link add uxa type veth peer name uxb
 ip link add uxc type veth peer name uxd
@@ -111,3 +114,15 @@ def test_each_trial_past_the_switch_is_doubted(
     ports = ("a0@switch in", "b0@switch out")
     places = ports if touch == "header" else ("to switch", "from switch")
     assert trial["evidence"]["doubts"]["past-switch"] == dict.fromkeys(places, nothing)
+
+
+def test_where_a_switch_tells_nothing_its_interfaces_count(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = type(TABLE["linux-bridge"])
+    monkeypatch.setattr(bridge, "counters", lambda self, w: ())
+    record = measure(switch="linux-bridge")
+    (trial,) = record.trials
+    assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
+    assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    assert not {"past-switch", "path-unseen"} & set(record.doubts)

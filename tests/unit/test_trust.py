@@ -10,6 +10,7 @@ import pytest
 
 from switchmark.campaign.layout import lay_out
 from switchmark.campaign.trust import Trust
+from switchmark.campaign.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import place
@@ -18,7 +19,7 @@ from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
 from switchmark.metrics.throughput import is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
-from switchmark.model.record import Latency, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
 PORTS = ("f0", "f1")
@@ -292,6 +293,91 @@ def test_foreign_frames_never_make_more_lost_than_were_lost() -> None:
     counters = {"f0@switch": port(500, 0), "f1@switch": port(0, 90)}
     found = balanced(trial(100, lost=10, counters=counters), ports=PORTS, through=True)
     assert found.lost_at == {"inside switch": 10}
+
+
+def arrived(**flows: int) -> tuple[FlowCounts, ...]:
+    names = {name.replace("_", "-"): frames for name, frames in flows.items()}
+    return tuple(FlowCounts(flow=f, tx=100, rx=n, lost=100 - n) for f, n in names.items())
+
+
+def ends(**ports: tuple[int, int]) -> dict[str, Any]:
+    """The counters of the switch, `f2_0` for port f2.0: frames in and out."""
+    return {f"{name.replace('_', '.')}@switch": port(*both) for name, both in ports.items()}
+
+
+CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "frames", "counted", "past"),
+    [
+        ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 90)), {}),
+        # What more a port counted came from somewhere else, and is no matter.
+        ({}, arrived(f0_f1=90), ends(f0=(95, 1), f1=(0, 99)), {}),
+        ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 80)), {"f1@switch out": (90, 80)}),
+        (
+            {"dimension": "latency"},
+            arrived(f0_f1=90),
+            ends(f0=(90, 90), f1=(0, 90)),
+            {"f1@switch in": (90, 0)},
+        ),
+        (
+            {"direction": "bi"},
+            arrived(f0_f1=90, f1_f0=70),
+            ends(f0=(90, 0), f1=(0, 90)),
+            {"f1@switch in": (70, 0), "f0@switch out": (70, 0)},
+        ),
+        (
+            {"flows": 2},
+            (*arrived(**{"f0_f1#0": 40}), *arrived(**{"f0_f1#1": 50})),
+            ends(f0=(90, 0), f1=(0, 50)),
+            {"f1@switch out": (90, 50)},
+        ),
+        (
+            {"copies": 2},
+            arrived(f0_f1=90, f0_f2=80),
+            ends(f0=(90, 0), f1=(0, 90), f2=(0, 0)),
+            {"f2@switch out": (80, 0)},
+        ),
+        (
+            CHAINED,
+            arrived(a0_b0=90),
+            ends(a0=(90, 0), f1_0=(0, 90), f1_1=(20, 0), b0=(0, 90)),
+            {"f1.1@switch in": (90, 20)},
+        ),
+        # Where it is not looked which flow a frame is of, all ports are held against all frames.
+        ({"touch": "none"}, (), ends(f0=(100, 0), f1=(0, 100)), {}),
+        ({"touch": "none"}, (), ends(f0=(0, 0), f1=(0, 100)), {"to switch": (100, 0)}),
+        ({"touch": "none", "copies": 2}, (), ends(f0=(100, 0), f1=(0, 100), f2=(0, 100)), {}),
+        # Whoever opens the port that the switch made is inside of it.
+        ({"switch": "direct"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
+        ({"switch": "direct", "engine": "dpdk"}, arrived(f0_f1=90), {}, {}),
+        ({"switch": "macvlan"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
+        ({"switch": "testpmd", "engine": "dpdk"}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 9)),
+         {"f1@switch out": (90, 9)}),
+    ],
+)  # fmt: skip
+def test_what_arrived_was_counted_at_each_port_of_its_way(
+    axes: dict[str, Any],
+    frames: tuple[FlowCounts, ...],
+    counted: dict[str, Any],
+    past: dict[str, tuple[int, int]],
+) -> None:
+    drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x")
+    copies = drawn.test.copies
+    found = trial(100, rx_frames=100 * copies, copies=copies, per_flow=frames, counters=counted)
+    found = balanced(found, ports=(), through=False, ways=ways_of(drawn))
+    wanted = {place: {"arrived": a, "counted": c} for place, (a, c) in past.items()}
+    assert found.evidence.get("past", {}) == wanted
+
+
+def test_what_came_after_the_ports_were_read_is_not_past_the_switch() -> None:
+    drawn = lay_out(Test(), prefix="sm0000", run_dir="/run/x")
+    counters = ends(f0=(100, 0), f1=(0, 95))
+    for late, past in ((5, False), (4, True)):
+        found = trial(100, per_flow=arrived(f0_f1=100), lost_at={"late": late}, counters=counters)
+        found = balanced(found, ports=PORTS, through=True, ways=ways_of(drawn))
+        assert ("past" in found.evidence) == past
 
 
 CPUS = (Cpu(0), Cpu(1), Cpu(2, isolated=True))
