@@ -8,7 +8,8 @@
     │   ├── CommandTimedOut             a command outlived its limit
     │   └── NotReady                    a Wait whose condition never held
     ├── TrialFailed           exit 1    the path came up, but a trial could not be finished
-    │   └── NotEquivalent               the switch does not do the work that it is compared by
+    │   ├── NotEquivalent               the switch does not do the work that it is compared by
+    │   └── HostTooBusy                 other work kept the sender from sending at all
     ├── RecordFailed          exit 4    the record could not be written; what was written is safe
     └── Interrupted           exit 130  Ctrl-C or SIGTERM
 
@@ -21,9 +22,11 @@ from typing import ClassVar
 
 
 class SwitchmarkError(Exception):
-    """The root; `hint` is printed after the message, as `hint: ...`."""
+    """The root; `hint` is printed after the message, as `hint: ...`. `doubts` are those of a test
+    that ended so."""
 
     exit_code: ClassVar[int] = 70
+    doubts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -79,6 +82,14 @@ class TrialFailed(SwitchmarkError):
 
 class NotEquivalent(TrialFailed):
     """The functional trial before measuring showed that the switch does other work."""
+
+    doubts = ("not-equivalent",)
+
+
+class HostTooBusy(TrialFailed):
+    """Nothing could be shown of the switch: the sender had no turn at its CPU."""
+
+    doubts = ("host-busy",)
 
 
 class RecordFailed(SwitchmarkError):

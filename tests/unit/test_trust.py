@@ -10,6 +10,7 @@ import pytest
 
 from switchmark.campaign.layout import lay_out
 from switchmark.campaign.trust import Trust
+from switchmark.campaign.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import place
@@ -18,7 +19,7 @@ from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
 from switchmark.metrics.throughput import is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
-from switchmark.model.record import Latency, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
 PORTS = ("f0", "f1")
@@ -63,6 +64,14 @@ def trial(pps: int = 1_000_000, *, lost: int = 0, **changes: Any) -> TrialResult
 def parts(sender: dict[str, Any], receiver: dict[str, Any]) -> tuple[PartReport, ...]:
     one, two = trial().parts
     return one.model_copy(update=sender), two.model_copy(update=receiver)
+
+
+def port(rx: int, tx: int) -> dict[str, Any]:
+    return {"rx": rx, "tx": tx, "rx_dropped": 0, "tx_dropped": 0}
+
+
+UNCOUNTED = dict.fromkeys(port(0, 0))
+"""What a switch says of a port that it does not count at."""
 
 
 @pytest.mark.parametrize(
@@ -276,10 +285,6 @@ def test_a_frame_lost_before_it_is_copied_is_lost_in_every_copy() -> None:
     assert found.unaccounted == 0
 
 
-def port(rx: int, tx: int) -> dict[str, Any]:
-    return {"rx": rx, "tx": tx, "rx_dropped": 0, "tx_dropped": 0}
-
-
 def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> None:
     counters = {
         "f0": port(0, 100),
@@ -308,6 +313,91 @@ def test_foreign_frames_never_make_more_lost_than_were_lost() -> None:
     assert found.lost_at == {"inside switch": 10}
 
 
+def arrived(**flows: int) -> tuple[FlowCounts, ...]:
+    names = {name.replace("_", "-"): frames for name, frames in flows.items()}
+    return tuple(FlowCounts(flow=f, tx=100, rx=n, lost=100 - n) for f, n in names.items())
+
+
+def ends(**ports: tuple[int, int]) -> dict[str, Any]:
+    """The counters of the switch, `f2_0` for port f2.0: frames in and out."""
+    return {f"{name.replace('_', '.')}@switch": port(*both) for name, both in ports.items()}
+
+
+CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "frames", "counted", "past"),
+    [
+        ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 90)), {}),
+        # What more a port counted came from somewhere else, and is no matter.
+        ({}, arrived(f0_f1=90), ends(f0=(95, 1), f1=(0, 99)), {}),
+        ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 80)), {"f1@switch out": (90, 80)}),
+        (
+            {"dimension": "latency"},
+            arrived(f0_f1=90),
+            ends(f0=(90, 90), f1=(0, 90)),
+            {"f1@switch in": (90, 0)},
+        ),
+        (
+            {"direction": "bi"},
+            arrived(f0_f1=90, f1_f0=70),
+            ends(f0=(90, 0), f1=(0, 90)),
+            {"f1@switch in": (70, 0), "f0@switch out": (70, 0)},
+        ),
+        (
+            {"flows": 2},
+            (*arrived(**{"f0_f1#0": 40}), *arrived(**{"f0_f1#1": 50})),
+            ends(f0=(90, 0), f1=(0, 50)),
+            {"f1@switch out": (90, 50)},
+        ),
+        (
+            {"copies": 2},
+            arrived(f0_f1=90, f0_f2=80),
+            ends(f0=(90, 0), f1=(0, 90), f2=(0, 0)),
+            {"f2@switch out": (80, 0)},
+        ),
+        (
+            CHAINED,
+            arrived(a0_b0=90),
+            ends(a0=(90, 0), f1_0=(0, 90), f1_1=(20, 0), b0=(0, 90)),
+            {"f1.1@switch in": (90, 20)},
+        ),
+        # Where it is not looked which flow a frame is of, all ports are held against all frames.
+        ({"touch": "none"}, (), ends(f0=(100, 0), f1=(0, 100)), {}),
+        ({"touch": "none"}, (), ends(f0=(0, 0), f1=(0, 100)), {"to switch": (100, 0)}),
+        ({"touch": "none", "copies": 2}, (), ends(f0=(100, 0), f1=(0, 100), f2=(0, 100)), {}),
+        # Whoever opens the port that the switch made is inside of it.
+        ({"switch": "direct"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
+        ({"switch": "direct", "engine": "dpdk"}, arrived(f0_f1=90), {}, {}),
+        ({"switch": "macvlan"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
+        ({"switch": "testpmd", "engine": "dpdk"}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 9)),
+         {"f1@switch out": (90, 9)}),
+    ],
+)  # fmt: skip
+def test_what_arrived_was_counted_at_each_port_of_its_way(
+    axes: dict[str, Any],
+    frames: tuple[FlowCounts, ...],
+    counted: dict[str, Any],
+    past: dict[str, tuple[int, int]],
+) -> None:
+    drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x")
+    copies = drawn.test.copies
+    found = trial(100, rx_frames=100 * copies, copies=copies, per_flow=frames, counters=counted)
+    found = balanced(found, ports=(), through=False, ways=ways_of(drawn))
+    wanted = {place: {"arrived": a, "counted": c} for place, (a, c) in past.items()}
+    assert found.evidence.get("past", {}) == wanted
+
+
+def test_what_came_after_the_ports_were_read_is_not_past_the_switch() -> None:
+    drawn = lay_out(Test(), prefix="sm0000", run_dir="/run/x")
+    counters = ends(f0=(100, 0), f1=(0, 95))
+    for late, past in ((5, False), (4, True)):
+        found = trial(100, per_flow=arrived(f0_f1=100), lost_at={"late": late}, counters=counters)
+        found = balanced(found, ports=PORTS, through=True, ways=ways_of(drawn))
+        assert ("past" in found.evidence) == past
+
+
 CPUS = (Cpu(0), Cpu(1), Cpu(2, isolated=True))
 ONE_WAY = Latency.model_validate(
     {"kind": "one-way", "count": 1, "min": 5, "max": 5, "mean": 5.0, **dict.fromkeys(PERCENTILES)}
@@ -329,7 +419,11 @@ def judged(
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
     judge = Trust(drawn, place(drawn.tenants(), CPUS[:2]), CPUS, **(trust or {}))
-    return judge._judged(found or trial(), window)
+    found = found or trial()
+    if not found.counters:
+        ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}
+        found = found.model_copy(update={"counters": ports})
+    return judge._judged(found, window)
 
 
 @pytest.mark.parametrize(
@@ -376,6 +470,21 @@ def judged(
             {"trust": {"gate": {"wrong": ["2 frames arrived more than once"]}}},
             {"trust": {"gate": {"wrong": []}}},
         ),
+        (
+            "past-switch",
+            {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 989_999)})},
+            {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 990_000)})},
+        ),
+        (
+            "path-unseen",
+            {"found": trial(counters={"f0@switch": UNCOUNTED, "f1@switch": port(0, 10**6)})},
+            {"switch": "direct", "found": trial(counters={"f0": port(0, 10**6)})},
+        ),
+        (
+            "path-unseen",
+            {"switch": "testpmd", "engine": "dpdk", "found": trial(counters={"switch": {}})},
+            {"switch": "direct", "engine": "dpdk", "found": trial(counters={"switch": {}})},
+        ),
     ],
 )
 def test_a_doubt_is_raised_beyond_its_threshold(
@@ -413,6 +522,8 @@ RAISED_BY = {
     "clock": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
     "foreign-frames": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
+    "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
+    "path-unseen": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
 }
 """A test of each doubt: on a real path where this kind of host has its cause."""
@@ -432,10 +543,11 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
         "campaign/outcome.py": ("host-busy", "cpu-stolen", "short", "foreign-frames"),
-        "campaign/measure.py": ("uncertain", "not-equivalent"),
+        "campaign/measure.py": ("uncertain",),
+        "errors.py": ("not-equivalent", "host-busy"),
         "campaign/trust.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
-            *("clock", "unstable", "captured", "not-equivalent"),
+            *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
         ),
     }.items():
         text = (package / file).read_text()

@@ -27,7 +27,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
-from switchmark.errors import NotEquivalent, SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit
@@ -198,8 +198,7 @@ class Lab:
             return record.model_copy(update={"status": "refused", "error": str(error)})
         except (SetupFailed, TrialFailed) as error:
             reasons = "\n".join((str(error), *self._not_undone))
-            doubts = ("not-equivalent",) if isinstance(error, NotEquivalent) else ()
-            failed = {"status": "failed", "error": reasons, "doubts": doubts}
+            failed = {"status": "failed", "error": reasons, "doubts": error.doubts}
             return record.model_copy(update=failed)
 
     def _run(

@@ -12,6 +12,7 @@ from switchmark.campaign.layout import SHARED_PROCESS, Layout
 from switchmark.errors import TrialFailed
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
+from switchmark.metrics.balance import AT_SWITCH
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
@@ -19,14 +20,11 @@ from switchmark.model.topology import Part, Role
 from switchmark.model.units import FCS_BYTES
 from switchmark.switches.base import PortCounters
 
-__all__ = ["AT_SWITCH", "LinkCounters", "Outcome", "PathCounters"]
+__all__ = ["LinkCounters", "Outcome", "PathCounters"]
 
 _SHORT_S = 1.0
 _STEAL = 0.01
 _TAKEN = 0.2
-
-AT_SWITCH = "@switch"
-"""Marks the switch's end of a port, where a frame is lost: `f0@switch in`."""
 
 LinkCounters = Mapping[str, PortCounters]
 """Counters of both ends of each port: `f0`, the link at the part, and `f0@switch`."""

@@ -11,7 +11,7 @@ from typing import Any
 from switchmark.campaign.crew import Crew
 from switchmark.campaign.layout import Layout
 from switchmark.campaign.meter import Meter
-from switchmark.campaign.outcome import AT_SWITCH, PathCounters
+from switchmark.campaign.outcome import PathCounters
 from switchmark.campaign.prepare import find_nics, lend_nics
 from switchmark.campaign.trial import Trials
 from switchmark.campaign.trust import used_cpus
@@ -25,9 +25,10 @@ from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
 from switchmark.machine.processes import children, cpu_ns, in_network
+from switchmark.metrics.balance import AT_SWITCH
 from switchmark.model.plan import Node, Plan, Spawn
-from switchmark.switches.base import Counters
-from switchmark.switches.links import parse_link_counters
+from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
 __all__ = ["BuiltPath", "build_path"]
 
@@ -155,7 +156,6 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
 
 def _counters(executor: Executor, layout: Layout) -> PathCounters:
     """Counters of both ends of every port, by place, and of the switch."""
-    found = {}
     counters = Counters()
     outputs = tuple(map(executor.run, layout.switch.counters(layout.wiring)))
     if outputs:
@@ -166,7 +166,8 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from (
                 garbled
             )
-        found = {f"{port}{AT_SWITCH}": each for port, each in counters.ports.items()}
+    at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
+    found = {f"{port}{AT_SWITCH}": each for port, each in at_switch.items()}
     links = {step.at: parse_link_counters(executor.run(step)) for step in layout.part_counters()}
     for part in layout.parts:
         for port in part.ports:
@@ -183,6 +184,25 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
                 f"the counters of function {part.id} cannot be read: {garbled}"
             ) from garbled
     return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
+
+
+def _counted_by_links(
+    executor: Executor, layout: Layout, told: Mapping[str, PortCounters]
+) -> Mapping[str, PortCounters]:
+    """The ports that the switch tells nothing of, by the interfaces that are their ends at the
+    switch."""
+    nothing = PortCounters()
+    silent = {
+        port.id
+        for port in layout.wiring.ports
+        for found in (told.get(port.id, nothing),)
+        if layout.endpoints[port.id].switch_ifname and None in (found.rx, found.tx)
+    }
+    if not silent:
+        return {}
+    outputs = tuple(map(executor.run, link_counters(layout.wiring)))
+    every = kernel_counters(layout.wiring, outputs).ports
+    return {port: each for port, each in every.items() if port in silent}
 
 
 def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:

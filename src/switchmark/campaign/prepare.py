@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.outcome import AT_SWITCH
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
@@ -20,6 +19,7 @@ from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import default_base
+from switchmark.metrics.balance import AT_SWITCH
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.spec import Test
 from switchmark.model.topology import mac_address

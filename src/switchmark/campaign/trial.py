@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from switchmark.campaign.crew import Crew, Job, distinct, jobs_of, opened_by, reads_one_clock
@@ -46,7 +47,8 @@ class Trials:
     `used_ns` the CPU time that processes besides the traffic program's have used, and the time
     that they were kept waiting for a CPU, by `switch` and part, `stolen` the share of CPU time
     that a hypervisor took since its last call, `alive` raises TrialFailed if the switch or a
-    function has died, and `meter` counts what the measured phase cost."""
+    function has died, and `meter` counts what the measured phase cost. Counters that are told
+    `lag_s` late are waited for."""
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Trials:
         self._stolen = stolen
         self._alive = alive
         self._meter = meter
+        self.lag_s = 0.0
         self._openings: dict[Crew, dict[str, Any]] = {}
         self._clocks: dict[str, dict[str, int]] = {}
         self._ahead_ns: dict[str, int] = {}
@@ -271,13 +274,18 @@ class Trials:
         }
         ticks = [self._clocks[c.process.part]["hz"] for c in self._crews if not self._foreign(c)]
         cost["tsc_hz"] = next(iter(ticks), None)
-        result = Outcome(self._layout, self._placement, self._crews).result(
+        layout = self._layout
+        if proving:  # whatever is touched else
+            layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
+        result = Outcome(layout, self._placement, self._crews).result(
             spec, _interval_ns(spec), reports, after.since(before), used, stolen
         )
         return result.model_copy(update={"cost": cost})
 
     def _counted(self) -> PathCounters:
         """The counters. That a switch has died is why it does not tell its own."""
+        if self.lag_s:
+            time.sleep(self.lag_s)
         try:
             return self._counters()
         except SetupFailed:

@@ -10,6 +10,7 @@ from typing import Any
 
 from switchmark.campaign.layout import Layout
 from switchmark.campaign.trial import Trials
+from switchmark.campaign.ways import uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.noise import Snapshot, thread_times
 from switchmark.machine.placement import Placement
@@ -25,6 +26,7 @@ __all__ = ["Trust", "used_cpus"]
 _LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
 _FREQUENCY = 0.05
+_PAST = 0.01
 
 
 def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ...]:
@@ -87,7 +89,8 @@ class Trust:
             for part in self.layout.parts
             if self.layout.forwards(part)
         }
-        trial = balanced(trial, ports=ports, through=through, functions=functions)
+        ways = ways_of(self.layout)
+        trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)
         found = self._found(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
         evidence = {**trial.evidence, "window": dict(window)}
@@ -115,6 +118,8 @@ class Trust:
             "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": self.gate["wrong"] if self.gate else None,
+            "past-switch": _past_switch(trial),
+            "path-unseen": list(uncounted_ports(self.layout, trial)),
         }
         return {name: evidence for name, evidence in finders.items() if evidence}
 
@@ -183,6 +188,16 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
         for part in trial.parts
     )
     return trial.model_copy(update={"parts": parts})
+
+
+def _past_switch(trial: TrialResult) -> dict[str, Any]:
+    """The ports that counted too few of the frames that arrived. The counters of a link, read one
+    by one, may be some frames apart."""
+    return {
+        place: frames
+        for place, frames in trial.evidence.get("past", {}).items()
+        if frames["counted"] < (1 - _PAST) * frames["arrived"]
+    }
 
 
 def _frequency_changed(window: Mapping[str, Any]) -> dict[str, Any]:

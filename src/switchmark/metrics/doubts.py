@@ -127,6 +127,18 @@ _DOUBTS = (
         "mending the switch; --gate refuse does not measure it",
     ),
     Doubt(
+        "past-switch",
+        "a port of the switch counted less than 99 % of the frames that arrived by way of it",
+        "frames went past the switch: it is not, or not alone, what was measured",
+        "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other way between them",
+    ),
+    Doubt(
+        "path-unseen",
+        "neither the switch nor an interface counts the frames at a port",
+        "nothing shows that the frames passed the switch",
+        "a driver that tells counters, or ports of another kind (--port)",
+    ),
+    Doubt(
         "captured",
         "tcpdump listened",
         "every frame was copied once more",

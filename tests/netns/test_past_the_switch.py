@@ -1,0 +1,128 @@
+"""Frames that reach their receiver without the switch are not measured as the switch's: each
+switch of the kernel beside cables that lead past it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from real_frames import Measure
+from switchmark.switches import TABLE
+
+CABLES = """
+ip link add uxa type veth peer name uxb
+ip link add uxc type veth peer name uxd
+for end in uxa uxb uxc uxd; do ip link set $end up; done
+"""
+"""What the user takes for two cables from the switch to the generator: uxa-uxc and uxb-uxd."""
+
+SIBLING = """
+ip link add uxa type veth peer name uxb
+ip link add link uxa name uxc type macvlan mode bridge
+for end in uxa uxb uxc; do ip link set $end up; done
+"""
+"""The generator's end is a child of the switch's: it reaches its siblings past their parent."""
+
+MEASURE = """
+import json, sys
+from pathlib import Path
+from switchmark.campaign import gate
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.resolve import check
+from switchmark.model.spec import Test
+
+gate._LAG_S = 0.01  # counters of a veth are those of the moment
+axes = json.loads(sys.argv[2])
+with Lab(Path(sys.argv[1]), gate=axes.pop("gate")) as lab:
+    test = Test(**{"duration": 0.1, "warmup": 0.0, "rate": "5k", **axes})
+    assert check(test) == [], check(test)
+    record = lab.run(1, "key", test, (), lambda trial: None)
+print(record.model_dump_json())
+"""
+
+P2P = {"scenario": "p2p", "nic": "a0=uxa:uxc,b0=uxb:uxd"}
+CHILD = {"scenario": "p2v", "nic": "a0=uxa:uxc", "switch_environment": "host"}
+
+
+def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> dict[str, Any]:
+    """The record of a test in a network of its own, which ends with it."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make a namespace")
+    quiet = "sysctl -e -q -w net.ipv6.conf.default.disable_ipv6=1"
+    script = f'set -e\nmount -t sysfs none /sys\n{quiet}\n{cables}\nexec "$@"'
+    done = subprocess.run(
+        [
+            *("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"),
+            *("bash", "-c", script, "-", sys.executable, "-c", MEASURE),
+            *(str(folder), json.dumps(axes)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("switch", "cables", "axes", "places"),
+    [
+        ("linux-bridge", CABLES, P2P, ("a0@switch in", "b0@switch out")),
+        ("ovs", CABLES, P2P, ("a0@switch in", "b0@switch out")),
+        ("ip-forward", CABLES, P2P, ("a0@switch in", "b0@switch out")),
+        ("macvlan", SIBLING, CHILD, ("a0@switch in",)),
+    ],
+    ids=("linux-bridge", "ovs", "ip-forward", "macvlan"),
+)
+def test_a_switch_that_frames_go_past_is_refused(
+    traffic_program: str,
+    tmp_path: Path,
+    switch: str,
+    cables: str,
+    axes: dict[str, Any],
+    places: tuple[str, ...],
+) -> None:
+    record = measured(traffic_program, tmp_path, cables, switch=switch, gate="refuse", **axes)
+    assert record["status"] == "failed", record["gate"]
+    assert record["doubts"] == ["not-equivalent"]
+    for place in places:
+        said = f"frames arrived, and {place} counted 0: they went past the switch"
+        assert said in record["error"]
+    assert "--nic names both ends of a cable" in record["error"]
+
+
+@pytest.mark.parametrize("touch", ["header", "none"])
+def test_each_trial_past_the_switch_is_doubted(
+    traffic_program: str, tmp_path: Path, touch: str
+) -> None:
+    """Also where nobody tried the path before, or looks which flow a frame is of."""
+    record = measured(traffic_program, tmp_path, CABLES, gate="off", touch=touch, **P2P)
+    assert record["status"] == "ok", record["error"]
+    (trial,) = record["trials"]
+    assert trial["rx_frames"] == trial["tx_frames"] > 0
+    assert trial["doubts"].count("past-switch") == 1
+    nothing = {"arrived": trial["rx_frames"], "counted": 0}
+    ports = ("a0@switch in", "b0@switch out")
+    places = ports if touch == "header" else ("to switch", "from switch")
+    assert trial["evidence"]["doubts"]["past-switch"] == dict.fromkeys(places, nothing)
+
+
+def test_where_a_switch_tells_nothing_its_interfaces_count(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = type(TABLE["linux-bridge"])
+    monkeypatch.setattr(bridge, "counters", lambda self, w: ())
+    record = measure(switch="linux-bridge")
+    (trial,) = record.trials
+    assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
+    assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    assert not {"past-switch", "path-unseen"} & set(record.doubts)

@@ -1,0 +1,122 @@
+"""What the functional trial before measuring makes of what it finds, by made-up trials."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from switchmark.campaign.gate import pass_gate
+from switchmark.campaign.layout import Layout, lay_out
+from switchmark.campaign.trial import Trials
+from switchmark.errors import HostTooBusy, NotEquivalent
+from switchmark.model.record import FlowCounts, PartReport, TrialResult
+from switchmark.model.spec import Test, TrialSpec
+
+IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
+
+
+class Path:
+    """A path on which `sent` tells how many of the frames that were due left in each trial, in
+    turn, the last for ever; each arrived, and the ports counted them `lag_s` later, if at all."""
+
+    def __init__(self, *sent: int, blocked: int = 0, lag_s: float | None = 0.0) -> None:
+        self.sent = list(sent)
+        self.blocked = blocked
+        self.counted_after_s = lag_s
+        self.lag_s = 0.0
+        self.asked: list[TrialSpec] = []
+
+    def measure(self, spec: TrialSpec, *, proving: bool) -> TrialResult:
+        assert proving
+        assert spec.rate_pps is not None
+        self.asked.append(spec)
+        due = round(spec.rate_pps * spec.duration_s)
+        n = self.sent.pop(0) if len(self.sent) > 1 else self.sent[0]
+        seen = self.counted_after_s is not None and self.lag_s >= self.counted_after_s
+        counted = n if seen else 0
+        return TrialResult(
+            spec=spec,
+            elapsed_ns=round(spec.duration_s * 1e9),
+            tx_frames=n,
+            tx_unsent=due - n,
+            rx_frames=n,
+            rx_bytes=60 * n,
+            lost=0,
+            lost_at={},
+            parts=(
+                PartReport(part="a0", roles=("sender",), cpu=3, cores=0.1, blocked=self.blocked),
+                PartReport(part="b0", roles=("receiver",), cpu=4, cores=1),
+            ),
+            per_flow=(FlowCounts(flow="a0-b0", tx=n, rx=n, lost=0),),
+            evidence={"taken": {"3": 0.93, "4": 0.0}},
+            counters={
+                "a0@switch": {**IDLE, "rx": counted},
+                "b0@switch": {**IDLE, "tx": counted},
+            },
+        )
+
+
+def tried(path: Path, gate: str = "refuse", **axes: Any) -> dict[str, Any]:
+    found = pass_gate(laid_out(**axes), cast(Trials, path), gate)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def laid_out(**axes: Any) -> Layout:
+    return lay_out(Test(**{"scenario": "p2p", **axes}), prefix="sm0000", run_dir="/run/x")
+
+
+def test_a_good_switch_is_tried_once() -> None:
+    path = Path(100)
+    found = tried(path)
+    assert (found["passed"], found["tries"], found["starved"]) == (True, 1, 0)
+    assert len(path.asked) == 1
+
+
+def test_a_sender_that_had_no_turn_gets_more_time_for_as_many_frames() -> None:
+    path = Path(0, 0, 30, 98)
+    found = tried(path)
+    assert (found["passed"], found["tries"], found["starved"]) == (True, 1, 3)
+    assert found["frames"] == 98
+    assert [spec.duration_s for spec in path.asked] == [0.02, 0.04, 0.08, 0.16]
+    assert [spec.rate_pps for spec in path.asked] == [5000, 2500, 1250, 625]
+
+
+@pytest.mark.parametrize("gate", ["refuse", "doubt"])
+def test_that_no_frame_could_be_sent_in_time_is_the_hosts_fault(gate: str) -> None:
+    path = Path(0, 7)
+    with pytest.raises(HostTooBusy) as failed:
+        tried(path, gate)
+    assert failed.value.doubts == ("host-busy",)
+    assert "sender got to send 7 of 100 frames in 1.28 s" in failed.value.message
+    assert "something else ran on CPU 3 for 93% of that time" in failed.value.message
+    assert "CPU 4" not in failed.value.message
+    assert "on CPU 3-4" in (failed.value.hint or "")
+    assert len(path.asked) == 7
+
+
+def test_a_switch_that_takes_no_frame_is_no_busy_host() -> None:
+    path = Path(0, blocked=50)
+    with pytest.raises(NotEquivalent, match="no frame could be sent"):
+        tried(path)
+    assert len(path.asked) == 3
+
+
+def test_one_try_shows_that_frames_go_past_the_switch() -> None:
+    path = Path(100, lag_s=None)
+    with pytest.raises(NotEquivalent, match="in 1 try of 100 frames\n  100 frames arrived"):
+        tried(path)
+    assert len(path.asked) == 1
+
+
+def test_a_device_that_counts_late_is_waited_for_from_then_on() -> None:
+    cables = {"nic": "a0=nic0:nic1,b0=nic2:nic3"}
+    path = Path(100, lag_s=1.0)
+    found = tried(path, **cables)
+    assert (found["passed"], found["tries"], found["lag_s"]) == (True, 1, 1.5)
+    assert path.lag_s == 1.5
+    assert len(path.asked) == 2
+    path = Path(100, lag_s=None)
+    found = tried(path, "doubt", **cables)
+    assert (found["passed"], found["lag_s"], path.lag_s) == (False, 0.0, 0.0)
