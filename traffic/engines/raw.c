@@ -2,6 +2,7 @@
 /*
  * raw and raw-mmsg: AF_PACKET sockets, a system call a frame or one a burst.
  */
+#include "clock.h"
 #include "engine.h"
 #include "frames.h"
 #include "pool.h"
@@ -23,6 +24,7 @@ struct raw_port {
 	int fd;
 	uint64_t drops;
 	struct slots slots; /* to receive */
+	struct arrival *arrivals; /* of frames that are received one by one */
 	struct mmsghdr *headers; /* to send */
 	struct iovec *vectors;
 };
@@ -45,8 +47,10 @@ static void raw_close(struct port *port)
 	free(p->headers);
 	free(p->vectors);
 	slots_destroy(&p->slots);
+	free(p->arrivals);
 	free(p);
 	port->priv = NULL;
+	port->arrivals = NULL;
 }
 
 static int raw_open(struct port *port)
@@ -100,6 +104,24 @@ static int raw_open(struct port *port)
 	snprintf(port->mode, sizeof(port->mode),
 		 port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
 	return error;
+}
+
+/* Opens a port that receives frame by frame. */
+static int raw_single_open(struct port *port)
+{
+	int error = raw_open(port);
+	struct raw_port *p = port->priv;
+
+	if (error || !port->config.receives)
+		return error;
+	p->arrivals = calloc(port->config.burst, sizeof(*p->arrivals));
+	if (!p->arrivals) {
+		raw_close(port);
+		return port_fail(port, ENOMEM, "no memory for bursts of %u frames",
+				 port->config.burst);
+	}
+	port->arrivals = p->arrivals;
+	return 0;
 }
 
 static bool raw_ready(struct port *port)
@@ -157,6 +179,8 @@ always_inline uint32_t raw_take(struct slots *s, struct frame *f, uint32_t got)
 	return got;
 }
 
+/* Each frame is stamped: with one stamp for all, the first would look older by the calls that
+ * fetched the others. */
 static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
@@ -169,6 +193,7 @@ static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 			socket_rx_failed(port);
 			break;
 		}
+		p->arrivals[i].ticks = clock_ticks();
 		p->slots.headers[0].msg_len = (unsigned)len;
 		raw_take(&p->slots, f + i, 1);
 	}
@@ -210,7 +235,7 @@ const struct engine engine_raw = {
 	.caps = RAW_CAPS,
 	.options = raw_options,
 	.summary = "AF_PACKET, a system call a frame",
-	.open = raw_open,
+	.open = raw_single_open,
 	.ready = raw_ready,
 	.alloc = raw_alloc,
 	.tx = raw_tx,

@@ -4,6 +4,7 @@
  * and checks the headers; a frame is the UDP payload. Flows differ in their source port: one
  * socket each. UDP_SEGMENT is never used: it would send one large frame for many.
  */
+#include "clock.h"
 #include "engine.h"
 #include "frames.h"
 #include "pool.h"
@@ -16,17 +17,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { UDP_FLOWS_MAX = 256 };
+enum { UDP_FLOWS_MAX = 256, UDP_EVENTS = 64 };
 
 struct udp_port {
 	struct pool *pool;
-	int *fds; /* one a flow; the first receives */
+	int *fds; /* one a flow; answers come to that which asked */
 	uint32_t count;
+	/* Where several may receive: which of them have something, and the next of these to read. */
+	int epoll; /* -1: one socket only */
+	struct epoll_event events[UDP_EVENTS];
+	uint32_t readable, turn;
 	struct sockaddr_in remote;
 	struct slots slots; /* to receive */
+	struct arrival *arrivals; /* of datagrams that are received one by one */
 	struct mmsghdr *headers; /* to send */
 	struct iovec *vectors;
 };
@@ -44,13 +51,17 @@ static void udp_close(struct port *port)
 		return;
 	for (uint32_t i = 0; i < p->count; i++)
 		close(p->fds[i]);
+	if (p->epoll >= 0)
+		close(p->epoll);
 	pool_destroy(p->pool);
 	slots_destroy(&p->slots);
+	free(p->arrivals);
 	free(p->fds);
 	free(p->headers);
 	free(p->vectors);
 	free(p);
 	port->priv = NULL;
+	port->arrivals = NULL;
 }
 
 static int udp_socket(struct port *port, uint32_t flow)
@@ -92,6 +103,23 @@ static int udp_socket(struct port *port, uint32_t flow)
 	return fd;
 }
 
+/* Lets all sockets of a port be asked at once which of them have something. */
+static int udp_watch(struct port *port)
+{
+	struct udp_port *p = port->priv;
+
+	p->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (p->epoll < 0)
+		return port_fail(port, errno, "epoll: %s", strerror(errno));
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct epoll_event wanted = { .events = EPOLLIN, .data.fd = p->fds[i] };
+
+		if (epoll_ctl(p->epoll, EPOLL_CTL_ADD, p->fds[i], &wanted))
+			return port_fail(port, errno, "epoll: %s", strerror(errno));
+	}
+	return 0;
+}
+
 static int udp_open(struct port *port)
 {
 	const struct port_config *c = &port->config;
@@ -106,6 +134,7 @@ static int udp_open(struct port *port)
 	if (!p)
 		return port_fail(port, ENOMEM, "no memory for a port");
 	port->priv = p;
+	p->epoll = -1;
 	p->remote = (struct sockaddr_in){
 		.sin_family = AF_INET,
 		.sin_addr.s_addr = c->remote_ip,
@@ -134,8 +163,34 @@ static int udp_open(struct port *port)
 		}
 		p->fds[p->count++] = fd;
 	}
+	if (c->receives && sockets > 1) {
+		int error = udp_watch(port);
+
+		if (error) {
+			udp_close(port);
+			return error;
+		}
+	}
 	snprintf(port->mode, sizeof(port->mode), "%u socket%s%s", sockets, sockets > 1 ? "s" : "",
 		 c->connected ? ", connected" : "");
+	return 0;
+}
+
+/* Opens a port that receives datagram by datagram. */
+static int udp_single_open(struct port *port)
+{
+	int error = udp_open(port);
+	struct udp_port *p = port->priv;
+
+	if (error || !port->config.receives)
+		return error;
+	p->arrivals = calloc(port->config.burst, sizeof(*p->arrivals));
+	if (!p->arrivals) {
+		udp_close(port);
+		return port_fail(port, ENOMEM, "no memory for bursts of %u frames",
+				 port->config.burst);
+	}
+	port->arrivals = p->arrivals;
 	return 0;
 }
 
@@ -269,20 +324,49 @@ always_inline uint32_t udp_take(struct slots *s, struct frame *f, uint32_t got)
 	return got;
 }
 
+/*
+ * The socket to read next; -1: none has anything. A socket that is alone is read without asking.
+ * Of several, each that has something gets one read a turn, so that none waits for another.
+ */
+always_inline int udp_next(struct udp_port *p)
+{
+	if (likely(p->epoll < 0))
+		return p->fds[0];
+	if (p->turn == p->readable) {
+		int found = epoll_wait(p->epoll, p->events, UDP_EVENTS, 0);
+
+		p->turn = 0;
+		p->readable = found > 0 ? (uint32_t)found : 0;
+		if (!p->readable)
+			return -1;
+	}
+	return p->events[p->turn++].data.fd;
+}
+
+/* Each datagram is stamped: with one stamp for all, the first would look older by the calls that
+ * fetched the others. */
 static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
-	uint32_t i;
+	uint32_t i = 0;
 
-	for (i = 0; i < n && slots_fill(&p->slots, 1); i++) {
-		ssize_t len = recvmsg(p->fds[0], &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
+	for (uint32_t reads = 0; reads < n && slots_fill(&p->slots, 1); reads++) {
+		int fd = udp_next(p);
+		ssize_t len;
 
-		if (len < 0) {
-			udp_rx_failed(port, p->fds[0]);
+		if (fd < 0)
 			break;
+		len = recvmsg(fd, &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
+		if (len < 0) {
+			udp_rx_failed(port, fd);
+			if (p->epoll < 0)
+				break;
+			continue;
 		}
+		p->arrivals[i].ticks = clock_ticks();
 		p->slots.headers[0].msg_len = (unsigned)len;
 		udp_take(&p->slots, f + i, 1);
+		i++;
 	}
 	return i;
 }
@@ -290,14 +374,21 @@ static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
 static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
-	uint32_t room = slots_fill(&p->slots, port->config.burst);
-	int got = recvmmsg(p->fds[0], p->slots.headers, n < room ? n : room, MSG_DONTWAIT, NULL);
+	uint32_t taken = 0;
 
-	if (got < 0) {
-		udp_rx_failed(port, p->fds[0]);
-		return 0;
-	}
-	return udp_take(&p->slots, f, (uint32_t)got);
+	do {
+		uint32_t room = slots_fill(&p->slots, port->config.burst), most = n - taken;
+		int fd = udp_next(p), got;
+
+		if (fd < 0)
+			break;
+		got = recvmmsg(fd, p->slots.headers, most < room ? most : room, MSG_DONTWAIT, NULL);
+		if (got < 0)
+			udp_rx_failed(port, fd);
+		else
+			taken += udp_take(&p->slots, f + taken, (uint32_t)got);
+	} while (p->turn < p->readable && taken < n);
+	return taken;
 }
 
 static void udp_release(struct port *port, struct frame *f, uint32_t n)
@@ -310,10 +401,9 @@ static void udp_stats(struct port *port, struct engine_stats *stats)
 {
 	struct udp_port *p = port->priv;
 
-	*stats = (struct engine_stats){
-		.rx_ring_drops = udp_socket_drops(p->fds[0]),
-		.tx_errors = port->tx_errors,
-	};
+	*stats = (struct engine_stats){ .tx_errors = port->tx_errors };
+	for (uint32_t i = 0; i < p->count; i++)
+		stats->rx_ring_drops += udp_socket_drops(p->fds[i]);
 }
 
 #define UDP_CAPS                                                                                   \
@@ -324,7 +414,7 @@ const struct engine engine_udp = {
 	.caps = UDP_CAPS,
 	.options = udp_options,
 	.summary = "UDP sockets, a system call a datagram",
-	.open = udp_open,
+	.open = udp_single_open,
 	.ready = udp_ready,
 	.alloc = udp_alloc,
 	.tx = udp_tx,

@@ -477,6 +477,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		{ .key = "flows", .kind = NUMBER, .into = &flows, .min = 1, .max = FLOW_MAX },
 		{ .key = "burst", .kind = NUMBER, .into = &burst, .min = 1, .max = BURST_MAX },
 		{ .key = "rate_pps", .kind = REAL, .into = &load->rate_pps, .min = 0, .max = 1e9 },
+		{ .key = "stagger", .kind = REAL, .into = &load->stagger, .min = 0, .max = 1 },
 		{ .key = "frames", .kind = NUMBER, .into = &load->frames, .max = UINT32_MAX },
 		{ .key = "latency", .kind = BOOL, .into = &load->latency },
 		{ .key = "ipdv", .kind = BOOL, .into = &load->ipdv },

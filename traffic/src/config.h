@@ -76,6 +76,7 @@ struct task_load {
 	struct address_plan sent;
 	struct address_plan expected; /* to be compared with what arrives */
 	double rate_pps;
+	double stagger; /* of a period, later than the start */
 	uint64_t frames; /* of a phase at full rate; 0: until it ends */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */
 	bool latency, ipdv;

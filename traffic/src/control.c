@@ -308,10 +308,13 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	for (uint32_t i = 0; i < load->len_count; i++)
 		if (load->lens[i] > s->port->config.frame_max)
 			return "frame_bytes is above that of open";
+	if (load->burst > s->port->config.burst)
+		return "burst is above that of open";
 	s->flows = load->flows;
 	s->sizes = load->len_count;
 	s->burst = load->burst;
 	s->rate_pps = load->rate_pps;
+	s->stagger = load->stagger;
 	s->limit = load->frames;
 	s->delay_ticks = load->delay_ns * c->clock.hz / 1000000000;
 	s->clock = &c->clock;
@@ -506,6 +509,7 @@ static void control_start(struct control *c, const struct start_plan *plan)
 	control_halt(c);
 	at = plan->at_ns ? clock_at(&c->clock, plan->at_ns) : clock_ticks() + c->clock.hz / 500;
 	c->window.start = at;
+	c->window.note = at - c->clock.hz / 20000; /* 50 us: noting takes some 5 */
 	c->window.end = at + (uint64_t)((__int128)plan->duration_ns * c->clock.hz / 1000000000);
 	c->window.phase = plan->phase;
 	for (uint32_t i = 0; i < c->task_count; i++)
@@ -662,8 +666,9 @@ static json_t *receiver_report(const struct control *c, const struct receiver *r
 	uint64_t duplicated = 0, reordered = 0, beyond = 0;
 
 	for (uint32_t i = 0; i < r->flows; i++) {
-		const struct sequence *s = &r->sequences[i];
+		struct sequence *s = &r->sequences[i];
 
+		sequence_settle(s);
 		json_array_append_new(flows, json_pack("[I,I,I,I]", COUNT(s->distinct),
 						       COUNT(s->duplicated), COUNT(s->reordered),
 						       COUNT(s->corrupted)));
@@ -693,7 +698,7 @@ static json_t *receiver_report(const struct control *c, const struct receiver *r
 
 static json_t *sender_report(const struct control *c, const struct sender *s)
 {
-	uint64_t unsent = s->intended == UINT64_MAX ? 0 : s->intended - s->sent;
+	uint64_t unsent = s->intended == UINT64_MAX ? 0 : s->intended + s->missed - s->sent;
 
 	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent), "unsent",
 			 COUNT(unsent), "polls", COUNT(s->polls), "empty_polls", COUNT(s->empty),
@@ -721,6 +726,19 @@ static json_t *task_report(const struct control *c, const struct task *t)
 	if (!role_sends(t->role) && !role_receives(t->role))
 		json_object_set_new(report, "forwarded", forwarder_report(&t->forwarder));
 	return report;
+}
+
+static json_t *thread_report(const struct control *c, const struct worker *w)
+{
+	const struct usage *before = &w->before, *after = &w->after;
+
+	return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I}", "cpu", w->cpu, "cpu_ns",
+			 COUNT(after->cpu_ns - before->cpu_ns), "user_ns",
+			 COUNT(after->user_ns - before->user_ns), "wait_ns",
+			 after->wait_ns < 0 ? (json_int_t)-1 :
+					      COUNT(after->wait_ns - before->wait_ns),
+			 "yields", COUNT(w->yields), "started_late_ns",
+			 COUNT((__int128)w->late * 1000000000 / c->clock.hz));
 }
 
 static void control_report(struct control *c)
@@ -752,18 +770,7 @@ static void control_report(struct control *c)
 				  COUNT(now.tx_drops - then->tx_drops)));
 	}
 	for (uint32_t i = 0; i < c->worker_count; i++)
-		json_array_append_new(
-			threads,
-			json_pack("{s:i,s:I,s:I,s:I,s:I}", "cpu", c->workers[i].cpu, "cpu_ns",
-				  COUNT(c->workers[i].cpu_end_ns - c->workers[i].cpu_start_ns),
-				  "user_ns",
-				  COUNT(c->workers[i].user_end_ns - c->workers[i].user_start_ns),
-				  "wait_ns",
-				  c->workers[i].wait_end_ns < 0 ?
-					  (json_int_t)-1 :
-					  COUNT(c->workers[i].wait_end_ns -
-						c->workers[i].wait_start_ns),
-				  "yields", COUNT(c->workers[i].yields)));
+		json_array_append_new(threads, thread_report(c, &c->workers[i]));
 	why = control_failure(c);
 	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",
 			    COUNT(clock_ns(&c->clock, c->window.start)), "duration_ns",

@@ -80,7 +80,7 @@ struct engine_stats {
 	uint64_t tx_drops; /* frames taken by tx and lost before they left */
 };
 
-/* What a device found of a frame that it received. */
+/* What a device, or the engine, found of a frame that it received. */
 enum device_sum { DEVICE_SUM_UNKNOWN, DEVICE_SUM_GOOD, DEVICE_SUM_BAD };
 
 struct arrival {
@@ -99,7 +99,7 @@ struct port {
 	uint64_t tx_errors;
 	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
 	bool completes_sums;
-	/* Of the frames that rx returned last, in order; NULL: the device tells nothing of them. */
+	/* Of the frames that rx returned last, in order; NULL: nothing is known of each. */
 	const struct arrival *arrivals;
 };
 

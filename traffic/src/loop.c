@@ -4,6 +4,7 @@
 #include "socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -11,7 +12,7 @@
 
 /* ---- sending ---------------------------------------------------------------------- */
 
-/* How many frames of the next burst are due; sets when they should have left. */
+/* How many frames are due, of one burst at most; sets when they should have left. */
 always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 {
 	uint64_t left = s->intended - s->built;
@@ -23,13 +24,24 @@ always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 	*due = (uint64_t)(s->due >> 32);
 	if (now < *due || !left)
 		return 0;
-	s->due += s->period;
 	if (now - *due > s->lag_max)
 		s->lag_max = now - *due;
-	return left < s->burst ? (uint32_t)left : s->burst;
+	return left < s->owed ? (uint32_t)left : s->owed;
 }
 
-/* Who makes what of a frame: we, the kernel its headers, or the port's device some of it. */
+/* Notes that room was found for `got` frames of a burst. There may not have been for all: the
+ * rest of it stays due at the time of the burst. */
+always_inline void sender_pay(struct sender *s, uint32_t got)
+{
+	s->owed -= got;
+	if (likely(!s->owed)) {
+		s->owed = s->burst;
+		s->due += s->intended - s->built - got > s->burst ? s->period : s->last_period;
+	}
+}
+
+/* Who makes what of a frame: we, the kernel its headers, or the port's device some of it. A port
+ * of the latter two may know when each frame arrived. */
 enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
 
 always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
@@ -43,7 +55,7 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 	struct frame *frames = s->frames;
 	const struct frame_template *t = &s->templates[(size_t)s->flow * sizes + s->size];
 	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
-	uint32_t flow = s->flow, seq = s->seq, size = s->size;
+	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
 	/* Where the memory of sent frames comes back as it was, only what changes is written. A
 	 * frame that came in may lie in the memory of a port that receives. */
 	const bool reuse = !s->port->config.receives && !(headless && sizes > 1);
@@ -61,9 +73,13 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 		}
 		if (++size == sizes)
 			size = 0;
+		/* In each round every flow has the size after its last one: all get the whole mix. */
 		if (++flow == flows) {
 			flow = 0;
 			seq++;
+			if (++round_size == sizes)
+				round_size = 0;
+			size = round_size;
 		}
 		t = &s->templates[(size_t)flow * sizes + size];
 		__builtin_prefetch(t);
@@ -71,6 +87,7 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 	s->flow = flow;
 	s->seq = seq;
 	s->size = size;
+	s->round_size = round_size;
 	s->built += n;
 }
 
@@ -93,9 +110,8 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		if (n) {
 			uint32_t got = s->port->engine->alloc(s->port, s->frames, n);
 
-			/* No room for all of the burst: the rest of it is due at the same time. */
-			if (unlikely(got < n) && s->intended != UINT64_MAX)
-				s->due -= s->period * (n - got) / s->burst;
+			if (s->intended != UINT64_MAX)
+				sender_pay(s, got);
 			room = got == n;
 			n = got;
 		}
@@ -199,15 +215,39 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 	}
 }
 
+/* After the drain a frame is lost, however late it comes: what was not seen before is told as the
+ * reason of a loss, and no count of a flow changes any more. */
+static __attribute__((noinline)) void receiver_too_late(struct receiver *r, uint32_t n,
+							const struct arrival *arrivals,
+							enum touch touch, bool headless)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct frame *f = &r->frames[i];
+		enum device_sum device = arrivals ? arrivals[i].sum : DEVICE_SUM_UNKNOWN;
+		struct payload p;
+		uint32_t flow;
+
+		if (frame_judge(f->data, f->len, r->run, &p, touch, headless, device) !=
+			    FRAME_OURS ||
+		    p.phase != r->window->phase)
+			continue;
+		flow = (uint32_t)p.flow - r->first_flow;
+		if (flow < r->flows &&
+		    (touch == TOUCH_NONE || sequence_add_late(&r->sequences[flow], p.seq)))
+			r->after_drain++;
+	}
+}
+
 always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum touch touch,
 				     const enum timing timing, const enum form form)
 {
 	struct receiver *r = &task->receiver;
-	const struct arrival *arrivals = form == FORM_DEVICE ? r->port->arrivals : NULL;
+	const struct arrival *arrivals = form == FORM_WHOLE ? NULL : r->port->arrivals;
 	const bool headless = form == FORM_PAYLOAD;
 	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
 	const bool measured = now >= r->window->start && now < r->window->end;
 	uint64_t now_ns = 0;
+	bool draining;
 
 	r->polls += measured;
 	if (unlikely(r->idle_since)) {
@@ -222,12 +262,18 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 		return 0;
 	}
 	now = clock_ticks();
+	draining = atomic_load_explicit(&r->draining, memory_order_relaxed);
+	if (unlikely(draining && atomic_load_explicit(&r->closed, memory_order_relaxed))) {
+		receiver_too_late(r, n, arrivals, touch, headless);
+		r->port->engine->release(r->port, r->frames, n);
+		return n;
+	}
 	if (timing)
 		now_ns = clock_ns(r->clock, now);
 	for (uint32_t i = 0; i < n; i++) {
 		if (i + 4 < n)
 			__builtin_prefetch(r->frames[i + 4].data);
-		if (form == FORM_DEVICE && arrivals) {
+		if (form != FORM_WHOLE && arrivals) {
 			const struct arrival *a = &arrivals[i];
 
 			receiver_count(r, &r->frames[i],
@@ -244,12 +290,8 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 		r->interval_end += r->window->interval;
 	}
 	r->intervals[r->interval] += fresh;
-	if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed))) {
-		if (atomic_load_explicit(&r->closed, memory_order_relaxed))
-			r->after_drain += fresh;
-		else
-			r->late += fresh;
-	}
+	if (unlikely(draining))
+		r->late += fresh;
 	r->rx += fresh;
 	atomic_store_explicit(&r->seen, r->rx, memory_order_relaxed);
 	if (unlikely(r->delay_ticks)) {
@@ -402,6 +444,25 @@ void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 
 /* ---- phases ----------------------------------------------------------------------- */
 
+/* Sets a fixed rate for a phase of so many ticks. */
+static void sender_pace(struct sender *s, long double ticks)
+{
+	const long double unit = 4294967296.0L;
+	long double hz = (long double)s->clock->hz, period = hz * s->burst / s->rate_pps, room;
+	uint64_t bursts;
+
+	s->intended = (uint64_t)(ticks / hz * s->rate_pps + 0.5L);
+	bursts = (s->intended + s->burst - 1) / s->burst;
+	/* The last burst may have fewer frames, and then less than a period until the end; it is
+	 * staggered within that, so that no frame is due after the end. */
+	room = bursts ? ticks - (long double)(bursts - 1) * period : 0;
+	room = room < period ? room : period;
+	s->period = (unsigned __int128)(period * unit);
+	s->last_period = (unsigned __int128)((period - s->stagger * (period - room)) * unit);
+	s->due += (unsigned __int128)(s->stagger * (bursts > 1 ? period : room) * unit);
+	s->grace = s->clock->hz / 1000;
+}
+
 static void sender_begin(struct sender *s)
 {
 	const struct window *w = s->window;
@@ -415,22 +476,39 @@ static void sender_begin(struct sender *s)
 		}
 	}
 	s->built = s->sent = 0;
-	s->flow = s->seq = s->size = s->first = s->held = 0;
+	s->flow = s->seq = s->size = s->round_size = s->first = s->held = 0;
+	s->owed = s->burst;
 	s->polls = s->empty = s->blocked = s->lag_max = 0;
 	s->due = (unsigned __int128)w->start << 32;
-	s->period = 0;
+	s->period = s->last_period = 0;
 	s->intended = UINT64_MAX;
-	s->grace = 0;
-	if (s->rate_pps > 0) {
-		long double seconds = (long double)(w->end - w->start) / (long double)s->clock->hz;
-		long double ticks = (long double)s->clock->hz * s->burst / s->rate_pps;
-
-		s->intended = (uint64_t)(seconds * s->rate_pps + 0.5L);
-		s->period = (unsigned __int128)(ticks * 4294967296.0L);
-		s->grace = s->clock->hz / 1000;
-	} else if (s->limit) {
+	s->missed = s->grace = 0;
+	if (s->rate_pps > 0)
+		sender_pace(s, (long double)(w->end - w->start));
+	else if (s->limit)
 		s->intended = s->limit; /* all due at the start */
+}
+
+/* A phase that began `now`, after its start: what was due before then is not made up for, as that
+ * would be a flood; it is missed. */
+static void sender_begin_late(struct sender *s, uint64_t now)
+{
+	unsigned __int128 at = (unsigned __int128)now << 32;
+	uint64_t missed;
+
+	if (!s->period) {
+		s->due = at > s->due ? at : s->due;
+		return;
 	}
+	if (at <= s->due)
+		return;
+	missed = (uint64_t)((at - s->due + s->period - 1) / s->period);
+	s->due += s->period * missed;
+	missed *= s->burst;
+	s->missed = missed < s->intended ? missed : s->intended;
+	s->intended -= s->missed;
+	if (s->intended <= s->burst)
+		s->due -= s->period - s->last_period;
 }
 
 static void receiver_begin(struct receiver *r)
@@ -517,33 +595,26 @@ bool port_announce(struct port *port, const struct frame_template *t)
 
 /* ---- workers ---------------------------------------------------------------------- */
 
-static uint64_t thread_cpu_ns(void)
+/* What this thread has used. `wait_ns` is how long it has been ready to run while others had its
+ * CPU, by the kernel's count. */
+static struct usage worker_usage(const struct worker *w)
 {
-	struct timespec used;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-}
-
-static uint64_t thread_user_ns(void)
-{
+	struct timespec cpu;
 	struct rusage used;
-
-	getrusage(RUSAGE_THREAD, &used);
-	return (uint64_t)used.ru_utime.tv_sec * 1000000000u +
-	       (uint64_t)used.ru_utime.tv_usec * 1000u;
-}
-
-/* How long this thread has been ready to run while others had its CPU: the kernel's count. */
-static int64_t thread_wait_ns(void)
-{
+	struct usage found = { .wait_ns = -1 };
 	unsigned long long ran, waited;
-	FILE *file = fopen("/proc/thread-self/schedstat", "re");
-	bool told = file && fscanf(file, "%llu %llu", &ran, &waited) == 2;
+	char text[64];
+	ssize_t length = pread(w->schedstat, text, sizeof(text) - 1, 0);
 
-	if (file)
-		fclose(file);
-	return told ? (int64_t)waited : -1;
+	text[length > 0 ? length : 0] = 0;
+	if (sscanf(text, "%llu %llu", &ran, &waited) == 2)
+		found.wait_ns = (int64_t)waited;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+	found.cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+	getrusage(RUSAGE_THREAD, &used);
+	found.user_ns = (uint64_t)used.ru_utime.tv_sec * 1000000000u +
+			(uint64_t)used.ru_utime.tv_usec * 1000u;
+	return found;
 }
 
 static void port_enter(struct port *port)
@@ -552,35 +623,44 @@ static void port_enter(struct port *port)
 		port->engine->enter(port);
 }
 
-static void worker_loop(struct worker *w)
+static void worker_begin(struct worker *w)
 {
-	/* Two moments to note the CPU time: the start and the end of the phase. */
-	uint64_t mark = w->window->start;
-	bool started = false;
+	uint64_t now;
 
 	for (uint32_t i = 0; i < w->count; i++) {
 		port_enter(w->tasks[i]->forwarder.ports[0]);
 		port_enter(w->tasks[i]->forwarder.ports[1]);
 	}
-	w->cpu_start_ns = w->cpu_end_ns = thread_cpu_ns();
-	w->user_start_ns = w->user_end_ns = thread_user_ns();
-	w->wait_start_ns = w->wait_end_ns = thread_wait_ns();
+	w->before = w->after = worker_usage(w);
 	w->yields = 0;
+	now = clock_ticks();
+	w->late = now > w->window->start ? now - w->window->start : 0;
+	for (uint32_t i = 0; w->late && i < w->count; i++)
+		if (role_sends(w->tasks[i]->role))
+			sender_begin_late(&w->tasks[i]->sender, now);
+}
+
+static void worker_loop(struct worker *w)
+{
+	/* Two moments to note what was used: just before the start of the phase, so that it takes
+	 * no time of the first frame's, and its end. */
+	uint64_t mark;
+
+	worker_begin(w);
+	mark = w->late ? w->window->end : w->window->note;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
 		bool sending = false, receiving = false;
 
 		if (unlikely(now >= mark)) {
-			if (!started) {
-				w->cpu_start_ns = thread_cpu_ns();
-				w->user_start_ns = thread_user_ns();
-				w->wait_start_ns = thread_wait_ns();
+			w->after = worker_usage(w);
+			if (mark == w->window->note) {
+				w->before = w->after;
+				mark = w->window->end;
+			} else {
+				mark = UINT64_MAX;
 			}
-			w->cpu_end_ns = thread_cpu_ns();
-			w->user_end_ns = thread_user_ns();
-			w->wait_end_ns = thread_wait_ns();
-			mark = started ? UINT64_MAX : w->window->end;
-			started = true;
+			now = clock_ticks();
 		}
 		for (uint32_t i = 0; i < w->count; i++) {
 			struct task *t = w->tasks[i];
@@ -594,11 +674,8 @@ static void worker_loop(struct worker *w)
 			w->yields++;
 		}
 		if (unlikely(!sending && !receiving)) {
-			if (mark != UINT64_MAX) {
-				w->cpu_end_ns = thread_cpu_ns();
-				w->user_end_ns = thread_user_ns();
-				w->wait_end_ns = thread_wait_ns();
-			}
+			if (mark != UINT64_MAX)
+				w->after = worker_usage(w);
 			break;
 		}
 	}
@@ -608,6 +685,7 @@ static void *worker_main(void *argument)
 {
 	struct worker *w = argument;
 
+	w->schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		while (!w->run && !w->quit)
@@ -621,6 +699,8 @@ static void *worker_main(void *argument)
 		w->idle = true;
 	}
 	pthread_mutex_unlock(&w->lock);
+	if (w->schedstat >= 0)
+		close(w->schedstat);
 	return NULL;
 }
 

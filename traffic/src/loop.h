@@ -23,6 +23,7 @@ enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER
 /* When and as what the frames of a phase go; the same for every task. */
 struct window {
 	uint64_t start, end; /* ticks */
+	uint64_t note; /* ticks: when threads note what they have used, shortly before the start */
 	uint64_t interval; /* ticks */
 	uint8_t phase;
 };
@@ -33,18 +34,23 @@ struct sender {
 	uint32_t flows, sizes;
 	uint32_t burst;
 	double rate_pps; /* 0: as fast as it goes */
+	double stagger; /* of a period, by which bursts are due after those of others; below 1 */
 	uint64_t limit; /* frames of a phase, at full rate; 0: until it ends */
 	const struct clock *clock;
 	const struct window *window;
 
 	/* pacing */
-	unsigned __int128 due, period; /* of a burst: ticks, 32 fractional bits */
+	/* Of a burst: ticks, 32 fractional bits. The last period of a phase may be shorter. */
+	unsigned __int128 due, period, last_period;
+	uint32_t owed; /* frames of the burst that is due next or has begun to leave */
 	uint64_t intended; /* frames of this phase; UINT64_MAX at full rate */
+	uint64_t missed; /* of a phase, due before this sender had begun: not in `intended` */
 	uint64_t grace; /* ticks past the end in which a paced backlog may still leave */
 
 	/* where we are */
 	uint64_t built, sent;
 	uint32_t flow, seq, size;
+	uint32_t round_size; /* with which the flows began this round */
 	uint32_t first, held; /* frames built and not yet taken */
 	struct frame *frames;
 
@@ -93,6 +99,7 @@ struct receiver {
 	atomic_bool draining, closed;
 	atomic_bool looked; /* while draining: a poll found nothing */
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
+	/* `after_drain` are in no other count. */
 	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;
 	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
@@ -123,6 +130,13 @@ struct task {
 	atomic_bool stop;
 };
 
+/* What a thread had used at some moment. */
+struct usage {
+	uint64_t cpu_ns;
+	uint64_t user_ns; /* of it, what was not the kernel's */
+	int64_t wait_ns; /* for a CPU, ready to run; -1: not told */
+};
+
 struct worker {
 	pthread_t thread;
 	int cpu; /* -1: not pinned */
@@ -137,9 +151,10 @@ struct worker {
 	atomic_bool halt;
 	atomic_bool idle;
 
-	uint64_t cpu_start_ns, cpu_end_ns, yields;
-	uint64_t user_start_ns, user_end_ns; /* of the CPU time, what was not the kernel's */
-	int64_t wait_start_ns, wait_end_ns; /* for a CPU, ready to run; -1: not told */
+	int schedstat; /* the thread's file of that name; -1: there is none */
+	struct usage before, after; /* at the start of the phase and at its end */
+	uint64_t late; /* ticks after the start when this thread began the phase */
+	uint64_t yields;
 	int started; /* whether the thread exists */
 };
 

@@ -34,9 +34,7 @@ bool sequence_add_slow(struct sequence *s, uint64_t number)
 	}
 	if (s->next - number > s->bits) {
 		s->beyond++;
-		s->reordered++;
-		s->distinct++;
-		return true;
+		return false;
 	}
 	if (s->window[bit / 64] & mask) {
 		s->duplicated++;
@@ -46,4 +44,31 @@ bool sequence_add_slow(struct sequence *s, uint64_t number)
 	s->reordered++;
 	s->distinct++;
 	return true;
+}
+
+bool sequence_add_late(struct sequence *s, uint32_t seq)
+{
+	const struct sequence counted = *s;
+	const bool fresh = sequence_add(s, seq);
+	const uint64_t next = s->next;
+
+	*s = counted;
+	s->next = next;
+	return fresh;
+}
+
+void sequence_settle(struct sequence *s)
+{
+	uint64_t held = 0, unseen;
+
+	if (!s->beyond)
+		return;
+	for (uint32_t i = 0; i < s->bits / 64; i++)
+		held += (uint64_t)__builtin_popcountll(s->window[i]);
+	/* Of the numbers older than the window, those that are not among the distinct. */
+	unseen = s->next - s->bits - (s->distinct - held);
+	if (s->beyond > unseen) {
+		s->duplicated += s->beyond - unseen;
+		s->beyond = unseen;
+	}
 }

@@ -15,7 +15,7 @@ struct sequence {
 	uint64_t next; /* one more than the highest number so far: NextExp of RFC 4737 */
 	uint64_t distinct, duplicated, reordered;
 	uint64_t corrupted; /* frames that name this flow and failed their check: of no number */
-	uint64_t beyond; /* of reordered: older than the window, taken as distinct */
+	uint64_t beyond; /* older than the window: seen before, or not. In no other count */
 	uint64_t *window;
 	uint32_t bits; /* a power of two, at least 64 */
 };
@@ -46,5 +46,12 @@ static inline bool sequence_add(struct sequence *s, uint32_t seq)
 	}
 	return sequence_add_slow(s, number);
 }
+
+/* Whether a frame that comes when all is counted was seen before; no count changes. */
+bool sequence_add_late(struct sequence *s, uint32_t seq);
+
+/* Counts frames beyond the window as duplicates as far as they must have been seen before: no more
+ * of them can be new than numbers older than the window have not come. */
+void sequence_settle(struct sequence *s);
 
 #endif

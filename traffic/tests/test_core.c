@@ -372,11 +372,49 @@ static void a_frame_older_than_the_window_is_said_to_be(void)
 	sequence_reset(&s);
 	sequence_add(&s, 0);
 	sequence_add(&s, 10000);
-	EXPECT(sequence_add(&s, 3));
+	EXPECT(!sequence_add(&s, 3));
 	EXPECT_EQ(s.beyond, 1);
 	EXPECT(sequence_add(&s, 9000));
 	EXPECT(!sequence_add(&s, 9000));
 	EXPECT_EQ(s.beyond, 1);
+	EXPECT_EQ(s.distinct, 3);
+}
+
+/* Of 10000 frames one is lost, and another comes twice, too late to be known again. */
+static void a_duplicate_older_than_the_window_hides_no_loss(void)
+{
+	static uint64_t window[4096 / 64];
+	struct sequence s = { .window = window, .bits = 4096 };
+
+	sequence_reset(&s);
+	for (uint32_t i = 0; i < 10000; i++)
+		if (i != 5)
+			sequence_add(&s, i);
+	sequence_add(&s, 3);
+	sequence_settle(&s);
+	EXPECT_EQ(s.distinct, 9999);
+	EXPECT_EQ(s.beyond, 1); /* it may be the one that lacks */
+	EXPECT_EQ(s.duplicated, 0);
+	sequence_add(&s, 4);
+	sequence_settle(&s);
+	EXPECT_EQ(s.beyond, 1); /* no more than one lacks */
+	EXPECT_EQ(s.duplicated, 1);
+}
+
+static void where_none_is_missing_an_old_frame_is_a_duplicate(void)
+{
+	static uint64_t window[4096 / 64];
+	struct sequence s = { .window = window, .bits = 4096 };
+
+	sequence_reset(&s);
+	for (uint32_t i = 0; i < 10000; i++)
+		if (i != 9990) /* the window knows that this one has not come */
+			sequence_add(&s, i);
+	sequence_add(&s, 3);
+	sequence_settle(&s);
+	EXPECT_EQ(s.distinct, 9999);
+	EXPECT_EQ(s.beyond, 0);
+	EXPECT_EQ(s.duplicated, 1);
 }
 
 static void the_clock_agrees_with_the_kernels(void)
@@ -548,6 +586,217 @@ static void latency_counts_from_when_a_frame_should_have_left(void)
 	bench_free(b);
 }
 
+/* Steps the sender alone, by a clock of our own; returns how many frames it sent, and notes by
+ * flow how many of them had which length, and when the first and the last one were due. */
+static uint32_t drive(struct bench *b, uint32_t counts[4][3], uint64_t *first, uint64_t *last)
+{
+	const uint64_t step = (b->window.end - b->window.start) / 4096;
+	struct task *t = &b->tasks[0];
+	struct frame f[64];
+	uint32_t sent = 0;
+
+	for (uint64_t now = b->window.start; !t->sent_all; now += step) {
+		uint32_t n;
+
+		t->step(t, now);
+		while ((n = b->port.engine->rx(&b->port, f, 64))) {
+			for (uint32_t i = 0; i < n; i++) {
+				struct payload p;
+
+				EXPECT_EQ(frame_parse(f[i].data, f[i].len, 9, &p, TOUCH_HEADER,
+						      false),
+					  FRAME_OURS);
+				if (counts && p.flow < 4)
+					counts[p.flow][f[i].len / 512]++;
+				if (first && !sent)
+					*first = p.time_ns;
+				if (last)
+					*last = p.time_ns;
+				sent++;
+			}
+			b->port.engine->release(&b->port, f, n);
+		}
+	}
+	return sent;
+}
+
+/* Flows take sizes in turn, and no flow has a size of its own. */
+static void every_flow_gets_the_whole_mix(void)
+{
+	static const uint32_t lens[] = { 60, 60, 590, 1514 };
+	uint32_t counts[4][3];
+
+	for (uint32_t flows = 1; flows <= 4; flows++) {
+		struct bench *b = bench_make(960000, 32, 1000000, 0); /* 960 frames */
+		struct sender *s = &b->tasks[0].sender;
+
+		s->templates = aligned_alloc(CACHE_LINE, 16 * sizeof(*s->templates));
+		for (uint32_t i = 0; i < 4 * flows; i++)
+			template_make(&s->templates[i], &address, lens[i % 4], 9, (uint16_t)(i / 4),
+				      PHASE_MEASURED, false);
+		s->flows = flows;
+		s->sizes = 4;
+		task_begin(&b->tasks[0]);
+		memset(counts, 0, sizeof(counts));
+		EXPECT_EQ(drive(b, counts, NULL, NULL), 960);
+		for (uint32_t flow = 0; flow < flows; flow++) {
+			EXPECT_EQ(counts[flow][0], 480 / flows);
+			EXPECT_EQ(counts[flow][1], 240 / flows);
+			EXPECT_EQ(counts[flow][2], 240 / flows);
+		}
+		free(s->templates);
+		bench_free(b);
+	}
+}
+
+static uint32_t few_alloc(struct port *port, struct frame *f, uint32_t n)
+{
+	return engine_find("null")->alloc(port, f, n < 24 ? n : 24);
+}
+
+/* An idle engine whose memory is small sends all the same, and each frame at its time. */
+static void a_pool_smaller_than_a_burst_keeps_the_rate(void)
+{
+	struct bench *b = bench_make(300000, 64, 1000000, 0); /* 300 frames: 4 bursts and 44 */
+	const uint64_t period = 64 * b->clock.hz / 300000;
+	struct engine small = *b->port.engine;
+	uint64_t last = 0;
+
+	small.alloc = few_alloc;
+	b->port.engine = &small;
+	EXPECT_EQ(drive(b, NULL, NULL, &last), 300);
+	EXPECT_EQ(b->tasks[0].sender.sent, b->tasks[0].sender.intended);
+	EXPECT(llabs((long long)(last - clock_ns(&b->clock, b->window.start + 4 * period))) < 10);
+	b->port.engine = engine_find("null");
+	bench_free(b);
+}
+
+/* Bursts of several senders at equal distances, all of them within the phase. */
+static void staggered_senders_take_turns(void)
+{
+	const struct {
+		double rate;
+		uint32_t burst;
+	} loads[] = { { 64000, 32 }, { 70000, 32 }, { 65000, 32 }, { 1000, 32 }, { 5000, 1 } };
+
+	for (uint32_t i = 0; i < 5 * 4; i++) {
+		struct bench *b = bench_make(loads[i / 4].rate, loads[i / 4].burst, 10000000, 0);
+		const uint64_t start = clock_ns(&b->clock, b->window.start);
+		const double period = 1e9 * loads[i / 4].burst / loads[i / 4].rate;
+		const double share = (double)(i % 4) / 4;
+		uint64_t first = 0, last = 0;
+		double wanted;
+
+		b->tasks[0].sender.stagger = share;
+		task_begin(&b->tasks[0]);
+		/* A single burst is staggered within the phase, which is 10 ms. */
+		wanted = share * (period < 1e7 ? period : 1e7);
+		EXPECT_EQ(drive(b, NULL, &first, &last), loads[i / 4].rate / 100);
+		EXPECT(llabs((long long)(first - start) - (long long)wanted) < 10);
+		EXPECT(last < start + 10000000);
+		bench_free(b);
+	}
+}
+
+/* A thread of its own for the tasks, as the program has one. */
+static void thread_run(struct bench *b, struct worker *w, double after_ns, double length_ns)
+{
+	struct task *tasks[] = { &b->tasks[0], &b->tasks[1] };
+	const double ticks = (double)b->clock.hz / 1e9;
+
+	*w = (struct worker){ .cpu = -1, .tasks = tasks, .count = 2, .window = &b->window };
+	b->tasks[0].forwarder.ports[0] = b->tasks[0].forwarder.ports[1] = NULL;
+	b->tasks[1].forwarder.ports[0] = b->tasks[1].forwarder.ports[1] = NULL;
+	EXPECT_EQ(worker_start(w), 0);
+	b->window.start = clock_ticks() + (uint64_t)(int64_t)(after_ns * ticks);
+	b->window.note = b->window.start - b->clock.hz / 20000;
+	b->window.end = b->window.start + (uint64_t)(length_ns * ticks);
+	for (int i = 0; i < 2; i++)
+		task_begin(&b->tasks[i]);
+	worker_run(w);
+	while (!b->tasks[0].sent_all)
+		usleep(100);
+	usleep(1000);
+	worker_halt(w);
+	worker_quit(w);
+}
+
+/* To look at the clocks of a thread takes microseconds; none of them is the first frame's. */
+static void the_first_frame_of_a_phase_is_in_time(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 400 && least > 3000; i++) {
+		struct bench *b = bench_make(1000, 1, 1000000, 0);
+		struct worker w;
+
+		thread_run(b, &w, 1000000, 1000000);
+		/* Anything else on the CPU may delay the one frame, but not each time. */
+		if (b->latency.count && b->latency.max < least)
+			least = b->latency.max;
+		EXPECT(w.after.cpu_ns > w.before.cpu_ns || w.late);
+		bench_free(b);
+	}
+	EXPECT(least <= 3000);
+}
+
+/* What was due before the thread was there is not sent in one flood. */
+static void a_late_start_is_told_and_not_made_up_for(void)
+{
+	struct bench *b = bench_make(100000, 10, 300000000, 0);
+	const struct sender *s = &b->tasks[0].sender;
+	struct worker w;
+
+	thread_run(b, &w, -200000000, 300000000);
+	EXPECT(w.late >= b->clock.hz / 5);
+	EXPECT_EQ(s->intended + s->missed, 30000);
+	EXPECT(s->missed >= 20000 && s->missed <= 30000);
+	EXPECT(s->sent <= s->intended);
+	EXPECT_EQ(b->tasks[1].receiver.rx, s->sent);
+	/* Frames of the missed time would be as old as it is long. */
+	EXPECT(b->latency.max < 150000000);
+	bench_free(b);
+}
+
+/* Has a frame with that number arrive. */
+static void arrive(struct bench *b, uint32_t seq)
+{
+	struct frame f;
+
+	EXPECT_EQ(b->port.engine->alloc(&b->port, &f, 1), 1);
+	frame_build(f.data, b->template, seq, 0, 0, TOUCH_HEADER, false, false);
+	f.len = b->template->len;
+	EXPECT_EQ(b->port.engine->tx(&b->port, &f, 1), 1);
+	EXPECT_EQ(b->tasks[1].step(&b->tasks[1], clock_ticks()), 1);
+}
+
+/* What comes after the drain is lost for its flow as it is for all. */
+static void frames_after_the_drain_are_lost_in_every_count(void)
+{
+	struct bench *b = bench_make(100000, 10, 10000000, 0);
+	const struct receiver *r = &b->tasks[1].receiver;
+
+	for (uint32_t seq = 0; seq < 100; seq += 2)
+		arrive(b, seq);
+	b->tasks[1].receiver.draining = true;
+	arrive(b, 1);
+	EXPECT_EQ(r->late, 1);
+	b->tasks[1].receiver.closed = true;
+	arrive(b, 3);
+	arrive(b, 5);
+	arrive(b, 5);
+	arrive(b, 8);
+	EXPECT_EQ(r->after_drain, 2);
+	EXPECT_EQ(r->late, 1);
+	EXPECT_EQ(r->rx, 51);
+	EXPECT_EQ(b->sequence.distinct, 51);
+	EXPECT_EQ(b->sequence.duplicated, 0);
+	EXPECT_EQ(b->sequence.reordered, 1);
+	EXPECT_EQ(b->latency.count, 51);
+	EXPECT_EQ(r->bytes, 51 * 60);
+	bench_free(b);
+}
+
 static void arrivals_are_counted_by_interval(void)
 {
 	struct bench *b = bench_make(100000, 10, 80000000, 0);
@@ -578,10 +827,18 @@ int main(void)
 	TEST(sequence_counts_agree_with_a_list_of_all_that_came);
 	TEST(sequence_numbers_go_on_past_32_bits);
 	TEST(a_frame_older_than_the_window_is_said_to_be);
+	TEST(a_duplicate_older_than_the_window_hides_no_loss);
+	TEST(where_none_is_missing_an_old_frame_is_a_duplicate);
 	TEST(the_clock_agrees_with_the_kernels);
 	TEST(a_paced_sender_sends_exactly_what_was_asked);
 	TEST(a_port_that_takes_part_of_a_burst_loses_nothing);
 	TEST(latency_counts_from_when_a_frame_should_have_left);
+	TEST(every_flow_gets_the_whole_mix);
+	TEST(a_pool_smaller_than_a_burst_keeps_the_rate);
+	TEST(staggered_senders_take_turns);
+	TEST(the_first_frame_of_a_phase_is_in_time);
+	TEST(a_late_start_is_told_and_not_made_up_for);
+	TEST(frames_after_the_drain_are_lost_in_every_count);
 	TEST(arrivals_are_counted_by_interval);
 	return tap_end();
 }

@@ -904,6 +904,112 @@ const char *__lsan_default_suppressions(void)
 	return "leak:xsk_umem__create\n";
 }
 
+/* Asks `count` times, by each of four sockets in turn, and has the other end answer. Returns how
+ * many answers were sent. Counts those that came by socket, or leaves them unread. */
+static uint32_t ask(struct way *w, uint32_t count, uint32_t *answers)
+{
+	uint32_t answered = 0;
+	struct frame f[BURST];
+
+	for (uint32_t asked = 0; asked < count;) {
+		uint32_t n = w->a.engine->alloc(&w->a, f, 40), come = 0, k;
+		double start = seconds();
+
+		for (uint32_t i = 0; i < n; i++) {
+			memset(f[i].data, 0, w->least);
+			store16((uint8_t *)f[i].data + 4, net16((uint16_t)((asked + i) % 4)));
+			f[i].len = w->least;
+		}
+		k = w->a.engine->tx(&w->a, f, n);
+		w->a.engine->release(&w->a, f + k, n - k);
+		if (!k)
+			return answered;
+		asked += k;
+		while (come < k && seconds() - start < 1) {
+			uint32_t taken;
+
+			n = w->b.engine->rx(&w->b, f, BURST);
+			taken = w->b.engine->tx(&w->b, f, n);
+			w->b.engine->release(&w->b, f + taken, n - taken);
+			come += taken;
+			k -= n - taken;
+		}
+		answered += come;
+		for (start = seconds(); answers && come && seconds() - start < 1; come -= n) {
+			n = w->a.engine->rx(&w->a, f, BURST);
+			for (uint32_t i = 0; i < n; i++)
+				answers[payload_flow(f[i].data) % 4]++;
+			w->a.engine->release(&w->a, f, n);
+		}
+	}
+	return answered;
+}
+
+static void every_socket_of_a_port_receives(const struct engine *e)
+{
+	uint32_t answers[4] = { 0 }, answered, unread;
+	uint64_t before, dropped;
+	struct way w;
+
+	if (!(e->caps & ENGINE_PAYLOAD))
+		SKIP("has no sockets of flows");
+	way_prepare(&w, e);
+	w.a.config.flows = 4;
+	w.a.config.receives = w.b.config.sends = true;
+	w.a.config.remote_port = w.b.config.local_port = 20100;
+	set_number(&w.a, "buffer", 16 << 10);
+	if (way_open(&w))
+		return;
+	answered = ask(&w, 400, answers);
+	w.rx = &w.a;
+	before = rx_drops(&w);
+	unread = ask(&w, 4000, NULL);
+	dropped = rx_drops(&w);
+	unread -= (uint32_t)receive_all(&w, 0.05);
+	w.rx = &w.b;
+	way_close(&w);
+	for (uint32_t i = 0; i < 4; i++)
+		CHECK(answers[i] == 100, "%u of 100 answers at socket %u, of %u", answers[i], i,
+		      answered);
+	CHECK(!before && dropped && dropped == unread, "%u were not read, %llu counted", unread,
+	      (unsigned long long)dropped);
+}
+
+/* Each fetch takes a system call, and no frame looks older by those of the frames after it. */
+static void frames_fetched_one_by_one_are_stamped_one_by_one(const struct engine *e)
+{
+	uint32_t n, got = 0;
+	struct frame f[BURST];
+	uint64_t last;
+	struct way w;
+
+	if (strcmp(e->name, "raw") && strcmp(e->name, "udp"))
+		SKIP("fetches many at once");
+	way_prepare(&w, e);
+	if (way_open(&w))
+		return;
+	n = e->alloc(w.tx, f, BURST);
+	n = send_next(&w, f, n);
+	last = clock_ticks();
+	for (double start = seconds(); got < n && seconds() - start < 1;) {
+		uint32_t come = e->rx(w.rx, f, BURST);
+
+		for (uint32_t i = 0; i < come && !complaint[0]; i++) {
+			uint64_t ticks = w.rx->arrivals ? w.rx->arrivals[i].ticks : 0;
+
+			if (ticks <= last)
+				snprintf(complaint, sizeof(complaint),
+					 "frame %u has the time of the one before, or none",
+					 got + i);
+			last = ticks;
+		}
+		e->release(w.rx, f, come);
+		got += come;
+	}
+	way_close(&w);
+	CHECK(got == BURST && last <= clock_ticks(), "%u of %u frames", got, n);
+}
+
 /* Devices in pairs that are joined to each other; `%s` is a folder for sockets. Where there is
  * no second device its peer is a raw socket at the interface `peer`. Both ends of a memif in
  * one process find no link: tests/root/test_bypass.py has those. */
@@ -1182,6 +1288,8 @@ static const struct {
 	TEST(a_full_ring_takes_a_part_and_loses_nothing),
 	TEST(drops_of_a_full_receiver_are_counted),
 	TEST(a_port_reflects_what_it_received),
+	TEST(every_socket_of_a_port_receives),
+	TEST(frames_fetched_one_by_one_are_stamped_one_by_one),
 	TEST(names_a_peer_that_takes_no_frames),
 	TEST(a_frame_too_long_is_not_lost_in_silence),
 	TEST(drops_of_the_device_are_counted),
