@@ -263,9 +263,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="write a page (.html) or a table (.csv)"
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="a page, .html, or a table, .csv"),
     ] = None,
     as_json: JsonLines = False,
 ) -> int:
