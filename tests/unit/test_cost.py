@@ -15,7 +15,8 @@ from switchmark.machine.recording import RecordingHost
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.metrics.cpu import cost
 from switchmark.model.record import PartReport, Record
-from switchmark.report.table import columns_and_rows, footnotes
+from switchmark.report.notes import footnotes
+from switchmark.report.table import sections
 
 STORED = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text().splitlines()[0])["record"])
@@ -232,8 +233,8 @@ def test_both_figures_are_shown_where_the_scheduler_and_the_cycles_disagree() ->
     (both,) = found["disagreements"]
     assert both["cycle_cores"] == found["switch_busy_cores"] == pytest.approx(0.0212432568)
     assert (both["part"], both["scheduler_cores"]) == ("switch", found["switch_cores"])
-    headings, (row,) = columns_and_rows([polling])
-    assert row[headings.index("cores")] == "sender 0.50, switch 0.50 (0.02 by cycles)"
+    cells = cores(polling)
+    assert cells == {"cores sender": "0.50", "switch": "0.50 (0.02)"}
     note = "switch 0.50 cores by the scheduler, 0.02 by the cycle counter of the switch"
     assert any(line.endswith(note) for line in footnotes([polling]))
 
@@ -250,5 +251,19 @@ def test_cycles_of_the_processor_are_held_against_the_scheduler_too() -> None:
 
 
 def test_interrupts_are_told_beside_the_cores() -> None:
-    headings, (row,) = columns_and_rows([measured({}, counted({}), 1.0)])
-    assert row[headings.index("cores")] == "sender 0.50, switch 1.00, of which softirq 0.30"
+    told = measured({}, counted({}), 1.0)
+    assert cores(told) == {"cores sender": "0.50", "switch": "1.00", "softirq": "0.30"}
+    assert "softirq: the kernel's interrupts; the cores of the parts have them in them" in (
+        footnotes([told])
+    )
+
+
+def cores(record: Record) -> dict[str, str]:
+    """The cells of a record from that of the sender's cores on, but for the verdict."""
+    columns = sections([record])[0].columns
+    names = [column.name for column in columns]
+    return {
+        column.name: column.cells[0]
+        for column in columns[names.index("cores sender") :]
+        if column.name != "verdict"
+    }

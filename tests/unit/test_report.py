@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,12 @@ from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import Record
 from switchmark.report.bars import bars
 from switchmark.report.compare import Pair, as_object, pairs, print_pairs, within
+from switchmark.report.figures import format_ns, interval, outcome, rate, share
 from switchmark.report.files import writer_of
 from switchmark.report.json import to_object
+from switchmark.report.notes import footnotes
 from switchmark.report.page import page
-from switchmark.report.table import (
-    columns_and_rows,
-    footnotes,
-    format_ns,
-    outcome,
-    print_table,
-    rate,
-)
+from switchmark.report.table import Column, Section, sections, table_lines
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -46,6 +42,13 @@ def record(base: Record = SURE, number: int = 1, pps: int | None = None, **test:
 FAILED = RECORD.model_copy(
     update={"number": 9, "status": "failed", "error": "no link\n  in b0", "trials": ()}
 )
+
+
+def columns_and_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns of the first section, and its rows."""
+    columns = sections(records)[0].columns
+    rows = zip(*(column.cells for column in columns), strict=True)
+    return [column.name for column in columns], [list(row) for row in rows]
 
 
 # --- JSON ------------------------------------------------------------------------------------
@@ -111,11 +114,12 @@ def test_semantics_are_shown_and_not_ranked_across() -> None:
 
 
 def test_the_floor_stands_beside_a_latency() -> None:
+    late = record(dimension="latency")
     floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": 850.0}
-    headings, rows = columns_and_rows([SURE.model_copy(update={"floor": floor})])
+    headings, rows = columns_and_rows([late.model_copy(update={"floor": floor})])
     assert rows[0][headings.index("floor p50")] == "850 ns"
-    assert "floor p50" not in columns_and_rows([SURE])[0]
-    failed = SURE.model_copy(update={"floor": {"switch": "direct", "error": "no root"}})
+    assert "floor p50" not in columns_and_rows([late])[0]
+    failed = late.model_copy(update={"floor": {"switch": "direct", "error": "no root"}})
     assert "floor p50" not in columns_and_rows([failed])[0]
 
 
@@ -125,6 +129,51 @@ def test_a_column_tells_tests_apart_or_is_not_there() -> None:
     assert "burst" not in columns_and_rows([SURE])[0]
 
 
+def test_what_all_tests_have_in_common_is_said_once() -> None:
+    both = [record(switch=switch, pairs=4, port="auto") for switch in ("a", "b")]
+    (section,) = sections(both)
+    assert section.caption == (
+        "throughput: v2v, in netns, engine raw-mmsg, 64 B, search max, learning, pairs 4, "
+        "3 trials of 1 s"
+    )
+    assert [column.name for column in section.columns][:2] == ["switch", "received"]
+    (section,) = sections([record(engine="udp"), record(engine="raw", direction="bi")])
+    assert "engine" not in section.caption
+    assert "both ways" not in section.caption
+    assert [column.name for column in section.columns][:3] == ["switch", "engine", "direction"]
+
+
+def test_latency_has_a_table_of_its_own() -> None:
+    one, other = sections([SURE, record(dimension="latency", rate="1000", search="fixed")])
+    assert one.caption.startswith("throughput: v2v, ")
+    assert other.caption.startswith("latency: v2v, ")
+    assert "rate 1000" in other.caption
+    assert [column.name for column in other.columns][:3] == ["switch", "p50", "95 %"]
+
+
+def test_the_interval_of_the_repeats_stands_beside_the_figure() -> None:
+    headings, rows = columns_and_rows([repeats(SLOW), repeats(SLOW[:2])])
+    assert rows[0][headings.index("received") + 1] == "0.99..1.01"
+    assert rows[1][headings.index("95 %")] == ""
+    assert "95 %" not in columns_and_rows([repeats(SLOW[:2])])[0]
+    late = repeats(SLOW, dimension="latency")
+    headings, rows = columns_and_rows([late])
+    assert (rows[0][headings.index("p50")], rows[0][headings.index("95 %")]) == (
+        *("13.3 us", "13.3..13.3"),
+    )
+    assert (interval([999.7e3, 1.2e6], 1e6, "pps"), interval(None, 1.0, "pps")) == ("1..1.2", "")
+
+
+def test_unsent_frames_are_shown_where_there_are_any() -> None:
+    short = SURE.trials[0].model_copy(update={"tx_frames": 900, "tx_unsent": 100})
+    starved = SURE.model_copy(update={"trials": (short,)})
+    headings, rows = columns_and_rows([starved])
+    assert rows[0][headings.index("unsent")] == "10.00%"
+    whole = SURE.trials[0].model_copy(update={"tx_unsent": 0})
+    assert "unsent" not in columns_and_rows([SURE.model_copy(update={"trials": (whole,)})])[0]
+    assert [share(0, 10), share(1, 10**9), share(0, 0)] == ["0.00%", "<0.01%", ""]
+
+
 def test_a_failed_test_has_its_row_and_its_reason() -> None:
     headings, rows = columns_and_rows([SURE, FAILED])
     assert rows[1][headings.index("received")] == "failed"
@@ -132,13 +181,39 @@ def test_a_failed_test_has_its_row_and_its_reason() -> None:
     assert outcome(FAILED) == "failed: no link"
 
 
-def test_a_table_in_a_pipe_is_not_folded() -> None:
-    stream = io.StringIO()
-    print_table([RECORD, record(switch="a-switch-with-a-long-name", rate="123456pps")], stream)
-    lines = stream.getvalue().splitlines()
-    assert "a-switch-with-a-long-name" in stream.getvalue()
-    assert len(lines) == 6
-    assert "sender 1.00, receiver 0.75" in lines[2]
+def test_a_table_is_as_wide_as_it_needs_to_be_unless_it_must_not() -> None:
+    records = [
+        record(switch="a-switch-with-a-long-name", engine="raw", rate="123456pps"),
+        record(switch="ovs", engine="udp-mmsg", semantics="routed", frame_size=1518),
+        FAILED,
+    ]
+    (section,) = sections(records)
+    whole = table_lines(section)
+    assert "a-switch-with-a-long-name" in whole[4]
+    assert not any("no room" in line for line in whole)
+    assert len({line.find("cores") for line in whole if "cores" in line}) == 1
+    for width in (80, 100, 120, 160):
+        lines = table_lines(section, width)
+        assert max(map(len, lines)) <= width
+        assert sum("a-switch-with-a-long-name" in line for line in lines) == 1
+        assert "95 %" in "".join(lines)
+    assert "no room for: " in table_lines(section, 80)[-1]
+
+
+def test_what_matters_least_is_left_out_first() -> None:
+    section = Section(
+        "caption",
+        (
+            Column("switch", ("x" * 20,)),
+            Column("a", ("1",), expendable=1),
+            Column("b", ("2",), expendable=3),
+            Column("c", ("3",), expendable=3),
+        ),
+    )
+    assert [table_lines(section, width)[1].split()[1:] for width in (29, 28, 25, 22, 10)] == [
+        *(["a", "b", "c"], ["a", "b"], ["a"], [], []),
+    ]
+    assert table_lines(section, 28)[4].startswith("no room for: c ")
 
 
 def test_an_outcome_is_one_line() -> None:
@@ -146,7 +221,11 @@ def test_an_outcome_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ns", "text"), [(None, ""), (850, "850 ns"), (12_400, "12.4 us"), (3.21e6, "3.21 ms")]
+    ("ns", "text"),
+    [
+        *((None, ""), (850, "850 ns"), (12_400, "12.4 us"), (3.21e6, "3.21 ms")),
+        *((999.6, "1 us"), (999_600, "1 ms"), (999.6e6, "1 s"), (1234e9, "1234 s")),
+    ],
 )
 def test_a_latency_is_shown_with_three_digits(ns: float | None, text: str) -> None:
     assert format_ns(ns) == text

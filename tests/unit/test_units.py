@@ -102,7 +102,16 @@ def test_line_rate_is_ten_gigabits_of_l1() -> None:
 
 @pytest.mark.parametrize(
     ("pps", "text"),
-    [(None, "-"), (0, "0 pps"), (950, "950 pps"), (12_345, "12.3 kpps"), (1.234e6, "1.23 Mpps")],
+    [
+        *(
+            (None, "-"),
+            (0, "0 pps"),
+            (950, "950 pps"),
+            (12_345, "12.3 kpps"),
+            (1.234e6, "1.23 Mpps"),
+        ),
+        *((999.7, "1 kpps"), (1000, "1 kpps"), (999_700, "1 Mpps"), (1234e6, "1234 Mpps")),
+    ],
 )
 def test_a_rate_is_shown_with_three_digits(pps: float | None, text: str) -> None:
     assert format_pps(pps) == text

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -45,6 +46,9 @@ JsonLines = Annotated[
     bool, typer.Option("--json", help="one object a test on stdout, each on one line; no table")
 ]
 Json = Annotated[bool, typer.Option("--json", help="an array of objects on stdout")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="all columns of the table, whatever the terminal's width")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no progress on stderr")]
 Keep = Annotated[
     bool, typer.Option("--keep", help="leave the topology up, and say how to enter each node")
@@ -71,6 +75,7 @@ Rerun = Annotated[
     typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
 ]
 
+_BARS_WIDTH = 100
 _FAILED, _UNAVAILABLE, _INCOMPLETE, _DOUBTED = 1, 3, 4, 5
 
 
@@ -101,6 +106,7 @@ def run(
     campaign: CampaignFile = None,
     out: Out = Path("runs"),
     as_json: JsonLines = False,
+    wide: Wide = False,
     quiet: Quiet = False,
     keep: Keep = False,
     capture: Capture = None,
@@ -117,7 +123,7 @@ def run(
     found = _campaign(campaign, axes)
     _check_keep(keep, found)
     lab = _lab_options(keep, capture, calibrate, gate, rerun)
-    return _measure(_new_run(found, out), as_json, quiet, lab, strict)
+    return _measure(_new_run(found, out), _Shown(as_json, wide, quiet), lab, strict)
 
 
 @app.command("plan")
@@ -144,6 +150,7 @@ def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
 def resume(
     folder: RunFolderPath,
     as_json: JsonLines = False,
+    wide: Wide = False,
     quiet: Quiet = False,
     keep: Keep = False,
     capture: Capture = None,
@@ -159,7 +166,7 @@ def resume(
     _check_keep(keep, read_campaign(folder))
     anchor()
     lab = _lab_options(keep, capture, calibrate, gate, rerun)
-    return _measure(RunFolder(folder), as_json, quiet, lab, strict)
+    return _measure(RunFolder(folder), _Shown(as_json, wide, quiet), lab, strict)
 
 
 @app.command()
@@ -170,6 +177,7 @@ def paper(
     quick: Annotated[bool, typer.Option("--quick", help="shorter trials than the paper's")] = False,
     out: Out = Path("runs"),
     as_json: JsonLines = False,
+    wide: Wide = False,
     quiet: Quiet = False,
     capture: Capture = None,
     strict: Strict = False,
@@ -193,7 +201,7 @@ def paper(
         name=name.replace("/", "-"),
     )
     folder = _new_run(campaign, out)
-    status = _measure(folder, as_json, quiet, lab, strict)
+    status = _measure(folder, _Shown(as_json, wide, quiet), lab, strict)
     if not as_json:
         print()
         print_beside(experiment, folder.latest, sys.stdout)
@@ -266,6 +274,7 @@ def report(
         typer.Option("-o", "--output", metavar="FILE", help="a page, .html, or a table, .csv"),
     ] = None,
     as_json: JsonLines = False,
+    wide: Wide = False,
 ) -> int:
     """Show the results of runs again, from their records only."""
     from switchmark.campaign.store import read_records
@@ -280,7 +289,7 @@ def report(
             _print_records(records)
         elif output is None:
             print(f"{name}\n")
-            _print_report(records)
+            _print_report(records, wide)
     return 0
 
 
@@ -376,27 +385,35 @@ def _lab_options(
     return {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
 
 
-def _measure(
-    folder: RunFolder, as_json: bool, quiet: bool, options: dict[str, Any], strict: bool
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How the results of a run are shown: `as_json` or in tables, which may be `wide`; `quiet`
+    without what happens meanwhile."""
+
+    as_json: bool
+    wide: bool
+    quiet: bool
+
+
+def _measure(folder: RunFolder, show: _Shown, options: dict[str, Any], strict: bool) -> int:
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.measure import Lab
     from switchmark.campaign.run import run
     from switchmark.cli.progress import JsonObjects, watch
 
-    progress = watch(folder.campaign.tests, quiet)
+    progress = watch(folder.campaign.tests, show.quiet)
     lab = Lab(folder.path, **options)
-    if as_json:
+    if show.as_json:
         _print_records([record for record in folder.latest if record.status == "ok"])
     try:
-        with folder, JsonObjects(progress) if as_json else progress as shown:
+        with folder, JsonObjects(progress) if show.as_json else progress as shown:
             run(folder, lab, shown)
     finally:
-        if folder.latest and not as_json:
-            _print_report(folder.latest)
+        if folder.latest and not show.as_json:
+            _print_report(folder.latest, show.wide)
         for line in lab.kept:
             print(line, file=sys.stderr)
-        if not quiet:
+        if not show.quiet:
             print(f"records are in {folder.path}", file=sys.stderr)
     return _status(folder.latest, strict)
 
@@ -410,12 +427,19 @@ def _status(records: Sequence[Record], strict: bool) -> int:
     return _DOUBTED if strict and any(record.doubts for record in records) else 0
 
 
-def _print_report(records: Sequence[Record]) -> None:
+def _print_report(records: Sequence[Record], wide: bool) -> None:
+    """Tables, notes and bars: as wide as the terminal, and where that is unknown, or with `wide`,
+    as the tables need to be."""
     from switchmark.report.bars import bars
-    from switchmark.report.table import print_table
+    from switchmark.report.notes import footnotes
+    from switchmark.report.table import sections, table_lines
 
-    print_table(records, sys.stdout)
-    for line in ("", *bars(records)):
+    columns = shutil.get_terminal_size((0, 0)).columns
+    for section in sections(records):
+        print(*table_lines(section, None if wide else columns or None), sep="\n", end="\n\n")
+    for note in footnotes(records):
+        print(note)
+    for line in ("", *bars(records, min(columns or _BARS_WIDTH, _BARS_WIDTH))):
         print(line)
 
 

@@ -12,8 +12,8 @@ from switchmark.campaign.expand import label, telling
 from switchmark.campaign.run import Progress
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.report.figures import outcome
 from switchmark.report.json import to_object
-from switchmark.report.table import outcome
 
 __all__ = ["JsonObjects", "Watch", "watch"]
 

@@ -6,6 +6,7 @@ Frame sizes count the FCS (RFC 2544); a rate is per sender, in frames per second
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import UsageError
@@ -16,6 +17,7 @@ __all__ = [
     "FRAME_MIN",
     "IMIX_SIZES",
     "LAYER_2_BYTES",
+    "PPS",
     "PREAMBLE_AND_GAP_BYTES",
     "CpuLimit",
     "Rate",
@@ -30,6 +32,8 @@ __all__ = [
     "parse_rate",
     "parse_share",
     "parse_shares",
+    "scaled",
+    "scaled_to",
 ]
 
 FCS_BYTES = 4
@@ -41,6 +45,9 @@ FRAME_MIN = 64
 FRAME_MAX = 9000
 IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
 """Simple IMIX: 7 x 64, 4 x 594, 1 x 1518, spread over twelve frames."""
+
+PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
+"""Units of a rate with their sizes, as `scaled` takes them."""
 
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
@@ -188,10 +195,27 @@ def gbps_l1(pps: float, frame_bytes: float) -> float:
 
 def format_pps(pps: float | None) -> str:
     """`950 pps`, `12.3 kpps`, `1.23 Mpps`, or `-`."""
-    if pps is None:
-        return "-"
-    for limit, unit in ((1e6, "Mpps"), (1e3, "kpps")):
-        if pps >= limit:
-            value = pps / limit
-            return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
-    return f"{pps:.3g} pps" if pps < 1000 else f"{pps:.0f} pps"
+    return "-" if pps is None else scaled(pps, PPS)
+
+
+def scaled(value: float, units: Sequence[tuple[str, float]]) -> str:
+    """A value with three digits in the unit that it needs, of units with their sizes from the
+    smallest to the largest: 999.7 of pps is `1 kpps`."""
+    name, size = _unit_for(value, units)
+    return f"{_three_digits(value / size)} {name}"
+
+
+def scaled_to(value: float, other: float, units: Sequence[tuple[str, float]]) -> str:
+    """A value with three digits, without its unit: the one that another value needs."""
+    return _three_digits(value / _unit_for(other, units)[1])
+
+
+def _unit_for(value: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """The smallest unit that leaves less than 1000 after rounding, or else the largest."""
+    fitting = (unit for unit in units if float(f"{value / unit[1]:.3g}") < 1000)
+    return next(fitting, units[-1])
+
+
+def _three_digits(value: float) -> str:
+    text = f"{value:.3g}"
+    return f"{value:.0f}" if "e+" in text else text

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from switchmark.campaign.expand import label, telling
 from switchmark.model.record import Record
+from switchmark.report.figures import DOUBT_MARK, format_ns, rate
 from switchmark.report.json import to_object
-from switchmark.report.table import DOUBT_MARK, format_ns, rate
 
 __all__ = ["bars"]
 

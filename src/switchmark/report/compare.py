@@ -17,8 +17,8 @@ from switchmark.metrics.throughput import is_lower_bound, rates_pps
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import Test
 from switchmark.model.units import format_pps
+from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, format_ns
 from switchmark.report.json import origin, plain, to_object
-from switchmark.report.table import BOUND_MARK, BOUND_NOTE, format_ns
 
 __all__ = ["MIN_REPEATS", "Pair", "as_object", "pairs", "print_pairs", "within"]
 

@@ -7,7 +7,8 @@ from html import escape
 
 from switchmark.model.record import Record
 from switchmark.report.bars import bars
-from switchmark.report.table import columns_and_rows, footnotes
+from switchmark.report.notes import footnotes
+from switchmark.report.table import Section, sections
 
 __all__ = ["page"]
 
@@ -31,14 +32,16 @@ def page(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
 
 
 def _section(name: str, records: Sequence[Record]) -> str:
-    headings, rows = columns_and_rows(records)
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    tables = "\n".join(map(_table, sections(records)))
+    notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
+    chart = escape("\n".join(bars(records)))
+    return f"<h1>{escape(name)}</h1>\n{tables}\n{notes}\n<pre>{chart}</pre>"
+
+
+def _table(section: Section) -> str:
+    head = "".join(f"<th>{escape(column.name)}</th>" for column in section.columns)
+    rows = zip(*(column.cells for column in section.columns), strict=True)
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
-    chart = escape("\n".join(bars(records)))
-    return (
-        f"<h1>{escape(name)}</h1>\n<table>\n<tr>{head}</tr>\n{body}\n</table>\n"
-        f"{notes}\n<pre>{chart}</pre>"
-    )
+    return f"<p>{escape(section.caption)}</p>\n<table>\n<tr>{head}</tr>\n{body}\n</table>"

@@ -13,8 +13,8 @@ from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, confidence, is_lower_bound, received
 from switchmark.model.record import Record
 from switchmark.papers.experiment import Claim, Experiment, Row
+from switchmark.report.figures import BOUND_MARK, DOUBT_MARK
 from switchmark.report.json import to_object
-from switchmark.report.table import BOUND_MARK, DOUBT_MARK
 
 __all__ = ["Beside", "beside", "holds", "print_beside"]
 

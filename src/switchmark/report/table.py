@@ -1,225 +1,309 @@
-"""Tests as rows of a table: the columns that tell them apart, and what was found.
+"""Tests as rows of tables: what they have in common above, what tells them apart and what was found
+in columns.
 
-`rows` is text and serves every report; only `print_table` knows the terminal.
+A section is text and serves every report; `table_lines` alone knows a width.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import IO, Any
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from switchmark.campaign.expand import label, telling
-from switchmark.metrics.cpu import cost
-from switchmark.metrics.doubts import TABLE
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.campaign.expand import telling
 from switchmark.model.record import Record
-from switchmark.model.units import format_pps
+from switchmark.model.spec import Test
+from switchmark.report.figures import bound, doubt, format_ns, interval, rate, share
 from switchmark.report.json import to_object
+from switchmark.report.notes import SHOWN_CORES
 
-__all__ = [
-    "BOUND_MARK",
-    "BOUND_NOTE",
-    "DOUBT_MARK",
-    "columns_and_rows",
-    "footnotes",
-    "format_ns",
-    "outcome",
-    "print_table",
-    "rate",
-]
+__all__ = ["Column", "Section", "sections", "table_lines"]
 
-DOUBT_MARK = "○"
-"""Stands before a figure that a doubt was raised about."""
+_GAP = "  "
+_NO_WIDTH = 10_000
+_IN_COLUMNS = ("switch", "engine", "frame_size")
+"""Axes that have a column wherever they differ, whether others tell the tests apart or not."""
 
-BOUND_MARK = ">= "
-"""Stands before a rate that the sender or the receiver limits."""
+_SAID = frozenset(
+    {
+        *("dimension", "locality", "scenario", "direction", "switch", "environment", "engine"),
+        *("frame_size", "rate", "search", "port", "duration", "repeat", "warmup", "seed"),
+    }
+)
+"""Axes that a caption says in words of its own, or that no reader asks for."""
 
-BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
+_LAST_ROLES = ("switch",)
+"""Those who send and receive stand before the switch between them."""
 
-_WIDTH_OF_A_PIPE = 200
-_SHOWN_CORES = 0.005
-
-_ALWAYS = ("switch", "engine", "frame_size")
-_NUMERIC = ("received", "Gbps L1", "lost", "p50", "floor p50", "p99", "frame size")
-_FOUND = ("semantics", "received", "Gbps L1", "lost", "p50", "floor p50", "p99", "cores", "verdict")
+_SEMANTICS, _CORES, _SPREAD, _DETAIL, _LAST = 2, 5, 4, 3, 1
 
 
-def columns_and_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """The headings, and a row of text for each record, in their order. A column that is empty
-    in all rows is left out."""
-    tests = [record.test for record in records]
-    axes = list(dict.fromkeys((*_ALWAYS, *telling(tests))))
-    headings = [axis.replace("_", " ") for axis in axes] + list(_FOUND)
-    rows = [
-        [_axis(getattr(record.test, axis)) for axis in axes] + _found(record) for record in records
-    ]
-    kept = [i for i in range(len(headings)) if any(row[i] for row in rows)]
-    return [headings[i] for i in kept], [[row[i] for i in kept] for row in rows]
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, what stands above it, and a cell for each row. Where there is no room
+    for all columns, those of the greatest `expendable` are left out first, and those of 0 never."""
+
+    heading: str
+    cells: tuple[str, ...]
+    above: str = ""
+    numeric: bool = False
+    expendable: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.above} {self.heading}".strip()
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (self.above, self.heading, *self.cells)))
 
 
-def footnotes(records: Sequence[Record]) -> list[str]:
-    """What the marks of the table mean, and why tests failed."""
-    notes = []
-    doubts = Counter(doubt for record in records for doubt in record.doubts)
-    if doubts:
-        each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
-        notes.append(f"{DOUBT_MARK} doubted: {each}")
-        known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
-        notes += [f"  {name}: cured by {TABLE[name].cure}" for name in known]
-    if any(record.floor and "p50" in record.floor for record in records):
-        notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
-    axes = telling([record.test for record in records])
-    notes += [
-        f"{label(record.test, axes)}: {_goal(goal)}, {record.search['trials']} trials"
-        for record in records
-        if record.search and record.search["name"] != "max"
-        for goal in record.search["goals"]
-    ]
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The tests of one dimension: what all of them have in common, and a table of the rest."""
+
+    caption: str
+    columns: tuple[Column, ...]
+
+
+def sections(records: Sequence[Record]) -> list[Section]:
+    """A section for each dimension, with a row for each record in their order. A column that is
+    empty in all rows is left out."""
+    by_dimension: dict[str, list[Record]] = {}
     for record in records:
-        notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
-    if any(is_lower_bound(record.verdict) for record in records):
-        notes.append(BOUND_NOTE)
-    kinds = {record.semantics for record in records if record.semantics}
-    if len(kinds) > 1:
-        notes.append(f"{', '.join(sorted(kinds))}: different work; do not rank across them")
-    if any(record.status == "ok" and "cores-overcommitted" in record.doubts for record in records):
-        notes.append("cores-overcommitted: a functional result, left out of rankings")
-    notes += [
-        f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
-        for record in records
-        if record.status != "ok"
-    ]
-    return notes
+        by_dimension.setdefault(record.test.dimension, []).append(record)
+    return [_section(each) for each in by_dimension.values()]
 
 
-def print_table(records: Sequence[Record], stream: IO[str]) -> None:
-    """The table and its notes, as wide as the terminal, or as it needs to be in a pipe."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+def table_lines(section: Section, width: int | None = None) -> list[str]:
+    """A section as lines no wider than `width`, or as wide as they need to be: columns for which
+    there is no room are left out, and named."""
+    shown = _fitted(section.columns, width)
+    gone = [column.name for column in section.columns if column not in shown]
+    lines = textwrap.wrap(section.caption, width or _NO_WIDTH, subsequent_indent=_GAP)
+    if any(column.above for column in shown):
+        lines.append(_line(shown, [column.above for column in shown]))
+    lines += [_line(shown, [column.heading for column in shown]), "─" * _width(shown)]
+    lines += [_line(shown, row) for row in zip(*(column.cells for column in shown), strict=True)]
+    if gone:
+        note = f"no room for: {', '.join(gone)} (--wide shows all)"
+        lines += textwrap.wrap(note, width or _NO_WIDTH, subsequent_indent=_GAP)
+    return lines
 
-    headings, rows = columns_and_rows(records)
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for heading in headings:
-        numeric = heading in _NUMERIC
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console = Console(
-        file=stream,
-        width=None if stream.isatty() else _WIDTH_OF_A_PIPE,
-        markup=False,
-        highlight=False,
+
+def _fitted(columns: Sequence[Column], width: int | None) -> list[Column]:
+    """The columns that there is room for. Those of the cores go together; of others that matter
+    alike the last one goes first."""
+    shown = list(columns)
+    while width is not None and _width(shown) > width:
+        most = max(column.expendable for column in shown)
+        if not most:
+            break
+        of_most = [column for column in shown if column.expendable == most]
+        gone = of_most if most == _CORES else of_most[-1:]
+        shown = [column for column in shown if column not in gone]
+    return shown
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _line(columns: Sequence[Column], texts: Sequence[str]) -> str:
+    cells = (
+        text.rjust(column.width) if column.numeric else text.ljust(column.width)
+        for column, text in zip(columns, texts, strict=True)
     )
-    console.print(table)
-    for note in footnotes(records):
-        console.print(note, soft_wrap=True)
+    return _GAP.join(cells).rstrip()
 
 
-def rate(content: dict[str, Any]) -> str:
-    """The received rate of a test's object, marked where it is doubted or only bounds."""
-    if content["rx"] is None:
-        return "-"
-    doubt = f"{DOUBT_MARK} " if content["doubts"] else ""
-    return f"{doubt}{_bound(content)}{format_pps(content['rx']['pps'])}"
+def _section(records: Sequence[Record]) -> Section:
+    tests = [record.test for record in records]
+    told = telling(tests)
+    # A table without the name of its switch would need a look at the caption for every row.
+    axes = [
+        axis
+        for axis in dict.fromkeys((*_IN_COLUMNS, *told))
+        if axis == "switch" or len({getattr(test, axis) for test in tests}) > 1
+    ]
+    columns = [
+        Column(
+            "bytes" if axis == "frame_size" else axis.replace("_", " "),
+            tuple(_axis(getattr(test, axis)) for test in tests),
+            numeric=axis == "frame_size",
+        )
+        for axis in axes
+        if axis != "dimension"
+    ]
+    objects = [to_object(record) for record in records]
+    found = _of_latency(objects) if tests[0].dimension == "latency" else _of_rate(objects)
+    kept = tuple(column for column in (*columns, *found) if any(column.cells))
+    return Section(_caption(records), kept)
 
 
-def _bound(content: dict[str, Any]) -> str:
-    return BOUND_MARK if content["lower_bound"] else ""
+def _caption(records: Sequence[Record]) -> str:
+    """What all tests of a section have in common: the usual only where a reader looks for it."""
+    first = records[0].test
+    shared = {
+        axis: value
+        for axis, value in first.model_dump().items()
+        if all(getattr(record.test, axis) == value for record in records)
+    }
+    words = [str(shared[axis]) for axis in ("scenario",) if axis in shared]
+    words += ["both ways"] * (shared.get("direction") == "bi")
+    ports = {record.port for record in records if record.port}
+    words += [f"ports {ports.pop()}"] if len(ports) == 1 else []
+    words += [f"in {shared['environment']}"] if "environment" in shared else []
+    words += [f"engine {shared['engine']}"] if "engine" in shared else []
+    if "frame_size" in shared:
+        size = shared["frame_size"]
+        words.append(f"{size} B" if isinstance(size, int) else size)
+    if shared.get("search") != "fixed" and "search" in shared:
+        words.append(f"search {shared['search']}")
+    if "rate" in shared and (shared["rate"] != "max" or shared.get("search") == "fixed"):
+        words.append(f"rate {shared['rate']}")
+    kinds = {record.semantics for record in records if record.semantics}
+    words += list(kinds) if len(kinds) == 1 else []
+    words += [
+        f"{axis.replace('_', ' ')} {_axis(value)}"
+        for axis, value in shared.items()
+        if axis not in _SAID and value not in (None, _usual(first, axis))
+    ]
+    if "duration" in shared and "repeat" in shared:
+        trials = "a trial" if shared["repeat"] == 1 else f"{shared['repeat']} trials"
+        words.append(f"{trials} of {shared['duration']:g} s")
+    return f"{first.dimension}: {', '.join(words)}"
 
 
-def outcome(record: Record) -> str:
-    """A finished test in a few words: its figure and verdict, or why there is none."""
-    if record.status != "ok":
-        return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
-    content = to_object(record)
-    latency = content["latency_ns"] or {}
-    median = format_ns(latency.get("p50"))
-    floor = format_ns((content["latency_floor_ns"] or {}).get("p50"))
-    beside = f" ({floor} on a cable)" if floor else ""
-    words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
-    return ", ".join(filter(None, words))
+def _usual(test: Test, axis: str) -> object:
+    field = Test.model_fields[axis]
+    if field.default_factory is None:
+        return field.default
+    return Test(dimension=test.dimension).model_dump()[axis]
 
 
-def format_ns(ns: float | None) -> str:
-    """`850 ns`, `12.4 us`, `3.21 ms`, or nothing."""
-    if ns is None:
-        return ""
-    for limit, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
-        if ns >= limit:
-            return f"{ns / limit:.3g} {unit}"
-    return f"{ns:.0f} ns"
+_Objects = Sequence[dict[str, Any]]
 
 
-def _found(record: Record) -> list[str]:
-    content = to_object(record)
-    if content["rx"] is None:
-        return [record.semantics or "", record.status, *[""] * (len(_FOUND) - 2)]
-    latency = content["latency_ns"] or {}
-    sent = content["tx"]["frames"]
+def _of_rate(objects: _Objects) -> list[Column]:
+    """What was found of tests of throughput."""
     return [
-        record.semantics or "",
-        rate(content),
-        f"{_bound(content)}{content['rx']['gbps_l1']:.3g}",
-        f"{content['lost'] / sent:.2%}" if sent else "",
-        format_ns(latency.get("p50")),
-        format_ns((content["latency_floor_ns"] or {}).get("p50")),
-        format_ns(latency.get("p99")),
-        _cores(content),
-        record.verdict if record.status == "ok" else record.status,
+        *_semantics(objects),
+        Column("received", _cells(objects, rate, failed=True), numeric=True),
+        Column("95 %", _cells(objects, _rate_interval), numeric=True, expendable=_LAST),
+        Column(
+            "Gbps L1",
+            _cells(objects, lambda o: f"{bound(o)}{o['rx']['gbps_l1']:.3g}"),
+            numeric=True,
+            expendable=_SPREAD,
+        ),
+        *_losses(objects),
+        _latency_column(objects, "p50", _DETAIL),
+        _latency_column(objects, "p99", _SPREAD),
+        *_cores(objects),
+        _verdicts(objects),
     ]
 
 
-def _cores(content: dict[str, Any]) -> str:
-    """The cores of each role; in parentheses what another counter says of them, and the kernel's
-    interrupts."""
-    busy = {each["part"]: each for each in content["cost"]["disagreements"]}
-    words = []
-    for role, cores in content["cpu"].items():
-        if cores is not None:
-            other = f" ({busy[role]['cycle_cores']:.2f} by cycles)" if role in busy else ""
-            words.append(f"{role} {cores:.2f}{other}")
-    kernel = content["cost"]["kernel_softirq"]
-    if kernel and kernel["cores"] >= _SHOWN_CORES:
-        within = "of which " if kernel["within_threads"] else ""
-        words.append(f"{within}softirq {kernel['cores']:.2f}")
-    return ", ".join(words)
+def _of_latency(objects: _Objects) -> list[Column]:
+    """What was found of tests of latency."""
+    return [
+        *_semantics(objects),
+        Column("p50", _cells(objects, _median, failed=True), numeric=True),
+        Column("95 %", _cells(objects, _latency_interval), numeric=True, expendable=_LAST),
+        Column(
+            "floor p50",
+            _cells(objects, lambda o: format_ns((o["latency_floor_ns"] or {}).get("p50"))),
+            numeric=True,
+            expendable=_DETAIL,
+        ),
+        _latency_column(objects, "p99", _DETAIL),
+        Column("received", _cells(objects, rate), numeric=True, expendable=_SPREAD),
+        *_losses(objects),
+        *_cores(objects),
+        _verdicts(objects),
+    ]
 
 
-def _costs(record: Record) -> list[str]:
-    """What a frame cost, where the processor counts, and where two counters tell different
-    things."""
-    found = cost(record)
-    if found is None:
+def _cells(
+    objects: _Objects, text: Callable[[dict[str, Any]], str], *, failed: bool = False
+) -> tuple[str, ...]:
+    """A cell for each test, empty for one without trials; what `failed` names says why."""
+    return tuple(text(o) if o["rx"] else o["status"] if failed else "" for o in objects)
+
+
+def _semantics(objects: _Objects) -> list[Column]:
+    """A column where the switches do different work; else the caption says what they do."""
+    kinds = tuple(o["semantics"] or "" for o in objects)
+    if len(set(filter(None, kinds))) < 2:
         return []
-    notes = []
-    perf = found["perf"] or {"parts": {}}
-    cycles = {role: part["cycles_per_frame"] for role, part in perf["parts"].items()}
-    words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
-    if words:
-        kind = "cycles outside of the kernel" if perf["user_only"] else "cycles"
-        notes.append(f"{kind} a frame: {', '.join(words)}")
-    notes += [
-        f"{each['part']} {each['scheduler_cores']:.2f} cores by the scheduler, "
-        f"{each['cycle_cores']:.2f} by the cycle counter of {each['counted_by']}"
-        for each in found["disagreements"]
-    ]
-    return notes
+    return [Column("semantics", kinds, expendable=_SEMANTICS)]
 
 
-def _goal(goal: dict[str, Any]) -> str:
-    """A goal of a search: its rate with the bounds, or its burst, and the median latency."""
-    bound = BOUND_MARK if is_lower_bound(goal["verdict"] or "") else ""
-    if "burst_frames" in goal:
-        held_s = goal["corrected_buffer_s"]
-        buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
-        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames{buffer}"
-    words = [f"{goal['goal']} {bound}{format_pps(goal['rate_pps'])}"]
-    if goal["high_pps"] is not None:
-        words.append(f"less than {format_pps(goal['high_pps'])}")
-    median = format_ns((goal["latency_ns"] or {}).get("p50"))
-    return ", ".join([*words, *([f"median {median}"] if median else [])])
+def _verdicts(objects: _Objects) -> Column:
+    found = tuple(o["verdict"] if o["status"] == "ok" else "" for o in objects)
+    return Column("verdict", found, expendable=_LAST)
+
+
+def _losses(objects: _Objects) -> list[Column]:
+    """Lost frames of those sent, and where there are any, unsent ones of those to be sent."""
+
+    def unsent(o: dict[str, Any]) -> str:
+        return share(o["tx"]["unsent"], o["tx"]["frames"] + o["tx"]["unsent"])
+
+    lost = _cells(objects, lambda o: share(o["lost"], o["tx"]["frames"] * o["test"]["copies"]))
+    found = [Column("lost", lost, numeric=True, expendable=_SEMANTICS)]
+    if any(o["tx"] and o["tx"]["unsent"] for o in objects):
+        found.append(Column("unsent", _cells(objects, unsent), numeric=True, expendable=_SEMANTICS))
+    return found
+
+
+def _latency_column(objects: _Objects, name: str, expendable: int) -> Column:
+    cells = _cells(objects, lambda o: format_ns((o["latency_ns"] or {}).get(name)))
+    return Column(name, cells, numeric=True, expendable=expendable)
+
+
+def _cores(objects: _Objects) -> list[Column]:
+    """The cores of each role; in parentheses what a cycle counter says of them; and the kernel's
+    interrupts."""
+    roles = sorted(dict.fromkeys(role for o in objects for role in o["cpu"]), key=_LAST_ROLES.count)
+    columns = {
+        role: tuple(_cores_of(o, role) if o["rx"] else "" for o in objects) for role in roles
+    }
+    columns["softirq"] = tuple(_softirq(o) if o["rx"] else "" for o in objects)
+    found: list[Column] = []
+    for heading, cells in columns.items():
+        if any(cells):
+            above = "" if found else "cores"
+            found.append(Column(heading, cells, above, numeric=True, expendable=_CORES))
+    return found
+
+
+def _cores_of(content: dict[str, Any], role: str) -> str:
+    cores = content["cpu"].get(role)
+    if cores is None:
+        return ""
+    by_cycles = {each["part"]: each["cycle_cores"] for each in content["cost"]["disagreements"]}
+    return f"{cores:.2f} ({by_cycles[role]:.2f})" if role in by_cycles else f"{cores:.2f}"
+
+
+def _softirq(content: dict[str, Any]) -> str:
+    kernel = content["cost"]["kernel_softirq"]
+    return f"{kernel['cores']:.2f}" if kernel and kernel["cores"] >= SHOWN_CORES else ""
+
+
+def _rate_interval(content: dict[str, Any]) -> str:
+    return interval(content["ci95_pps"], content["rx"]["pps"], "pps")
+
+
+def _latency_interval(content: dict[str, Any]) -> str:
+    return interval(content["ci95_ns"], (content["latency_ns"] or {}).get("p50"), "ns")
+
+
+def _median(content: dict[str, Any]) -> str:
+    median = format_ns((content["latency_ns"] or {}).get("p50"))
+    return f"{doubt(content)}{median}" if median else "-"
 
 
 def _axis(value: object) -> str:

@@ -1,0 +1,85 @@
+"""Figures as a reader meets them: rates, times, intervals, and the marks that stand before them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from switchmark.model.record import Record
+from switchmark.model.units import PPS, format_pps, scaled, scaled_to
+from switchmark.report.json import to_object
+
+__all__ = [
+    "BOUND_MARK",
+    "BOUND_NOTE",
+    "DOUBT_MARK",
+    "bound",
+    "doubt",
+    "format_ns",
+    "interval",
+    "outcome",
+    "rate",
+    "share",
+]
+
+DOUBT_MARK = "○"
+"""Stands before a figure that a doubt was raised about."""
+
+BOUND_MARK = ">= "
+"""Stands before a rate that the sender or the receiver limits."""
+
+BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
+
+_NS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
+_SMALLEST_SHARE = 0.0001
+
+
+def rate(content: dict[str, Any]) -> str:
+    """The received rate of a test's object, marked where it is doubted or only bounds."""
+    if content["rx"] is None:
+        return "-"
+    return f"{doubt(content)}{bound(content)}{format_pps(content['rx']['pps'])}"
+
+
+def doubt(content: dict[str, Any]) -> str:
+    """The mark of a test's object that is doubted."""
+    return f"{DOUBT_MARK} " if content["doubts"] else ""
+
+
+def bound(content: dict[str, Any]) -> str:
+    """The mark of a test's object whose rate only bounds the switch's."""
+    return BOUND_MARK if content["lower_bound"] else ""
+
+
+def outcome(record: Record) -> str:
+    """A finished test in a few words: its figure and verdict, or why there is none."""
+    if record.status != "ok":
+        return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
+    content = to_object(record)
+    latency = content["latency_ns"] or {}
+    median = format_ns(latency.get("p50"))
+    floor = format_ns((content["latency_floor_ns"] or {}).get("p50"))
+    beside = f" ({floor} on a cable)" if floor else ""
+    words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
+    return ", ".join(filter(None, words))
+
+
+def format_ns(ns: float | None) -> str:
+    """`850 ns`, `12.4 us`, `3.21 ms`, or nothing."""
+    return "" if ns is None else scaled(round(ns) if ns < 1e3 else ns, _NS)
+
+
+def interval(ends: Sequence[float] | None, middle: float | None, unit: str) -> str:
+    """`371..384`, in the unit that the figure in its middle is shown in; nothing without one."""
+    if ends is None or middle is None:
+        return ""
+    low, high = (scaled_to(end, middle, _NS if unit == "ns" else PPS) for end in ends)
+    return f"{low}..{high}"
+
+
+def share(count: int, whole: int) -> str:
+    """`1.25%` of a whole; what is more than nothing is not shown as nothing."""
+    if not whole:
+        return ""
+    found = count / whole
+    return f"<{_SMALLEST_SHARE:.2%}" if 0 < found < _SMALLEST_SHARE else f"{found:.2%}"

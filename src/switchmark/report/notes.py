@@ -1,0 +1,119 @@
+"""What stands below a table: what its marks mean, what searches found, and why tests failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from switchmark.campaign.expand import label, telling
+from switchmark.metrics.cpu import cost
+from switchmark.metrics.doubts import TABLE
+from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.record import Record
+from switchmark.model.units import format_pps
+from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns
+
+__all__ = ["SHOWN_CORES", "footnotes"]
+
+SHOWN_CORES = 0.005
+"""Of the kernel's interrupts: less is not shown."""
+
+_AT_LOADS = "latency-at-load"
+"""The search whose goals are shares of R+."""
+
+
+def footnotes(records: Sequence[Record]) -> list[str]:
+    """A line or more for each thing that the tables of these records leave to be said."""
+    notes = _doubts(records)
+    if any(record.floor and "p50" in record.floor for record in records):
+        notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
+    axes = telling([record.test for record in records])
+    notes += [
+        f"{label(record.test, axes)}: {_goal(record.search['name'], goal)}, "
+        f"{record.search['trials']} trials"
+        for record in records
+        if record.search and record.search["name"] != "max"
+        for goal in record.search["goals"]
+    ]
+    for record in records:
+        notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
+    notes += _softirq(records)
+    if any(is_lower_bound(record.verdict) for record in records):
+        notes.append(BOUND_NOTE)
+    kinds = {record.semantics for record in records if record.semantics}
+    if len(kinds) > 1:
+        notes.append(f"{', '.join(sorted(kinds))}: different work; do not rank across them")
+    if any(record.status == "ok" and "cores-overcommitted" in record.doubts for record in records):
+        notes.append("cores-overcommitted: a functional result, left out of rankings")
+    notes += [
+        f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
+        for record in records
+        if record.status != "ok"
+    ]
+    return notes
+
+
+def _doubts(records: Sequence[Record]) -> list[str]:
+    """Each doubt with how many tests have it, and what would cure it."""
+    doubts = Counter(doubt for record in records for doubt in record.doubts)
+    if not doubts:
+        return []
+    each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
+    known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
+    return [
+        f"{DOUBT_MARK} doubted: {each}",
+        *(f"  {name}: cured by {TABLE[name].cure}" for name in known),
+    ]
+
+
+def _softirq(records: Sequence[Record]) -> list[str]:
+    """Whether the cores of the kernel's interrupts are in those of the parts too."""
+    kernels = [(cost(record) or {}).get("kernel_softirq") for record in records]
+    within = {each["within_threads"] for each in kernels if each and each["cores"] >= SHOWN_CORES}
+    if within == {True}:
+        return ["softirq: the kernel's interrupts; the cores of the parts have them in them"]
+    if within == {False}:
+        return ["softirq: the kernel's interrupts, beside the cores of the parts"]
+    return []
+
+
+def _costs(record: Record) -> list[str]:
+    """What a frame cost, where the processor counts, and where two counters tell different
+    things."""
+    found = cost(record)
+    if found is None:
+        return []
+    notes = []
+    perf = found["perf"] or {"parts": {}}
+    cycles = {role: part["cycles_per_frame"] for role, part in perf["parts"].items()}
+    words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
+    if words:
+        kind = "cycles outside of the kernel" if perf["user_only"] else "cycles"
+        notes.append(f"{kind} a frame: {', '.join(words)}")
+    notes += [
+        f"{each['part']} {each['scheduler_cores']:.2f} cores by the scheduler, "
+        f"{each['cycle_cores']:.2f} by the cycle counter of {each['counted_by']}"
+        for each in found["disagreements"]
+    ]
+    return notes
+
+
+def _goal(search: str, goal: dict[str, Any]) -> str:
+    """A goal of a search: its rate with the lowest that failed, or its burst, and the median
+    latency."""
+    bound = BOUND_MARK if is_lower_bound(goal["verdict"] or "") else ""
+    if "burst_frames" in goal:
+        held_s = goal["corrected_buffer_s"]
+        buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
+        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames{buffer}"
+    name = goal["goal"]
+    if search == _AT_LOADS:
+        name = f"{float(name) * 100:.4g} % of R+:"
+    if goal["rate_pps"] is None:
+        return f"no rate met the goal {name}; the figures are those of a trial that did not"
+    words = [f"{name} {bound}{format_pps(goal['rate_pps'])}"]
+    if goal["high_pps"] is not None:
+        words.append(f"{format_pps(goal['high_pps'])} failed")
+    median = format_ns((goal["latency_ns"] or {}).get("p50"))
+    return ", ".join([*words, *([f"median {median}"] if median else [])])
