@@ -197,7 +197,7 @@ def test_a_table_is_as_wide_as_it_needs_to_be_unless_it_must_not() -> None:
         assert max(map(len, lines)) <= width
         assert sum("a-switch-with-a-long-name" in line for line in lines) == 1
         assert "95 %" in "".join(lines)
-    assert "no room for: " in table_lines(section, 80)[-1]
+    assert any(line.startswith("no room for: ") for line in table_lines(section, 80))
 
 
 def test_what_matters_least_is_left_out_first() -> None:
