@@ -120,10 +120,10 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "syntax": ("switch: a\nburst: [1, 2\nrate: max", "c.yaml:3: "),
     "list that is still open": (
         "switch: [linux-bridge",
-        "c.yaml:1: the file ends within what begins here (while parsing a flow sequence)",
+        "c.yaml:1: the list with '[' that begins here is not closed when the file ends",
     ),
-    "list that is still open further up": ("rate: max\nburst: [1,\n2\n", "c.yaml:2: the file ends"),
-    "mapping that is still open": ("{switch: a\n\n", "c.yaml:1: the file ends"),
+    "list that is still open further up": ("rate: max\nburst: [1,\n2\n", "c.yaml:2: the list with"),
+    "mapping that is still open": ("{switch: a\n\n", "c.yaml:1: the mapping with '{' that"),
     "text that is still open": ("switch: a\nengine: 'raw", "c.yaml:2: "),
     "colon in a value": ("switch: a\nrate: b: c", "c.yaml:2: mapping values are not allowed"),
     "tab for indentation": ("tests:\n\t- switch: a", "c.yaml:2: the line is indented with a tab"),

@@ -35,6 +35,9 @@ _MAX_BYTES = 1 << 24
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
 _END_OF_FILE = "<stream end>"
+_OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
+"""What PyYAML calls a flow collection, and what a person does."""
+
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], Sequence[Refusal]]
@@ -237,7 +240,8 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
     what = str(error.problem or error.context)
     if _END_OF_FILE in what and error.context_mark:
         mark = error.context_mark
-        what = f"the file ends within what begins here ({error.context})"
+        kind = next((kind for name, kind in _OPENED.items() if name in str(error.context)), "text")
+        what = f"the {kind} that begins here is not closed when the file ends"
     number = mark.line if mark else 0
     lines = text.splitlines()
     if number < len(lines) and re.match(r"[ ]*\t", lines[number]):
