@@ -143,6 +143,30 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
     assert [column.name for column in section.columns][:3] == ["switch", "engine", "direction"]
 
 
+def test_a_search_tells_what_it_found_and_what_failed() -> None:
+    def told(name: str, **goal: Any) -> str:
+        found = {"loss_ratio": 0, "low_pps": 1, "latency_ns": None, "verdict": "switch"}
+        search = {"name": name, "trials": 7, "goals": [found | goal]}
+        return footnotes([SURE.model_copy(update={"search": search})])[0]
+
+    assert told("ndr", goal="ndr", rate_pps=236e3, high_pps=237e3) == (
+        "linux-bridge: ndr 236 kpps, 237 kpps failed, 7 trials"
+    )
+    assert told("ndr", goal="ndr", rate_pps=None, high_pps=9) == (
+        "linux-bridge: no rate met the goal ndr; the figures are those of a trial that did not, "
+        "7 trials"
+    )
+    assert told("latency-at-load", goal="0.1", rate_pps=34.8e3, high_pps=None) == (
+        "linux-bridge: 10 % of R+: 34.8 kpps, 7 trials"
+    )
+
+
+def test_a_test_that_was_measured_and_failed_shows_both() -> None:
+    headings, rows = columns_and_rows([SURE.model_copy(update={"status": "failed"})])
+    row = dict(zip(headings, rows[0], strict=True))
+    assert (row["received"], row["verdict"]) == ("500 kpps", "failed")
+
+
 def test_latency_has_a_table_of_its_own() -> None:
     one, other = sections([SURE, record(dimension="latency", rate="1000", search="fixed")])
     assert one.caption.startswith("throughput: v2v, ")

@@ -28,7 +28,8 @@ _IN_COLUMNS = ("switch", "engine", "frame_size")
 _SAID = frozenset(
     {
         *("dimension", "locality", "scenario", "direction", "switch", "environment", "engine"),
-        *("frame_size", "rate", "search", "port", "duration", "repeat", "warmup", "seed"),
+        *("frame_size", "rate", "search", "port", "semantics", "duration", "repeat"),
+        *("warmup", "seed"),
     }
 )
 """Axes that a caption says in words of its own, or that no reader asks for."""
@@ -242,7 +243,9 @@ def _semantics(objects: _Objects) -> list[Column]:
 
 
 def _verdicts(objects: _Objects) -> Column:
-    found = tuple(o["verdict"] if o["status"] == "ok" else "" for o in objects)
+    found = tuple(
+        o["verdict"] if o["status"] == "ok" else o["status"] if o["rx"] else "" for o in objects
+    )
     return Column("verdict", found, expendable=_LAST)
 
 
