@@ -184,6 +184,16 @@ def test_a_known_cap(attempt: Try) -> None:
             {"touch": "none"},
             "source MAC 02:53:4d:00:00:01 instead of 02:53:4d:00:00:00$",
         ),
+        (
+            "--ttl 10",
+            {"engine": "udp"},
+            "[0-9]+ frames of f0-f1 arrived with TTL 63 instead of 64$",
+        ),
+        (
+            "--mac 10",
+            {"engine": "udp-mmsg"},
+            "with source MAC 02:53:4d:00:00:01 instead of 02:53:4d:00:00:00$",
+        ),
         ("--checksum 10", {}, "[0-9]+ frames .* with a wrong checksum of the IP header$"),
     ],
 )
