@@ -141,6 +141,47 @@ def test_headers_are_compared_with_those_expected(program: Program) -> None:
     assert found[:12] == promised[:11] + bytes([promised[11] + 1])
 
 
+NETWORK = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c")
+WITHOUT_RAW = ("setpriv", "--inh-caps=-net_raw", "--bounding-set=-net_raw")
+
+
+@pytest.mark.parametrize("engine", ["udp", "udp-mmsg"])
+@pytest.mark.parametrize("without", [(), WITHOUT_RAW], ids=("privileged", "unprivileged"))
+def test_the_headers_of_sockets_are_compared_by_a_second_one(
+    traffic_program: str, engine: str, without: tuple[str, ...]
+) -> None:
+    path = str(SANITIZED) if SANITIZED.exists() else traffic_program
+    program = Program(*NETWORK, 'ip link set lo up && exec "$@"', "-", *without, path)
+    local = {"engine": engine, "ifname": "lo", "local_ip": "127.0.0.1", "remote_ip": "127.0.0.1"}
+    ends = ((20000, 20010, 3), (20010, 20000, 1))
+    ports = [{**local, "local_port": a, "remote_port": b, "flows": n, "frame_bytes": 9000}
+             for a, b, n in ends]  # fmt: skip
+    tasks = [{"role": "sender", "ports": [0]}, {"role": "receiver", "ports": [1]}]
+    answer = program.ask("open", ports=ports, threads=[{"tasks": tasks}])
+    assert answer["ok"], answer
+    load = {"frames": 90, "flows": 3, "vary": ["src_port"], "frame_bytes": [64, 9000]}
+    nobody = "00:00:00:00:00:00"
+    sent = {"src_ip": "127.0.0.1", "dst_ip": "127.0.0.1", "src_port": 20000, "dst_port": 20010}
+    seen = {**sent, "src_mac": nobody, "dst_mac": nobody}
+    try:
+        for wrong in ({}, {"ttl": 63}, {"src_mac": "02:00:00:00:00:01"}):
+            expect = {"address": {**seen, **wrong}, "vary": ["src_port"]}
+            receiver = {"flows": 3, "expect": expect}
+            answer = program.arm(tasks=[{**load, "address": sent}, receiver])
+            assert answer["ok"], answer
+            received = program.trial(2 * 10**8)["tasks"][1]["received"]
+            headers = received["headers"]
+            assert received["frames"] == 90
+            if without:
+                unseen = "AF_PACKET: Operation not permitted"
+                assert headers == {"compared": 0, "broken": 0, "unseen": unseen}
+                continue
+            assert headers["compared"] == received["frames"]
+            assert headers["broken"] == (received["frames"] if wrong else 0), headers
+    finally:
+        program.end()
+
+
 def test_a_client_gets_its_answers(program: Program) -> None:
     program.open_loop(roles=("client",))
     answer = program.ask(

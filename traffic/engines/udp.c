@@ -85,6 +85,14 @@ static int udp_socket(struct port *port, uint32_t flow)
 		close(fd);
 		return error;
 	}
+	/* The headers of every host's frames are the same, whatever its sysctls prefer. */
+	if (setsockopt(fd, IPPROTO_IP, IP_TTL, &(int){ TTL_SENT }, sizeof(int)) ||
+	    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){ IP_PMTUDISC_WANT }, sizeof(int))) {
+		int error = port_fail(port, errno, "IP_TTL: %s", strerror(errno));
+
+		close(fd);
+		return error;
+	}
 	if (bind(fd, (struct sockaddr *)&local, sizeof(local))) {
 		int error = port_fail(port, errno, "cannot bind to %s:%u: %s",
 				      inet_ntoa(local.sin_addr), ntohs(local.sin_port),

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "loop.h"
 #include "socket.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -95,6 +96,9 @@ static void receiver_free(struct receiver *r)
 	free(r->latency);
 	free(r->ipdv);
 	free(r->neighbours);
+	if (r->promise.watch)
+		watch_close(r->promise.watch);
+	free(r->promise.watch);
 	free(r->promise.templates);
 	free(r->intervals);
 	memset(r, 0, sizeof(*r));
@@ -354,6 +358,31 @@ static struct histogram *histogram_new(void)
 			     (sizeof(struct histogram) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 }
 
+/* What a receiver's frames are to have in their headers; and where its engine does not see them,
+ * something that does, if it may. */
+static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
+				const struct address_plan *expected)
+{
+	struct promise *p = &r->promise;
+
+	p->templates = aligned_alloc(CACHE_LINE, sizeof(*p->templates) * r->flows);
+	if (!p->templates)
+		return "no memory for so many flows";
+	for (uint32_t i = 0; i < r->flows; i++) {
+		struct address a = address_of(expected, i, r->flows);
+
+		template_make(&p->templates[i], &a, FRAME_MIN + (a.vlan ? VLAN_BYTES : 0), arm->run,
+			      (uint16_t)(r->first_flow + i), PHASE_MEASURED, false);
+	}
+	if (!(r->port->engine->caps & ENGINE_PAYLOAD))
+		return NULL;
+	p->watch = calloc(1, sizeof(*p->watch));
+	if (!p->watch)
+		return "no memory";
+	watch_open(p->watch, r->port);
+	return NULL;
+}
+
 static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
 				const struct task_load *load)
 {
@@ -382,19 +411,10 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
 	}
 	if (load->expected.count) {
-		if (port->engine->caps & ENGINE_PAYLOAD)
-			return "the kernel takes the headers: there is nothing to compare";
-		r->promise.templates =
-			aligned_alloc(CACHE_LINE, sizeof(*r->promise.templates) * r->flows);
-		if (!r->promise.templates)
-			return "no memory for so many flows";
-		for (uint32_t i = 0; i < r->flows; i++) {
-			struct address a = address_of(&load->expected, i, r->flows);
+		const char *why = promise_make(r, arm, &load->expected);
 
-			template_make(&r->promise.templates[i], &a,
-				      FRAME_MIN + (a.vlan ? VLAN_BYTES : 0), arm->run,
-				      (uint16_t)(r->first_flow + i), PHASE_MEASURED, false);
-		}
+		if (why)
+			return why;
 	}
 	if (!r->frames || !r->sequences || !r->windows || !r->intervals ||
 	    (load->latency && (!r->latency || (load->ipdv && (!r->ipdv || !r->neighbours)))))
@@ -444,10 +464,11 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	if (why)
 		return why;
 	task_choose_step(t, arm->touch,
-			 load->expected.count ? TIMING_HEADERS :
-			 !load->latency	      ? TIMING_NONE :
-			 load->ipdv	      ? TIMING_IPDV :
-						TIMING_LATENCY);
+			 t->receiver.promise.templates && !t->receiver.promise.watch ?
+				 TIMING_HEADERS :
+			 !load->latency ? TIMING_NONE :
+			 load->ipdv	? TIMING_IPDV :
+					  TIMING_LATENCY);
 	for (uint32_t i = 0; i < load->announce_count; i++) {
 		struct port *port = t->forwarder.ports[i];
 		const struct address *a = &load->announced[i];
@@ -646,6 +667,34 @@ static json_t *head_report(const uint8_t *head)
 	return json_string(text);
 }
 
+static void watched_frame(void *context, uint8_t *head, uint32_t len)
+{
+	struct receiver *r = context;
+	struct frame f = { .data = head, .len = len };
+	struct payload p;
+	uint32_t flow;
+
+	if (frame_parse(head, len, r->run, &p, TOUCH_NONE, false) != FRAME_OURS)
+		return;
+	flow = (uint32_t)p.flow - r->first_flow;
+	if (p.phase != r->window->phase || flow >= r->flows)
+		return;
+	/* A kernel numbers the frames of a socket as it likes. */
+	frame_clear_identification(head);
+	promise_check(&r->promise, &f, flow);
+}
+
+/* Compares what a watch has kept, once; from then on it costs nothing. */
+static void receiver_watched(struct receiver *r)
+{
+	struct watch *w = r->promise.watch;
+
+	if (!w || !w->ring)
+		return;
+	r->promise.unkept = watch_read(w, watched_frame, r);
+	watch_close(w);
+}
+
 /* How many frames were compared, how many had other headers, and of the first of these what it
  * had and should have had. */
 static json_t *promise_report(const struct promise *p)
@@ -653,6 +702,10 @@ static json_t *promise_report(const struct promise *p)
 	json_t *report =
 		json_pack("{s:I,s:I}", "compared", COUNT(p->compared), "broken", COUNT(p->broken));
 
+	if (p->unkept)
+		json_object_set_new(report, "unkept", json_integer(COUNT(p->unkept)));
+	if (p->watch && p->watch->why[0])
+		json_object_set_new(report, "unseen", json_string(p->watch->why));
 	if (p->broken) {
 		json_object_set_new(report, "found", head_report(p->found));
 		json_object_set_new(report, "promised", head_report(p->templates[p->flow].head));
@@ -754,8 +807,10 @@ static void control_report(struct control *c)
 	tasks = json_array();
 	ports = json_array();
 	threads = json_array();
-	for (uint32_t i = 0; i < c->task_count; i++)
+	for (uint32_t i = 0; i < c->task_count; i++) {
+		receiver_watched(&c->tasks[i].receiver);
 		json_array_append_new(tasks, task_report(c, &c->tasks[i]));
+	}
 	for (uint32_t i = 0; i < c->port_count; i++) {
 		struct engine_stats now, *then = &c->at_start[i];
 

@@ -154,6 +154,16 @@ bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_templat
 	       !memcmp(ip + 12, want + 12, 12);
 }
 
+void frame_clear_identification(uint8_t *data)
+{
+	uint8_t *ip = data + ETH_BYTES + (load16(data + 12) == net16(0x8100) ? VLAN_BYTES : 0);
+	/* RFC 1624, equation 3 */
+	uint64_t sum = (uint64_t)(uint16_t)~load16(ip + 10) + (uint16_t)~load16(ip + 4);
+
+	store16(ip + 4, 0);
+	store16(ip + 10, (uint16_t)~checksum_fold(sum));
+}
+
 void frame_reflect(struct frame *f)
 {
 	uint8_t *d = f->data, *ip = d + ETH_BYTES, mac[6];

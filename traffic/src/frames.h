@@ -318,6 +318,12 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
  */
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t);
 
+/*
+ * Takes out of a frame the identification that a kernel gave it, and out of its IP header's checksum
+ * as much: one that was wrong stays wrong.
+ */
+void frame_clear_identification(uint8_t *data);
+
 /* Swaps source and destination of MACs, addresses and ports: the checksum stays right. */
 void frame_reflect(struct frame *f);
 

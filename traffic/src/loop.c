@@ -159,7 +159,7 @@ always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq
 	*n = (struct neighbour){ delay_ns, seq + 1, true };
 }
 
-static void promise_check(struct promise *p, const struct frame *f, uint32_t flow)
+void promise_check(struct promise *p, const struct frame *f, uint32_t flow)
 {
 	p->compared++;
 	if (headers_agree(f->data, f->len, &p->templates[flow]) || p->broken++)

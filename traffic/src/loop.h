@@ -73,7 +73,9 @@ enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
 /* The headers that a receiver's frames are to have, and the first frame that had others. */
 struct promise {
 	struct frame_template *templates; /* a flow each; NULL: not asked for */
+	struct watch *watch; /* sees them for an engine that does not; else NULL */
 	uint64_t compared, broken;
+	uint64_t unkept; /* of those that the watch saw */
 	uint32_t flow;
 	uint8_t found[HEAD_BYTES];
 };
@@ -177,6 +179,9 @@ void worker_quit(struct worker *w);
 
 /* Chooses the step for the role, the touch mode and the engine. */
 void task_choose_step(struct task *t, enum touch touch, enum timing timing);
+
+/* Compares the headers of one frame of that flow. */
+void promise_check(struct promise *p, const struct frame *f, uint32_t flow);
 
 /* Sets a task up for a phase; the window is set by then. */
 void task_begin(struct task *t);

@@ -238,6 +238,33 @@ static void a_router_lowers_the_ttl_that_was_promised(void)
 	EXPECT(checksums_are_right(frame, 0) && headers_agree(frame, 60, &t));
 }
 
+static void what_a_kernel_numbers_is_no_broken_promise(void)
+{
+	struct address promised = address;
+	struct frame_template t;
+	uint8_t frame[64], *ip;
+
+	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
+		promised.vlan = vlan;
+		template_make(&t, &promised, 64, 1, 2, PHASE_MEASURED, false);
+		for (uint32_t id = 0; id < 1 << 16; id += 37) {
+			build(frame, 64, vlan, 5, 99, TOUCH_FULL);
+			ip = frame + ETH_BYTES + (vlan ? VLAN_BYTES : 0);
+			store16(ip + 4, (uint16_t)id);
+			store16(ip + 10, 0);
+			store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
+			EXPECT(!id || !headers_agree(frame, 64, &t));
+			frame_clear_identification(frame);
+			EXPECT(headers_agree(frame, 64, &t));
+			/* One that was wrong stays wrong. */
+			store16(ip + 4, (uint16_t)id);
+			ip[11] ^= 4;
+			frame_clear_identification(frame);
+			EXPECT(!headers_agree(frame, 64, &t));
+		}
+	}
+}
+
 static void frames_of_another_run_are_foreign(void)
 {
 	uint8_t frame[64];
@@ -818,6 +845,7 @@ int main(void)
 	TEST(a_device_that_has_checked_is_believed);
 	TEST(another_clock_is_followed);
 	TEST(every_flipped_bit_of_the_headers_breaks_a_promise);
+	TEST(what_a_kernel_numbers_is_no_broken_promise);
 	TEST(a_router_lowers_the_ttl_that_was_promised);
 	TEST(frames_of_another_run_are_foreign);
 	TEST(a_reflected_frame_has_its_ends_swapped_and_its_checksum_right);

@@ -149,7 +149,11 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
     ):
         if count:
             yield f"{count} frames {what}"
-    for flow, headers in trial.evidence.get("headers", {}).items():
+    every = trial.evidence.get("headers", {})
+    seen = sum(headers["compared"] + headers.get("unkept", 0) for headers in every.values())
+    if seen < trial.distinct and every and not any("unseen" in found for found in every.values()):
+        yield f"{trial.distinct - seen} frames arrived with headers that cannot be read"
+    for flow, headers in every.items():
         if headers["broken"]:
             yield f"{headers['broken']} frames of {flow} arrived with " + "; ".join(
                 differences(bytes.fromhex(headers["found"]), bytes.fromhex(headers["promised"]))
