@@ -19,8 +19,6 @@ from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan, Write
 from switchmark.model.version import Version
 
-_PACKAGES = "podman runc"
-
 
 class Podman(OfClient):
     """`podman run` in the network namespace of the node."""
@@ -29,8 +27,8 @@ class Podman(OfClient):
 
     def probe(self, host: Host) -> Version:
         """The version of podman, and which control groups the host has."""
-        text = version_of(host, ("podman", "--version"), _PACKAGES)
-        version_of(host, ("runc", "--version"), _PACKAGES)
+        text = version_of(host, ("podman", "--version"), self.name)
+        version_of(host, ("runc", "--version"), self.name)
         return Version(text.rpartition(" ")[2], mode=cgroup_version(host))
 
     def create(self, node: Node, needs: Needs) -> Plan:
