@@ -57,6 +57,9 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
     "files": {
         r"/run/netns/?$": "the first `ip netns add` makes it, for everybody",
         r"/run/switchmark/?(leases)?$": "the folder of all runs, and its lock, stay",
+        r"/var/lib/containers/(cache/(blob-info-cache-v1\.boltdb)?)?$": (
+            "a podman of the user's has this cache wherever its images are"
+        ),
         r"/run/(systemd|udev|user|log|dbus|utmp|blkid|sudo|sshd|lock/apt)(/|\b)": "the system's",
         r"/var/lib/(apt|dpkg|systemd|dhcp|NetworkManager|logrotate|man-db|ucf|postgresql"
         r"|PackageKit|update-notifier|chrony|private|misc)(/|$)": "the system's own services",

@@ -16,8 +16,11 @@ from switchmark.environments.containers import (
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.machine.host import Host
-from switchmark.model.plan import Node, Plan, Write
+from switchmark.model.plan import Folder, Node, Plan, Write
 from switchmark.model.version import Version
+
+_MADE = ("/run/containers/networks", "/run/runc")
+"""Folders of the system's that podman 4.3 and runc make, though they are told of others."""
 
 
 class Podman(OfClient):
@@ -36,6 +39,7 @@ class Podman(OfClient):
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *((*root_of(needs), _settings(node)) if needs.image is None else ()),
+            *(Folder("podman or runc makes it, whatever it is told", path) for path in _MADE),
             self.run(
                 node,
                 needs,
