@@ -26,8 +26,8 @@ demo: setup ## first measurements: campaigns/demo.yaml, and bypass.yaml where DP
 	@.venv/bin/python tools/demo.py
 
 .PHONY: bare
-bare: ## as root: make demo and make test, or RUN="make check", on a bare Debian or Ubuntu
-	@tools/bare.sh $(if $(ROOT),--root "$(ROOT)") $(if $(RUN),'$(RUN)')
+bare: ## as root: make demo and make test, or BARE_RUN="make check", on a bare Debian or Ubuntu
+	@tools/bare.sh $(if $(BARE_ROOT),--root "$(BARE_ROOT)") $(if $(BARE_RUN),'$(BARE_RUN)')
 
 .PHONY: test
 test: setup-all build/sanitize ## every test: unit, contract, golden, netns, root

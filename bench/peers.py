@@ -43,9 +43,9 @@ NFV_TESTPERF = Peer(
     "it is the application of github.com/gabrieleara/nfv-testperf, expected as a corrected build: "
     "as published, its raw frames carry their addresses the wrong way round and reach nobody",
 )
-TRAFGEN = Peer("trafgen", "TRAFGEN", "trafgen", "apt-get install netsniff-ng")
-SOCKPERF = Peer("sockperf", "SOCKPERF", "sockperf", "apt-get install sockperf")
-TESTPMD = Peer("dpdk-testpmd", "TESTPMD", "dpdk-testpmd", "apt-get install dpdk")
+TRAFGEN = Peer("trafgen", "TRAFGEN", "trafgen", "make setup PARTS=peers")
+SOCKPERF = Peer("sockperf", "SOCKPERF", "sockperf", "make setup PARTS=peers")
+TESTPMD = Peer("dpdk-testpmd", "TESTPMD", "dpdk-testpmd", "make setup")
 PKTGEN = Peer(
     "pktgen", "PKTGEN", "pktgen", "it is Pktgen-DPDK, of github.com/pktgen/Pktgen-DPDK: build it"
 )

@@ -55,8 +55,11 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
         r"\S+ /proc/sys/fs/binfmt_misc ": "mounted when it is looked at",
     },
     "files": {
-        r"/run/netns$": "the first `ip netns add` makes it, for everybody",
-        r"/run/switchmark(/leases)?$": "the folder of all runs, and its lock, stay",
+        r"/run/netns/?$": "the first `ip netns add` makes it, for everybody",
+        r"/run/switchmark/?(leases)?$": "the folder of all runs, and its lock, stay",
+        r"/var/lib/containers/(cache/(blob-info-cache-v1\.boltdb)?)?$": (
+            "a podman of the user's has this cache wherever its images are"
+        ),
         r"/run/(systemd|udev|user|log|dbus|utmp|blkid|sudo|sshd|lock/apt)(/|\b)": "the system's",
         r"/var/lib/(apt|dpkg|systemd|dhcp|NetworkManager|logrotate|man-db|ucf|postgresql"
         r"|PackageKit|update-notifier|chrony|private|misc)(/|$)": "the system's own services",
@@ -203,6 +206,8 @@ def run_of(process: Path) -> str:
 
 def hugepages() -> int:
     """The count of this machine's hugepages, or the one that the runs which changed it found."""
+    if not RUNS.exists():  # nothing ran since the machine was started
+        return int(Path("/proc/sys/vm/nr_hugepages").read_text())
     with Leases(RUNS)._locked() as (_, takes):
         found = [take.old for take in takes if take.path.endswith("/nr_hugepages")]
     return int(found[0] if found else Path("/proc/sys/vm/nr_hugepages").read_text())

@@ -111,7 +111,7 @@ inside='
 set -euo pipefail
 root=$1 place=$2 packages=$3
 shift 3
-mount --bind "$root" "$root"
+mount --rbind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"

@@ -36,7 +36,7 @@ def missing(campaign: Path, host: Host) -> Iterator[str]:
 
 
 def missing_memory(host: Host) -> Iterator[str]:
-    """Why the hugepages cannot be had, where they cannot. Looks at what is free, changes nothing."""
+    """Why the hugepages cannot be had, where they cannot. Changes nothing."""
     try:
         pool = find_pool(host, 0)
     except Unavailable as none:
@@ -46,7 +46,7 @@ def missing_memory(host: Host) -> Iterator[str]:
     may_grow = host.run(("test", "-w", pool.total)).status == 0
     free = reserved + (free_megabytes(host) if may_grow else 0)
     if not can_reserve(host, 0):
-        yield f"hugepages: none are free, and {pool.total} may not be written\n  hint: run it as root"
+        yield f"hugepages: none are free, and {pool.total} may not be written\n  hint: use sudo"
     elif free < NEEDED_MB:
         yield f"hugepages: {NEEDED_MB} MB are needed, {free} MB of memory are free"
 

@@ -393,4 +393,4 @@ def test_a_runtime_that_is_missing_is_refused(
     assert done.returncode == 3, done.stderr
     (record,) = records(done)
     assert record["status"] == "refused"
-    assert f"hint: apt-get install {runtime}" in record["error"]
+    assert f"hint: make setup PARTS={runtime}" in record["error"]

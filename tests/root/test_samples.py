@@ -184,6 +184,18 @@ def test_without_a_source_says_so_and_leaves_nothing(
     assert list((tmp_path / "bin").iterdir()) == []
 
 
+def test_what_apt_says_of_contradictory_sources_is_the_reason(
+    repository: Path, tmp_path: Path, installed: str
+) -> None:
+    publish(tmp_path / "archive", installed.split("-")[0])
+    configuration = sources_of_apt(tmp_path, "one line", tmp_path / "archive")
+    sources = tmp_path / "sources.list.d/a.list"
+    sources.write_text(sources.read_text() + sources.read_text().replace("yes", "no"))
+    reason = make_samples(repository, tmp_path, configuration).stderr.splitlines()[-1]
+    assert reason.startswith(f"apt-get finds no source package of DPDK {installed}: E: Conflicting")
+    assert reason.count("Conflicting") == 1
+
+
 def test_a_program_that_cannot_be_built_leaves_nothing(
     repository: Path, tmp_path: Path, installed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

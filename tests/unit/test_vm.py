@@ -29,7 +29,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_its_guest_it_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="the guest of environment vm is not made") as error:
         vm.ENVIRONMENT.probe(RecordingHost(QEMU))
-    assert error.value.hint == "make setup"
+    assert error.value.hint == "make setup PARTS=vm"
 
 
 def test_kvm_is_used_only_if_a_guest_boots_on_it_and_that_is_found_out_once() -> None:

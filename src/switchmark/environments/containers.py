@@ -267,9 +267,10 @@ def _field(name: str, value: str) -> str:
     return f'"{quoted}"' if "," in text or '"' in text else text
 
 
-def version_of(host: Host, argv: tuple[str, ...], package: str) -> str:
-    """What a runtime prints of its version. Unavailable where it is missing, or needs root."""
-    hint = f"apt-get install {package}"
+def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
+    """What a runtime prints of its version. Unavailable where it is missing, or needs root. `name`
+    is that of the environment, and of its part of the set-up."""
+    hint = f"make setup PARTS={name}"
     try:
         done = host.run(argv)
     except Unavailable as missing:

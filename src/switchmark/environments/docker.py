@@ -33,7 +33,6 @@ from switchmark.machine.processes import MARK
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.version import Version
 
-_PACKAGE = "docker.io"
 _SOCKET = "unix:///var/run/docker.sock"
 _USERS = re.compile(r"^daemon at unix://(\S.*?), cgroup ")
 _LAYERED = ("/etc", "/opt")
@@ -70,7 +69,7 @@ class Docker(OfClient):
                 f"\n  {last_lines(answer.stderr, 1)}",
                 hint="unset DOCKER_HOST",
             )
-        version_of(host, ("dockerd", "--version"), _PACKAGE)
+        version_of(host, ("dockerd", "--version"), self.name)
         return Version(text, mode=f"private daemon, {groups}")
 
     def _client(self, host: Host, argv: tuple[str, ...]) -> str:
@@ -78,7 +77,7 @@ class Docker(OfClient):
         try:
             done = host.run(argv)
         except Unavailable as missing:
-            hint = f"apt-get install {_PACKAGE}"
+            hint = f"make setup PARTS={self.name}"
             raise Unavailable("docker is not installed", hint=hint) from missing
         return done.stdout.decode(errors="replace").strip() or "unknown"
 

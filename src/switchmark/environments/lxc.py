@@ -41,7 +41,7 @@ class Lxc(Container):
 
     def probe(self, host: Host) -> Version:
         """The version of LXC, and which control groups the host has."""
-        text = version_of(host, ("lxc-start", "--version"), "lxc")
+        text = version_of(host, ("lxc-start", "--version"), self.name)
         return Version(text, mode=cgroup_version(host))
 
     def create(self, node: Node, needs: Needs) -> Plan:

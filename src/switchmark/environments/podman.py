@@ -16,10 +16,11 @@ from switchmark.environments.containers import (
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.machine.host import Host
-from switchmark.model.plan import Node, Plan, Write
+from switchmark.model.plan import Folder, Node, Plan, Write
 from switchmark.model.version import Version
 
-_PACKAGES = "podman runc"
+_MADE = ("/run/containers/networks", "/run/runc")
+"""Folders of the system's that podman 4.3 and runc make, though they are told of others."""
 
 
 class Podman(OfClient):
@@ -29,8 +30,8 @@ class Podman(OfClient):
 
     def probe(self, host: Host) -> Version:
         """The version of podman, and which control groups the host has."""
-        text = version_of(host, ("podman", "--version"), _PACKAGES)
-        version_of(host, ("runc", "--version"), _PACKAGES)
+        text = version_of(host, ("podman", "--version"), self.name)
+        version_of(host, ("runc", "--version"), self.name)
         return Version(text.rpartition(" ")[2], mode=cgroup_version(host))
 
     def create(self, node: Node, needs: Needs) -> Plan:
@@ -38,6 +39,7 @@ class Podman(OfClient):
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *((*root_of(needs), _settings(node)) if needs.image is None else ()),
+            *(Folder("podman or runc makes it, whatever it is told", path) for path in _MADE),
             self.run(
                 node,
                 needs,

@@ -27,6 +27,7 @@ BOOT_S = 60.0
 _KVM_BOOT_S = 20.0
 _KVM, _EMULATED, _VHOST = "kvm", "emulated (tcg)", ", vhost-net"
 _SHARES_FROM = 10  # 7.2 crashes when an emulated guest's vhost-user port starts; 10.0 does not
+_HINT = "make setup PARTS=vm"
 _FD = 3  # BOOT_FD of traffic/src/machine.h
 _OFFLOADS = (
     *("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"),
@@ -49,20 +50,14 @@ class Vm:
         vhost-user ports."""
         for file in (_guest("kernel"), _guest("initramfs")):
             if not host.exists(file):
-                raise Unavailable(
-                    f"the guest of environment vm is not made: no {file}", hint="make setup"
-                )
+                raise Unavailable(f"the guest of environment vm is not made: no {file}", hint=_HINT)
         try:
             done = host.run((qemu(), "--version"))
         except Unavailable as missing:
-            raise Unavailable(
-                f"{qemu()} is not installed", hint="apt-get install qemu-system-x86"
-            ) from missing
+            raise Unavailable(f"{qemu()} is not installed", hint=_HINT) from missing
         words = done.stdout.decode(errors="replace").split()
         if done.status or "version" not in words:
-            raise Unavailable(
-                f"{qemu()} does not tell its version", hint="apt-get install qemu-system-x86"
-            )
+            raise Unavailable(f"{qemu()} does not tell its version", hint=_HINT)
         version, accelerator = words[words.index("version") + 1], _accelerator(host)
         vhost = _VHOST if host.exists("/dev/vhost-net") else ""
         return Version(version, accelerator + vhost, missing=_missing(version, accelerator))
