@@ -32,7 +32,7 @@ WRITTEN = {
     "frame_size": "`64` to `9000`, `imix`",
     "rate": "`max`, `1000`, `10M`, `500kpps`, `2.5Gbps`, `50%`",
     "cpu_limit": "`50`, `switch:50`, `function:12.5` (percent of a core)",
-    "placement": "`pinned`, `unpinned`, `shared-process`, CPUs: `0+2-5`",
+    "placement": "`auto`, `pinned`, `unpinned`, `shared-process`, CPUs: `0+2-5`",
     "noise": "`cpu`, `web:0+1`, `cache:switch`, `io:functions`",
     "duration": "`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`",
     "warmup": "as `duration`, or `0`",

@@ -147,6 +147,30 @@ def test_parts_are_seated(case: str) -> None:
     assert placement.doubts == doubts
 
 
+AUTO: dict[str, tuple[list[Cpu], list[Tenant], bool, str]] = {
+    "a core for each part": (FOUR, [POLLING, *pairs(1)], True, "pinned"),
+    "nobody else polls": (TWO, [KERNEL, *pairs(1)], True, "pinned"),
+    "too few cores": (TWO, [POLLING, *pairs(1)], True, "shared-process"),
+    "too few cores for two pairs": (TWO, [KERNEL, *pairs(2)], True, "shared-process"),
+    "too few even then, but fewer share": (TWO, [POLLING, *pairs(2)], True, "shared-process"),
+    "too few, and the ends must be apart": (TWO, [POLLING, *pairs(1)], False, "pinned"),
+    "a process for both would help nobody": (
+        TWO, [Tenant("switch", "switch", True, cores=2), *pairs(1)], True, "pinned",
+    ),
+    "hyperthreads are cores enough": (
+        FOUR_THREADS, [POLLING, *pairs(1)], True, "pinned",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AUTO)
+def test_what_auto_becomes(case: str) -> None:
+    cpus, parts, may_share, policy = AUTO[case]
+    found = place(parts, cpus, "auto", may_share=may_share)
+    assert found == place(parts, cpus, policy)
+    assert found.policy == policy
+
+
 def yields(placement: Placement) -> dict[str, bool]:
     return {part: seat.yield_ for part, seat in placement.seats.items()}
 

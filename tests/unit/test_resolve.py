@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from switchmark.campaign import resolve
-from switchmark.campaign.resolve import check
+from switchmark.campaign.resolve import check, may_share_process
 from switchmark.model.spec import Test
 
 
@@ -104,6 +104,28 @@ def test_all_reasons_come_at_once() -> None:
 )
 def test_what_can_work_is_not_refused(axes: dict[str, Any]) -> None:
     assert check(Test(**axes)) == []
+
+
+@pytest.mark.parametrize(
+    ("axes", "may"),
+    [
+        ({}, True),
+        ({"dimension": "latency", "rate": "1k"}, True),
+        ({"pairs": 3, "scenario": "p2v"}, True),
+        ({"environment": "host", "switch_environment": "host"}, True),
+        ({"switch": "ovs", "cpu_limit": "switch:50"}, True),
+        ({"cpu_limit": "function:50"}, False),
+        ({"direction": "bi"}, False),
+        ({"scenario": "loopback"}, False),
+        ({"copies": 2}, False),
+        ({"environment": "vm"}, False),
+        ({"environment": "lxc"}, False),
+    ],
+)
+def test_which_ends_may_be_one_process(axes: dict[str, Any], may: bool) -> None:
+    test = Test(**axes)
+    assert check(test) == []
+    assert may_share_process(test) is may
 
 
 def test_latency_sends_one_frame_at_a_time_unless_asked() -> None:

@@ -32,6 +32,9 @@ _ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.5, warmup_s=0.1)
 _INTO_NOTHING = TrialSpec(rate_pps=None, duration_s=0.1, warmup_s=0.0)
 _TRIES = 3
 _CABLE = "direct"
+_NOT_OF_CABLE = ("switch ", "placement")
+"""Versions that a calibration does not depend on; the cable's placement is that of the test."""
+
 _ENDS = "p2p"
 """What is left of a chain without its functions: it begins and ends at physical ports."""
 
@@ -223,6 +226,7 @@ def _on_cable(test: Test, layout: Layout) -> Test:
             "switch_environment": "netns",
             "port": str(kind) if kind in SWITCHES[_CABLE].port_kinds else "auto",
             "nic": None,
+            "placement": layout.policy,
             "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
         }
     )
@@ -261,7 +265,7 @@ def _key(cable: Test, placement: Placement, versions: Mapping[str, str]) -> str:
     content = {
         "test": cable.model_dump(mode="json"),
         "seats": seats,
-        "versions": {k: v for k, v in versions.items() if not k.startswith("switch ")},
+        "versions": {k: v for k, v in versions.items() if not k.startswith(_NOT_OF_CABLE)},
         "boot": _boot_id(),
         "cpu": _cpu_model(),
     }

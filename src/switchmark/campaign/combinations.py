@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from switchmark.campaign.layout import SHARED_PROCESS, frame_sizes
+from switchmark.campaign.layout import frame_sizes
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.machine.placement import wanted_cpus
+from switchmark.machine.placement import SHARED_PROCESS, wanted_cpus
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 from switchmark.model.units import FRAME_MIN

@@ -78,6 +78,7 @@ class Floors:
                 "switch_environment": "netns",
                 "port": str(kind) if kind in SWITCHES[_CABLE].port_kinds else "auto",
                 "nic": None,
+                "placement": layout.policy,
                 "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
                 "duration": _DURATION_S,
                 "warmup": _WARMUP_S,

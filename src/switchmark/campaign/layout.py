@@ -17,7 +17,7 @@ from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.cgroups import V2, limited_group
-from switchmark.machine.placement import Tenant
+from switchmark.machine.placement import SHARED_PROCESS, Tenant
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
@@ -37,16 +37,15 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
-__all__ = ["SHARED_PROCESS", "UDP_PORT", "Layout", "frame_sizes", "lay_out", "opened_in"]
+__all__ = ["BARE", "UDP_PORT", "Layout", "frame_sizes", "lay_out", "opened_in"]
 
-SHARED_PROCESS = "shared-process"
 UDP_PORT = 20000
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
 _GUEST_MB = 256
 _GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
-_BARE = frozenset({"host", "netns"})
+BARE = frozenset({"host", "netns"})
 """Environments whose processes are the host's own: what limits them is a cgroup made here, as
 it is for machines."""
 
@@ -57,8 +56,9 @@ class Layout:
 
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
     flow from end to end, `crossings` one for each pair of ports between which frames cross the
-    switch. `receivers` is the engine of parts that only receive, or forward. `modes` are what the
-    probes of environments found, `seats` the CPUs of each part (none: any).
+    switch. `receivers` is the engine of parts that only receive, or forward. `policy` is the
+    placement that is followed, `modes` are what the probes of environments found, `seats` the CPUs
+    of each part (none: any).
     """
 
     test: Test
@@ -72,6 +72,7 @@ class Layout:
     flows: tuple[Flow, ...]
     addressing: Mapping[str, Addressing]
     crossings: Mapping[tuple[str, str], Addressing]
+    policy: str
     cgroups: str = V2
     modes: Mapping[str, str | None] = field(default_factory=dict)
     seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -196,9 +197,14 @@ class Layout:
         """The number of a flow's first sub-flow."""
         return flow.index * self.test.flows
 
+    @property
+    def together(self) -> bool:
+        """Is each sender in one process with its receiver?"""
+        return self.policy == SHARED_PROCESS
+
     def processes(self) -> list[tuple[Node, tuple[Part, ...]]]:
         """The traffic processes: the node that each runs at, and the parts in it."""
-        if self.test.placement != SHARED_PROCESS:
+        if not self.together:
             return [(self.nodes[part.id], (part,)) for part in self.played]
         pairs: dict[int | None, list[Part]] = {}
         for tenant, part in zip(self.tenants()[1:], self.parts, strict=True):
@@ -308,7 +314,7 @@ class Layout:
     def _limited(self, who: str, node: Node, steps: Plan) -> Plan:
         """The steps with their processes under the CPU limit of the switch or of a function."""
         percent = self.test.limits.get(who)
-        ours = node.environment in _BARE or ENVIRONMENTS[node.environment].own_kernel
+        ours = node.environment in BARE or ENVIRONMENTS[node.environment].own_kernel
         if percent is None or not ours:
             return steps
         folder, made = limited_group(self.cgroups, node.name, percent)
@@ -440,6 +446,7 @@ def lay_out(
     *,
     prefix: str,
     run_dir: str,
+    policy: str | None = None,
     mode: str | None = None,
     cores: tuple[int, ...] = (),
     node: int = 0,
@@ -451,7 +458,8 @@ def lay_out(
     """Draw the test's scenario and give every part a node, every port its ends.
 
     All names of the test must be known (`campaign.resolve`). UsageError for what the
-    scenario cannot draw. `function_cores` are the CPUs of parts that are functions.
+    scenario cannot draw. `policy` is the placement that is followed: what the test asks for, unless
+    that left it open.
     """
     topology = Topology()
     SCENARIOS[test.scenario].draw(topology, test)
@@ -501,6 +509,7 @@ def lay_out(
             for flow in topology.flows
         },
         crossings=crossings,
+        policy=policy or test.placement,
         cgroups=cgroups,
         modes=modes,
         seats=seats,

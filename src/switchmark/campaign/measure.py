@@ -21,7 +21,7 @@ from switchmark.campaign.floor import Floors
 from switchmark.campaign.gate import Gate, pass_gate
 from switchmark.campaign.layout import Layout
 from switchmark.campaign.path import BuiltPath, build_path
-from switchmark.campaign.prepare import environments_of, noise_beside, prepare
+from switchmark.campaign.prepare import environments_of, followed, noise_beside, prepare
 from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
@@ -37,7 +37,7 @@ from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.noise import certificate
 from switchmark.machine.perf import Counting
 from switchmark.machine.perf import probe as probe_counters
-from switchmark.machine.placement import Placement
+from switchmark.machine.placement import AUTO, Placement
 from switchmark.machine.workspace import Workspace
 from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
@@ -127,7 +127,8 @@ class Lab:
         self._workspace.close()
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """The versions that a figure depends on. Unavailable if something is missing."""
+        """What a figure depends on beside its axes: versions, and the placement that this host
+        makes of `auto`. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
         for name in environments_of(test):
@@ -141,6 +142,9 @@ class Lab:
         for (what, name), probe in probes.items():
             version = self._probe(what, name, probe)
             found[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
+        if test.placement == AUTO:
+            mode = self._probe("switch", test.switch, switch.probe).mode
+            found["placement"] = followed(test, mode)
         return found
 
     def _probe(self, what: str, name: str, probe: Callable[[Host], Version]) -> Version:

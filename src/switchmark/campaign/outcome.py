@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from switchmark.campaign.crew import Crew, Job, jobs_of, opened_by, reads_one_clock
-from switchmark.campaign.layout import SHARED_PROCESS, Layout
+from switchmark.campaign.layout import Layout
 from switchmark.errors import TrialFailed
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
@@ -320,8 +320,7 @@ class Outcome:
 
     def _threads(self, crew: Crew) -> list[tuple[Part, ...]]:
         """The parts of a process by its threads."""
-        together = self.layout.test.placement == SHARED_PROCESS
-        return [crew.parts] if together else [(part,) for part in crew.parts]
+        return [crew.parts] if self.layout.together else [(part,) for part in crew.parts]
 
     def _doubts(
         self, spec: TrialSpec, stolen: float, foreign: int, taken: Mapping[str, float]

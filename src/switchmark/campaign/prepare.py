@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from switchmark.campaign.layout import Layout, lay_out
+from switchmark.campaign.resolve import may_share_process
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
@@ -16,7 +17,7 @@ from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.nics import lend
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
-from switchmark.machine.placement import Placement, place
+from switchmark.machine.placement import AUTO, Placement, place
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import default_base
 from switchmark.metrics.balance import AT_SWITCH
@@ -29,7 +30,7 @@ from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["environments_of", "find_nics", "lend_nics", "noise_beside", "plan", "prepare"]
+__all__ = ["environments_of", "find_nics", "followed", "lend_nics", "noise_beside", "plan", "prepare"]
 
 _PLAN_PREFIX = "smPLAN"
 _NOISE_S = 60.0
@@ -56,7 +57,7 @@ def plan(test: Test, *others: Test) -> list[str]:
     except (Unavailable, UsageError) as error:
         lent = _impossible(error)
     return [
-        f"# placement: {placement.policy}",
+        f"# placement: {placement.policy}{' (auto)' * (test.placement == AUTO)}",
         *seats,
         *doubts,
         *lent,
@@ -123,13 +124,14 @@ def prepare(
     is hugepages if all of them can be had."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus()
-    placement = place(layout.tenants(), cpus, test.placement)
+    placement = _placed(test, layout)
     used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
     draw = partial(
         lay_out,
         test,
         prefix=prefix,
         run_dir=run_dir,
+        policy=placement.policy,
         mode=mode,
         cores=placement.seats["switch"].cpus,
         node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
@@ -142,6 +144,16 @@ def prepare(
     if test.memory == "auto" and pages and not can(pages):
         layout = draw(memory="no-huge")
     return layout, placement
+
+
+def followed(test: Test, mode: str | None) -> str:
+    """The placement that this host makes of the one asked for. `mode` is that of the switch."""
+    return _placed(test, lay_out(test, prefix=_PLAN_PREFIX, run_dir="/run", mode=mode)).policy
+
+
+def _placed(test: Test, layout: Layout) -> Placement:
+    may_share = test.placement == AUTO and may_share_process(test)
+    return place(layout.tenants(), read_cpus(), test.placement, may_share=may_share)
 
 
 def noise_beside(layout: Layout, placement: Placement) -> Plan:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from switchmark.campaign.combinations import listed, reasons_of_axes
-from switchmark.campaign.layout import SHARED_PROCESS, Layout, lay_out, opened_in
+from switchmark.campaign.layout import BARE, Layout, lay_out, opened_in
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
-from switchmark.machine.placement import place, wanted_cpus
+from switchmark.machine.placement import SHARED_PROCESS, place, wanted_cpus
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
@@ -23,7 +23,7 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["check", "unknown_name"]
+__all__ = ["check", "may_share_process", "unknown_name"]
 
 _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
@@ -99,6 +99,14 @@ def _of_driver(words: str) -> Refusal:
     """What a driver says of a wiring, with a hint in it perhaps."""
     why, _, hint = words.partition("\n\nhint: ")
     return Refusal(_OF_A_WIRING, why, hint or None)
+
+
+def may_share_process(test: Test) -> bool:
+    """Can the sender and the receiver of a test be one process of this host, and the test be the
+    one that was asked for? A process that plays a function in a container would be outside of it.
+    """
+    together = test.model_copy(update={"placement": SHARED_PROCESS})
+    return test.environment in BARE and not check(together)
 
 
 def _named_parts(test: Test) -> dict[str, str]:

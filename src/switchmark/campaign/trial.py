@@ -14,7 +14,7 @@ from typing import Any
 
 from switchmark.campaign.crew import Crew, Job, distinct, jobs_of, opened_by, reads_one_clock
 from switchmark.campaign.expand import RX_BURST
-from switchmark.campaign.layout import SHARED_PROCESS, UDP_PORT, Layout, frame_sizes
+from switchmark.campaign.layout import UDP_PORT, Layout, frame_sizes
 from switchmark.campaign.meter import Meter, Window
 from switchmark.campaign.outcome import Outcome, PathCounters
 from switchmark.engines.base import Engine
@@ -156,7 +156,7 @@ class Trials:
             ]
             for part in crew.parts
         ]
-        if self._layout.test.placement == SHARED_PROCESS:
+        if self._layout.together:
             tasks = [[task for some in tasks for task in some]]
         threads = [
             {**self._seat(part), "tasks": some}

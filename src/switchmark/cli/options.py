@@ -39,7 +39,7 @@ _HELP = {
     "copies": "functions that each frame is copied to",
     "vlan": "VLAN id of every frame, or none",
     "touch": "how much of a payload is written and checked",
-    "placement": "how parts are put on cores: pinned, unpinned, CPUs (0+2-5), shared-process",
+    "placement": "how parts are put on cores: auto, pinned, unpinned, shared-process, CPUs (0+2-5)",
     "cpu_limit": "percent of a core, of the switch or each function: 50, function:12.5",
     "noise": "who else works on this machine: cpu, memory, cache, io, web; on CPUs: cpu:0+1",
     "search": "how the rate is found",

@@ -12,9 +12,19 @@ from typing import Any
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
 
-__all__ = ["POLICIES", "Placement", "Seat", "Tenant", "place", "wanted_cpus"]
+__all__ = [
+    "AUTO",
+    "POLICIES",
+    "SHARED_PROCESS",
+    "Placement",
+    "Seat",
+    "Tenant",
+    "place",
+    "wanted_cpus",
+]
 
-POLICIES = ("pinned", "unpinned", "shared-process")
+AUTO, PINNED, UNPINNED, SHARED_PROCESS = "auto", "pinned", "unpinned", "shared-process"
+POLICIES = (AUTO, PINNED, UNPINNED, SHARED_PROCESS)
 """Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone. As commas divide
 the values of an axis, it may be written `0+2-5`."""
 
@@ -43,7 +53,8 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A seat for every part, by id, and a CPU for the orchestrator where one is left."""
+    """A seat for every part, by id, and a CPU for the orchestrator where one is left. `policy` is
+    the one that was followed, never `auto`."""
 
     policy: str
     seats: Mapping[str, Seat]
@@ -69,8 +80,17 @@ class Placement:
         }
 
 
-def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") -> Placement:
+def place(
+    parts: Sequence[Tenant],
+    cpus: Sequence[Cpu],
+    policy: str = PINNED,
+    *,
+    may_share: bool = False,
+) -> Placement:
     """Seat the parts. Deterministic; UsageError for a policy or a CPU that is not there.
+
+    `auto` is `pinned`, or `shared-process` where parts that keep a CPU busy would have to share
+    one, the ends `may_share` a process, and fewer would then.
 
     A polling switch has its CPUs to itself first. While there is a choice, the others get
     CPUs of the same NUMA node, on physical cores of their own, isolated, and not core 0,
@@ -82,8 +102,13 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
     yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
     are both in use.
     """
-    units = _units(parts, together=policy == "shared-process")
-    if policy == "unpinned":
+    if policy == AUTO:
+        pinned = place(parts, cpus, PINNED)
+        if not (may_share and _crowding(pinned)):
+            return pinned
+        return min(pinned, place(parts, cpus, SHARED_PROCESS), key=_crowding)
+    units = _units(parts, together=policy == SHARED_PROCESS)
+    if policy == UNPINNED:
         return _unpinned(parts, units, len(cpus))
     table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
@@ -102,6 +127,11 @@ def place(parts: Sequence[Tenant], cpus: Sequence[Cpu], policy: str = "pinned") 
         _spare(cpus, {cpu for seat in seats.values() for cpu in seat.cpus}),
         table.doubts(),
     )
+
+
+def _crowding(placement: Placement) -> int:
+    """How badly busy parts share CPUs, by the doubts: 0 where none does."""
+    return sum(doubt in placement.doubts for doubt in ("cores-shared", "cores-overcommitted"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +221,7 @@ def _unpinned(parts: Sequence[Tenant], units: Sequence[_Unit], count: int) -> Pl
         for part in unit.ids
     }
     every = {part.id: seats.get(part.id, Seat()) for part in parts}
-    return Placement("unpinned", every, None, tuple(doubts))
+    return Placement(UNPINNED, every, None, tuple(doubts))
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:

@@ -67,7 +67,7 @@ class Test(BaseModel):
     copies: int = Field(1, ge=1, le=64)
     vlan: int | None = Field(None, ge=1, le=4094)
     touch: Literal["none", "header", "full"] = "header"
-    placement: str = "pinned"
+    placement: str = "auto"
     cpu_limit: str | None = None
     noise: str | None = None
     search: str = "fixed"

@@ -1,0 +1,78 @@
+"""What becomes of the placement `auto` on a host, in layouts, cables and keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign import prepare as preparing
+from switchmark.campaign.calibration import Calibrations
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.prepare import prepare
+from switchmark.campaign.store import key
+from switchmark.errors import Unavailable
+from switchmark.machine.cpus import Cpu
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.version import Version
+
+POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`cores(n)`: the host has so many from now on."""
+    monkeypatch.setattr(Lab, "_probe", lambda *those: Version("1"))
+
+    def has(count: int) -> None:
+        monkeypatch.setattr(preparing, "read_cpus", lambda: tuple(map(Cpu, range(count))))
+
+    return has
+
+
+def drawn(test: Test) -> Any:
+    return prepare(test, "sm0000", "/run/x", None, {}, lambda plan: True)
+
+
+@pytest.mark.parametrize(
+    ("axes", "count", "policy"),
+    [(POLLING, 2, "shared-process"), (POLLING, 3, "pinned"), ({}, 2, "pinned")],
+)
+def test_the_layout_is_of_the_placement_that_is_followed(
+    cores: Any, axes: dict[str, Any], count: int, policy: str
+) -> None:
+    cores(count)
+    layout, placement = drawn(Test(**axes))
+    assert placement.policy == layout.policy == policy
+    assert len(layout.processes()) == (1 if policy == "shared-process" else 2)
+
+
+def test_results_of_hosts_that_place_otherwise_have_other_keys(cores: Any, tmp_path: Path) -> None:
+    def keys() -> list[str]:
+        lab = Lab(tmp_path)
+        tests = (Test(**POLLING), Test(), Test(**POLLING, placement="pinned"))
+        return [key(test, lab.versions(test)) for test in tests]
+
+    cores(2)
+    few = keys()
+    cores(8)
+    many = keys()
+    assert few[0] != many[0]
+    assert few[1:] == many[1:]
+
+
+def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
+    """By itself it would be pinned here: it has two busy parts."""
+    cores(2)
+    asked: list[str] = []
+
+    def measure(test: Test, placement: Any, spec: TrialSpec) -> TrialResult:
+        asked.append(test.placement)
+        raise Unavailable("no cable")
+
+    test = Test(**POLLING)
+    layout, placement = drawn(test)
+    Calibrations("auto", measure, tmp_path / "cache.json").of(test, layout, placement, {})
+    assert asked == ["shared-process"]
