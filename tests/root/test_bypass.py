@@ -6,13 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from host_state import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from switchmark.campaign.trial import Trials
 from switchmark.metrics.cpu import DISAGREEMENT, cost
-from switchmark.model.topology import PortKind
+from switchmark.model.topology import PortKind, Role
 from switchmark.switches import TABLE as SWITCHES
 from traffic_program import ADDRESS, Program
 
@@ -146,10 +148,45 @@ def test_other_semantics(measure: Measure, switch: str, semantics: str) -> None:
     assert record.semantics == semantics
 
 
-@pytest.mark.parametrize("switch", ["testpmd", "ovs-dpdk"])
-def test_a_pair_in_one_process(measure: Measure, switch: str) -> None:
-    record = measure(switch=switch, engine="dpdk", placement="shared-process")
+LATENCY = {"dimension": "latency", "rate": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("switch", "placement", "load"),
+    [
+        ("testpmd", "pinned", {}),
+        ("testpmd", "shared-process", {}),
+        ("testpmd", "shared-process", LATENCY),
+        ("ovs-dpdk", "pinned", LATENCY),
+        ("ovs-dpdk", "shared-process", {}),
+    ],
+)
+def test_a_pair_apart_and_in_one_process(
+    measure: Measure, switch: str, placement: str, load: dict[str, str]
+) -> None:
+    record = measure(switch=switch, engine="dpdk", placement=placement, **load)
     assert_every_frame_is_accounted_for(record)
+    assert record.placement["policy"] == placement
+    known = [part.cores is not None for part in only(record).parts if part.part != "switch"]
+    assert known == [placement == "pinned"] * 2
+
+
+def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DPDK's driver does not tell it; the kernel does. The receiver is made too slow for it."""
+    load = Trials._load
+
+    def slow(self: Trials, job: Any, spec: Any) -> dict[str, Any]:
+        more = {"delay_ns": 50_000} if job.role is Role.RECEIVER else {}
+        return {**load(self, job, spec), **more}
+
+    monkeypatch.setattr(Trials, "_load", slow)
+    record = measure(switch="linux-bridge", engine="dpdk", rate="max", duration=0.3, warmup=0)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost_at == {"ring f1": trial.lost}
+    assert trial.lost > 0
+    assert record.verdict in ("receiver", "host")
 
 
 @pytest.mark.parametrize(

@@ -28,17 +28,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Behind DPDK's headers, which have an attribute of the same name as its always_inline. */
 #include "clock.h"
 #include "engine.h"
 #include "frames.h"
+#include "socket.h"
 
 enum {
 	DEVICES_MAX = 32,
 	CACHE = 256, /* mbufs that a thread keeps for itself */
 	HEADERS_MAX = 18, /* Ethernet and one tag: not part of the MTU */
+	SOCKETS_MAX = 16, /* of a device: one for each of its queues */
+	DESCRIPTORS_MAX = 1024, /* among which a device's sockets are looked for */
 };
 
 struct device {
@@ -51,6 +55,9 @@ struct device {
 	struct rte_device *bus_device;
 	struct rte_mempool *pool;
 	uint32_t room; /* bytes of a frame that an mbuf has room for */
+	int sockets[SOCKETS_MAX]; /* net_af_packet's own, whose drops it does not tell */
+	unsigned int socket_count;
+	uint64_t socket_drops;
 };
 
 /* The clock that a device's stamps are of. */
@@ -395,15 +402,35 @@ static void vhost_look(void)
 		closedir(threads);
 }
 
+/* Is a descriptor of this process a packet socket? */
+static bool is_packet_socket(int fd)
+{
+	int domain = 0;
+	socklen_t size = sizeof(domain);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) && domain == AF_PACKET;
+}
+
+/* Notes the packet sockets that a device has opened: those that were not there before. */
+static void device_find_sockets(struct device *d, const bool *before)
+{
+	for (int fd = 0; fd < DESCRIPTORS_MAX && d->socket_count < SOCKETS_MAX; fd++)
+		if (!before[fd] && is_packet_socket(fd))
+			d->sockets[d->socket_count++] = fd;
+}
+
 static int device_open(struct port *port, struct device **slot, const char *arguments,
 		       const char *name)
 {
 	struct device *d = calloc(1, sizeof(*d));
 	struct rte_eth_dev_info info;
+	bool before[DESCRIPTORS_MAX];
 	int error;
 
 	if (!d)
 		return port_fail(port, ENOMEM, "no memory for a device");
+	for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+		before[fd] = is_packet_socket(fd);
 	eal.said[0] = 0;
 	snprintf(d->name, sizeof(d->name), "%s", name);
 	d->queues = (uint16_t)port_option(port, "queues");
@@ -421,6 +448,8 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 	d->errors_are_losses = strcmp(info.driver_name, "net_vhost") &&
 			       strcmp(info.driver_name, "net_virtio_user") &&
 			       strcmp(info.driver_name, "net_memif");
+	if (!strcmp(info.driver_name, "net_af_packet"))
+		device_find_sockets(d, before);
 	error = device_setup(port, d, &info);
 	if (error) {
 		device_close(d);
@@ -863,7 +892,9 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	/* Counters are the device's: one of its ports tells them. */
 	if (p->queue || rte_eth_stats_get(p->id, &found))
 		return;
-	stats->rx_ring_drops = found.imissed + found.rx_nombuf;
+	for (unsigned int i = 0; i < p->device->socket_count; i++)
+		p->device->socket_drops += packet_socket_drops(p->device->sockets[i]);
+	stats->rx_ring_drops = found.imissed + found.rx_nombuf + p->device->socket_drops;
 	stats->rx_invalid += found.ierrors;
 	stats->tx_drops = p->device->errors_are_losses ? found.oerrors : 0;
 }
