@@ -34,7 +34,8 @@ WRITTEN = {
     "cpu_limit": "`50`, `switch:50`, `function:12.5` (percent of a core)",
     "placement": "`auto`, `pinned`, `unpinned`, `shared-process`, CPUs: `0+2-5`",
     "noise": "`cpu`, `web:0+1`, `cache:switch`, `io:functions`",
-    "duration": "`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`",
+    "duration": "`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`; 3 where `repeat` is 3 by itself",
+    "repeat": "number, 1 to 1000; 3 where several switches are compared",
     "warmup": "as `duration`, or `0`",
 }
 """Axes whose values have a spelling of their own (model.units)."""

@@ -1,7 +1,8 @@
 """Campaign files and the axes of a command line: text in, tests out; and tests back to a file.
 
 Every problem is found before any is reported, each with its place. Names are judged by the
-`check` that the caller passes in; this module knows no table and touches no machine.
+`check` that the caller passes in; this module knows of no table but that of searches, and touches
+no machine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from switchmark.campaign.values import (
 from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
+from switchmark.searches import TABLE as SEARCHES
 
 __all__ = ["Campaign", "Check", "dump", "from_options", "load", "parse"]
 
@@ -37,6 +39,10 @@ _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "
 _END_OF_FILE = "<stream end>"
 _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
 """What PyYAML calls a flow collection, and what a person does."""
+
+_COMPARED = {"repeat": 3, "duration": 3.0}
+"""What a test has by itself where several switches are compared: an interval takes three trials,
+and with a warm-up each these take as long as one of the usual duration."""
 
 _NULL_TAG = "tag:yaml.org,2002:null"
 
@@ -145,13 +151,25 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
         problems.add(longest.place, f"this makes {total} tests; a campaign has at most {MAX_TESTS}")
         problems.settle()
     tests: list[Test] = []
+    switch = Test.model_fields["switch"].default
+    compares = len({each for values in axes for each in values.get("switch", (switch,))}) > 1
     for block, values in zip(blocks, axes, strict=True):
         for test in product(values):
-            tests.append(test)
+            tests.append(_compared(test, block) if compares else test)
             for refusal in check(test):
                 problems.add(_blamed(refusal, test, block), str(refusal))
     problems.settle()
     return Campaign(name, grouped(tests))
+
+
+def _compared(test: Test, block: _Block) -> Test:
+    """A test of one of several switches: repeated, unless the number of its trials is given, or is
+    its search's own affair. A duration that is given is that of each trial."""
+    search = SEARCHES.get(test.search)
+    if "repeat" in block or test.until_certain is not None or not (search and search.independent):
+        return test
+    usual = {name: value for name, value in _COMPARED.items() if name not in block}
+    return test.model_copy(update=usual)
 
 
 def _blamed(refusal: Refusal, test: Test, block: _Block) -> _Place:
