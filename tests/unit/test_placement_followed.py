@@ -68,7 +68,7 @@ def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
     cores(2)
     asked: list[str] = []
 
-    def measure(test: Test, placement: Any, spec: TrialSpec) -> TrialResult:
+    def measure(test: Test, placement: Any, spec: TrialSpec, enough: Any) -> list[TrialResult]:
         asked.append(test.placement)
         raise Unavailable("no cable")
 

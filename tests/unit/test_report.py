@@ -123,6 +123,19 @@ def test_the_floor_stands_beside_a_latency() -> None:
     assert "floor p50" not in columns_and_rows([failed])[0]
 
 
+@pytest.mark.parametrize(("above_ns", "holds"), [(0, True), (1, False)])
+def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: bool) -> None:
+    own = to_object(SURE)["latency_ns"]["p50"]
+    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": own + above_ns}
+    found = SURE.model_copy(update={"floor": floor})
+    assert to_object(found)["latency_floor_ns"]["holds"] is holds
+    headings, rows = columns_and_rows([found])
+    assert (rows[0][headings.index("floor p50")] == "above") is not holds
+    assert ("on a cable" in outcome(found)) is holds
+    notes = "\n".join(footnotes([found]))
+    assert ("no floor, the cable's median was above it (" in notes) is not holds
+
+
 def test_a_column_tells_tests_apart_or_is_not_there() -> None:
     headings, rows = columns_and_rows([record(burst=1), record(burst=32)])
     assert [row[headings.index("burst")] for row in rows] == ["1", "32"]

@@ -1,16 +1,20 @@
 """What a test does without its switch: the sender into nothing, sender and receiver on a cable, and
-the functions of a chain on cables, at the test's own axes and seats. Kept in the user's cache, for
-this boot of this host and these versions."""
+the functions of a chain on cables, at the test's own axes and seats.
+
+The last trials of each kind that nothing disturbed are kept in the user's cache, for an hour of
+this boot of this host and for these versions; their median is the calibration."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import median_low
 from typing import Any, Literal
 
 from switchmark.campaign.layout import Layout, lay_out
@@ -18,19 +22,35 @@ from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.machine.placement import Placement, Seat
+from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.topology import PortKind
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["Calibrations", "Mode", "is_saturating"]
+__all__ = ["Calibrations", "MeasureOnCable", "Mode", "is_saturating"]
 
 Mode = Literal["auto", "never", "again"]
 
-_ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.5, warmup_s=0.1)
+MeasureOnCable = Callable[
+    [Test, Placement, TrialSpec, Callable[[Sequence[TrialResult]], bool]], Sequence[TrialResult]
+]
+"""Runs trials of a test without a switch on one path, on the seats of another one's placement,
+until it is told that those so far are enough. No path may be up."""
+
+_ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.4, warmup_s=0.1)
 _INTO_NOTHING = TrialSpec(rate_pps=None, duration_s=0.1, warmup_s=0.0)
-_TRIES = 3
+_TRIALS = 3
+"""Undisturbed ones that a calibration takes."""
+
+_TRIES = 5
+_KEPT = 9
+"""The last trials, of which the median is taken."""
+
+_RECENT_S = 3600.0
+"""A host that others share is not the same for long: what is older at the beginning of a run is
+measured anew."""
 _CABLE = "direct"
 _NOT_OF_CABLE = ("switch ", "placement")
 """Versions that a calibration does not depend on; the cable's placement is that of the test."""
@@ -52,30 +72,30 @@ def is_saturating(test: Test) -> bool:
 
 class Calibrations:
     """The calibrations of this host. `auto` measures what is missing before a test that saturates,
-    `never` measures nothing but uses what is kept, `again` measures each once more.
-
-    `measure` runs one trial of a test on seats of another's placement.
+    `never` measures nothing but uses what is kept, `again` forgets that and measures each once.
     """
 
     def __init__(
         self,
         mode: Mode,
-        measure: Callable[[Test, Placement, TrialSpec], TrialResult],
+        measure: MeasureOnCable,
         cache: Path | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._mode = mode
         self._measure = measure
+        self._clock = clock
         self._cache = cache or _default_cache()
-        self._kept = _read(self._cache)
+        self._kept = _recent(_read(self._cache), clock())
         self._tried: dict[str, dict[str, Any]] = {}
 
     def of(
         self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """That of a test's ends: `rate_pps` received on a cable as low, mean and high, `sent_pps`,
-        the receiver's `empty_polls`, what each spends on a frame (`metrics.verdict.own_ns`), and
-        `null_pps`, what the sender does with nobody to send to. None where there is none,
-        `error` where it failed.
+        """That of a test's ends, by the median of so many `trials`: `rate_pps` received on a cable
+        as low, mean and high, `sent_pps`, the receiver's `empty_polls`, what each spends on a
+        frame (`metrics.verdict.own_ns`), and `null_pps`, what the sender does with nobody to send
+        to. None where there is none, `error` where it failed.
 
         Beside it where they are known `functions`, the rate of a chain on cables (of several,
         each with ends of its own), and `apart`, that of as many senders as a frame has copies,
@@ -106,8 +126,8 @@ class Calibrations:
         versions: Mapping[str, str],
         trial: TrialResult,
     ) -> None:
-        """A trial on the cable that did better than its calibration takes its place: a host that
-        others share is not always as fast."""
+        """Count a trial of a test on the cable among those of its calibration, if nothing
+        disturbed it."""
         spec = trial.spec
         if test.switch != _CABLE or layout.steering is not None or test.copies > 1:
             return
@@ -116,10 +136,9 @@ class Calibrations:
         cables = self._cables(test, layout, placement, versions)
         if "ends" not in cables:
             return
-        key = cables["ends"][2]
-        known = self._tried.get(key) or self._kept.get(key)
-        if known and "error" not in known and rate_interval(trial)[1] > known["rate_pps"][1]:
-            self._keep(key, known | _figures(trial))
+        known = self._kept.get(cables["ends"][2])
+        if known is not None and not passing(trial.doubts):
+            self._keep(cables["ends"][2], [*known["recent"], self._dated(trial)], known["null_pps"])
 
     def _cables(
         self, test: Test, layout: Layout, placement: Placement, versions: Mapping[str, str]
@@ -132,38 +151,40 @@ class Calibrations:
         return found
 
     def _of(self, test: Test, cable: Test, placement: Placement, key: str) -> dict[str, Any] | None:
-        if not self._wants(test, key):
-            return self._tried.get(key) or self._kept.get(key)
-        try:
-            found = self._calibrate(cable, placement) | {"boot": _boot_id()}
-        except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
-            found = {"error": error.message}
-        self._keep(key, found)
-        return found
+        if self._wants(test, key):
+            try:
+                self._tried[key] = self._calibrate(cable, placement, key)
+            except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
+                self._tried[key] = {"error": error.message}
+        return _told(self._kept[key]) if key in self._kept else self._tried.get(key)
 
-    def _keep(self, key: str, found: dict[str, Any]) -> None:
-        self._tried[key] = found
-        if "error" not in found and "host-busy" not in found["doubts"]:  # a later run may do better
-            self._kept[key] = found
-            _write(self._cache, self._kept)
+    def _calibrate(self, cable: Test, placement: Placement, key: str) -> dict[str, Any]:
+        """Measure one, and keep what nothing disturbed, for others too. Where everything was, it
+        serves this run alone: a later one may do better."""
+        self._kept.pop(key, None)
+
+        def enough(trials: Sequence[TrialResult]) -> bool:
+            calm = sum(not passing(trial.doubts) for trial in trials)
+            return calm == _TRIALS or len(trials) == _TRIES
+
+        trials = self._measure(cable, placement, _ON_CABLE, enough)
+        null_pps = self._into_nothing(cable, placement)
+        calm = [self._dated(trial) for trial in trials if not passing(trial.doubts)]
+        if calm:
+            self._keep(key, calm, null_pps)
+        return _told({"recent": list(map(self._dated, trials)), "null_pps": null_pps})
+
+    def _dated(self, trial: TrialResult) -> dict[str, Any]:
+        return {"at": self._clock(), **_figures(trial)}
+
+    def _keep(self, key: str, recent: Sequence[dict[str, Any]], null_pps: float | None) -> None:
+        self._kept[key] = {"boot": _boot_id(), "recent": recent[-_KEPT:], "null_pps": null_pps}
+        _write(self._cache, self._kept)
 
     def _wants(self, test: Test, key: str) -> bool:
         if self._mode == "never" or not is_saturating(test) or key in self._tried:
             return False
         return self._mode == "again" or key not in self._kept
-
-    def _calibrate(self, cable: Test, placement: Placement) -> dict[str, Any]:
-        trials: list[TrialResult] = []
-        while len(trials) < _TRIES:
-            trials.append(self._measure(cable, placement, _ON_CABLE))
-            if "host-busy" not in trials[-1].doubts:
-                break
-        best = max(trials, key=lambda trial: trial.distinct)
-        return {
-            "switch": _CABLE,
-            **_figures(best),
-            "null_pps": self._into_nothing(cable, placement),
-        }
 
     def _into_nothing(self, cable: Test, placement: Placement) -> float | None:
         nothing = {
@@ -174,8 +195,31 @@ class Calibrations:
         test = cable.model_copy(update={**changes, "queues": 1, "descriptors": None})
         if check(test):
             return None
-        trial = self._measure(test, placement, _INTO_NOTHING)
+        (trial,) = self._measure(test, placement, _INTO_NOTHING, bool)
         return trial.tx_frames * 1e9 / trial.elapsed_ns
+
+
+def _told(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The calibration that some trials make: the figures of that with the median rate."""
+    by_rate = {figures["rate_pps"][1]: figures for figures in known["recent"]}
+    median = by_rate[median_low([figures["rate_pps"][1] for figures in known["recent"]])]
+    return {
+        "switch": _CABLE,
+        **{name: value for name, value in median.items() if name != "at"},
+        "trials": len(known["recent"]),
+        "null_pps": known["null_pps"],
+    }
+
+
+def _recent(kept: Mapping[str, dict[str, Any]], now: float) -> dict[str, dict[str, Any]]:
+    """What is kept without what is not of late; nothing of a file of another form."""
+    found = {}
+    for key, known in kept.items():
+        with suppress(KeyError, TypeError):
+            recent = [each for each in known["recent"] if 0 <= now - each["at"] < _RECENT_S]
+            if recent:
+                found[key] = {**known, "recent": recent}
+    return found
 
 
 def _figures(trial: TrialResult) -> dict[str, Any]:

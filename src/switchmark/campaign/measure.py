@@ -244,11 +244,17 @@ class Lab:
             capture=self._capture,
             rerun=self._rerun,
         )
+
+        def keep(trial: TrialResult) -> None:
+            on_trial(trial)
+            self._calibrations.learn(test, layout, placement, versions, trial)
+            self._floors.learn(test, layout, placement, trial)
+
         down = not self._keep
         estimate: Estimate | None = None
         try:
             with suppress(_Paused):
-                estimate = self._estimate(path, trust, record, stored, on_trial, limit)
+                estimate = self._estimate(path, trust, record, stored, keep, limit)
             down = down and not shares_path(test, then)
         finally:
             before = time.monotonic()
@@ -260,8 +266,6 @@ class Lab:
         if estimate is None and not self._not_undone:
             return None
         estimate = estimate or Estimate((), None)
-        for trial in estimate.trials:
-            self._calibrations.learn(test, layout, placement, versions, trial)
         version = self._probe("switch", test.switch, layout.switch.probe)
         modes = dict.fromkeys(
             part.engine_mode
@@ -443,9 +447,15 @@ class Lab:
         cpus = used_cpus(placement, but=polling if self._up or self.kept else ())
         return dict(certificate(self._host, traffic_program(), cpus))
 
-    def _without_switch(self, test: Test, placement: Placement, spec: TrialSpec) -> TrialResult:
-        """A trial of a test without a switch, on the seats of another one's placement and beside
-        the same noise. No path may be up."""
+    def _without_switch(
+        self,
+        test: Test,
+        placement: Placement,
+        spec: TrialSpec,
+        enough: Callable[[Sequence[TrialResult]], bool],
+    ) -> Sequence[TrialResult]:
+        """Trials of a test without a switch, on the seats of another one's placement and beside
+        the same noise, until there are enough. No path may be up."""
         layout, _ = self._prepared(test)
         seats = {part: seat.cpus for part, seat in placement.seats.items()}
         layout = replace(layout, seats=seats)
@@ -453,7 +463,10 @@ class Lab:
         try:
             path = self._build(layout, placement)
             self._executor.execute(noise_beside(layout, placement))
-            return path.trials.measure(spec)
+            trials: list[TrialResult] = []
+            while not trials or not enough(trials):
+                trials.append(path.trials.measure(spec))
+            return trials
         finally:
             self._executor.unwind(to=mark)
 

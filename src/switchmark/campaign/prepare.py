@@ -30,7 +30,15 @@ from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["environments_of", "find_nics", "followed", "lend_nics", "noise_beside", "plan", "prepare"]
+__all__ = [
+    "environments_of",
+    "find_nics",
+    "followed",
+    "lend_nics",
+    "noise_beside",
+    "plan",
+    "prepare",
+]
 
 _PLAN_PREFIX = "smPLAN"
 _NOISE_S = 60.0

@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 from switchmark.model.record import Latency, Record, TrialResult, Variation
 
-__all__ = ["HIGHEST_NS", "PERCENTILES", "from_counts", "latency_ns", "latency_of", "merged"]
+__all__ = [
+    "HIGHEST_NS",
+    "PERCENTILES",
+    "floor_ns",
+    "from_counts",
+    "latency_ns",
+    "latency_of",
+    "merged",
+]
 
 HIGHEST_NS = 100_000_000_000
 """The highest latency that the traffic program tells apart (`traffic/src/histogram.h`)."""
@@ -36,6 +44,16 @@ _Counts = Mapping[int, int]
 def latency_ns(record: Record) -> dict[str, Any] | None:
     """`latency_ns` of a test: that of all its trials."""
     return latency_of(record.trials)
+
+
+def floor_ns(record: Record) -> dict[str, Any] | None:
+    """`latency_floor_ns` of a test: what its record has of the cable. `holds` says whether that
+    is a floor: a median on the cable above the test's own is none, and tells of a host that was
+    not the same both times. None where one of the two is not known."""
+    if record.floor is None:
+        return None
+    own, cable = (latency_of(record.trials) or {}).get("p50"), record.floor.get("p50")
+    return {**record.floor, "holds": None if own is None or cable is None else cable <= own}
 
 
 def latency_of(trials: Sequence[TrialResult]) -> dict[str, Any] | None:

@@ -10,11 +10,13 @@ from switchmark.model.units import PPS, format_pps, scaled, scaled_to
 from switchmark.report.json import to_object
 
 __all__ = [
+    "ABOVE",
     "BOUND_MARK",
     "BOUND_NOTE",
     "DOUBT_MARK",
     "bound",
     "doubt",
+    "floor",
     "format_ns",
     "interval",
     "outcome",
@@ -29,6 +31,9 @@ BOUND_MARK = ">= "
 """Stands before a rate that the sender or the receiver limits."""
 
 BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
+
+ABOVE = "above"
+"""Stands for a floor that is none."""
 
 _NS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
 _SMALLEST_SHARE = 0.0001
@@ -58,10 +63,17 @@ def outcome(record: Record) -> str:
     content = to_object(record)
     latency = content["latency_ns"] or {}
     median = format_ns(latency.get("p50"))
-    floor = format_ns((content["latency_floor_ns"] or {}).get("p50"))
-    beside = f" ({floor} on a cable)" if floor else ""
+    cable = floor(content)
+    beside = f" ({cable} on a cable)" if cable and cable != ABOVE else ""
     words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
     return ", ".join(filter(None, words))
+
+
+def floor(content: dict[str, Any]) -> str:
+    """The median latency on the cable; `above` where it is above that of the test, and so no
+    floor; nothing where it is not known."""
+    told = content["latency_floor_ns"] or {}
+    return ABOVE if told.get("holds") is False else format_ns(told.get("p50"))
 
 
 def format_ns(ns: float | None) -> str:

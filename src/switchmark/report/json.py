@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from switchmark.metrics.cpu import cores_by_role, cost
-from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.latency import floor_ns, latency_ns
 from switchmark.metrics.loss import losses
 from switchmark.metrics.throughput import (
     confidence,
@@ -56,7 +56,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "rx": received(record),
         **losses(record),
         "latency_ns": latency_ns(record),
-        "latency_floor_ns": record.floor,
+        "latency_floor_ns": floor_ns(record),
         "cpu": cores_by_role(record),
         "cost": cost(record),
         "repeats": len(record.trials),

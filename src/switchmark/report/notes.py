@@ -9,6 +9,7 @@ from typing import Any
 from switchmark.campaign.expand import label, telling
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.doubts import TABLE
+from switchmark.metrics.latency import floor_ns
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.record import Record
 from switchmark.model.units import format_pps
@@ -29,6 +30,12 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if any(record.floor and "p50" in record.floor for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
+    notes += [
+        f"{label(record.test, axes)}: no floor, the cable's median was above it "
+        f"({format_ns(told['p50'])}): the host was not the same both times"
+        for record in records
+        if (told := floor_ns(record)) and told["holds"] is False
+    ]
     notes += [
         f"{label(record.test, axes)}: {_goal(record.search['name'], goal)}, "
         f"{record.search['trials']} trials"

@@ -14,7 +14,7 @@ from typing import Any
 from switchmark.campaign.expand import telling
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
-from switchmark.report.figures import bound, doubt, format_ns, interval, rate, share
+from switchmark.report.figures import bound, doubt, floor, format_ns, interval, rate, share
 from switchmark.report.json import to_object
 from switchmark.report.notes import SHOWN_CORES
 
@@ -215,7 +215,7 @@ def _of_latency(objects: _Objects) -> list[Column]:
         Column("95 %", _cells(objects, _latency_interval), numeric=True, expendable=_LAST),
         Column(
             "floor p50",
-            _cells(objects, lambda o: format_ns((o["latency_floor_ns"] or {}).get("p50"))),
+            _cells(objects, floor),
             numeric=True,
             expendable=_DETAIL,
         ),

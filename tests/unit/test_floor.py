@@ -1,0 +1,163 @@
+"""Which trials on a cable are the floor of a test of latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.floor import Floors
+from switchmark.campaign.layout import Layout, lay_out
+from switchmark.errors import TrialFailed
+from switchmark.machine.cpus import Cpu
+from switchmark.machine.placement import Placement, place
+from switchmark.model.record import Latency, TrialResult
+from switchmark.model.spec import Test, TrialSpec
+
+
+class Bench:
+    """Floors of a run at the time `now`. The cable takes 1000 ns, then 1001, and so on; its next
+    trials have the `doubts` that are listed, in turn."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.asked: list[Test] = []
+        self.fails = False
+        self.doubts: list[tuple[str, ...]] = []
+        self.floors = Floors(True, self._measure, lambda: self.now)
+        self._ns = 999
+
+    def _measure(
+        self,
+        test: Test,
+        placement: Placement,
+        spec: TrialSpec,
+        enough: Callable[[Sequence[TrialResult]], bool],
+    ) -> Sequence[TrialResult]:
+        if self.fails:
+            raise TrialFailed("no cable today")
+        self.asked.append(test)
+        trials: list[TrialResult] = []
+        while not trials or not enough(trials):
+            self._ns += 1
+            doubts = self.doubts.pop(0) if self.doubts else ("short",)
+            trials.append(trial(self._ns, spec, doubts))
+        return trials
+
+    def of(self, **axes: Any) -> dict[str, Any] | None:
+        those = drawn(**axes)
+        before = len(self.asked)
+        lacks = self.floors.lacks(*those)
+        found = self.floors.of(*those)
+        assert lacks == (len(self.asked) > before or self.fails)
+        return found
+
+    def learn(self, ns: int, spec: TrialSpec, **axes: Any) -> None:
+        self.floors.learn(*drawn(**{"switch": "direct", **axes}), trial(ns, spec, ()))
+
+
+def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
+    times = dict.fromkeys(("min", "max", "mean", "p50", "p90", "p99", "p999"), ns)
+    counts = dict.fromkeys(("tx_frames", "rx_frames", "rx_bytes", "tx_unsent", "lost"), 0)
+    return TrialResult(
+        spec=spec,
+        elapsed_ns=10**9,
+        lost_at={},
+        doubts=doubts,
+        latency=Latency(kind="rtt", count=10, **times),
+        **counts,
+    )
+
+
+def drawn(**axes: Any) -> tuple[Test, Layout, Placement]:
+    test = Test(**{"dimension": "latency", "rate": "1000", **axes})
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    return test, layout, place(layout.tenants(), [Cpu(0), Cpu(1)])
+
+
+def of_1_kpps(frames: int | None = None) -> TrialSpec:
+    return TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0, frames=frames)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def told(found: dict[str, Any] | None) -> tuple[Any, ...]:
+    assert found is not None
+    return tuple(found[name] for name in ("trials", "min", "max"))
+
+
+def test_a_floor_is_of_several_trials_at_the_rate_of_the_test(bench: Bench) -> None:
+    found = bench.of(rate="500")
+    assert found is not None
+    assert told(found) == (3, 1000, 1002)
+    assert (found["switch"], found["rate_pps"], found["doubts"]) == ("direct", 500, [])
+    assert [(test.switch, test.rate) for test in bench.asked] == [("direct", "500")]
+
+
+@pytest.mark.parametrize(("later_s", "floor"), [(50, (3, 1000, 1002)), (70, (3, 1003, 1005))])
+def test_tests_of_one_minute_share_it(
+    bench: Bench, later_s: float, floor: tuple[int, int, int]
+) -> None:
+    bench.of()
+    bench.now += later_s
+    assert told(bench.of(switch="ip-forward")) == floor
+
+
+def test_each_visit_of_a_test_has_trials_beside_it(bench: Bench) -> None:
+    bench.of()
+    bench.now += 70
+    assert told(bench.of()) == (6, 1000, 1005)
+    assert told(bench.of()) == (6, 1000, 1005)
+
+
+def test_the_runs_own_test_on_the_cable_is_the_floor(bench: Bench) -> None:
+    bench.of()
+    bench.learn(950, of_1_kpps(), duration=2, repeat=3)
+    assert told(bench.of(switch="ip-forward")) == (1, 950, 950)
+    assert len(bench.asked) == 1
+    bench.now += 70
+    assert told(bench.of(switch="ovs")) == (3, 1003, 1005)
+    assert bench.of(switch="direct") is None
+
+
+@pytest.mark.parametrize(
+    ("axes", "spec"),
+    [
+        ({}, of_1_kpps(frames=10)),
+        ({}, TrialSpec(rate_pps=500, duration_s=1, warmup_s=0)),
+        ({"frame_size": 128}, of_1_kpps()),
+        ({"placement": "0"}, of_1_kpps()),
+        ({"switch": "ip-forward"}, of_1_kpps()),
+    ],
+    ids=("a burst", "another rate", "another size", "another placement", "a switch"),
+)
+def test_a_trial_of_something_else_is_not_a_floor(
+    bench: Bench, axes: dict[str, Any], spec: TrialSpec
+) -> None:
+    bench.learn(950, spec, **axes)
+    assert told(bench.of()) == (3, 1000, 1002)
+
+
+def test_what_was_disturbed_counts_only_where_all_was(bench: Bench) -> None:
+    bench.doubts = [("host-busy",), (), ("cpu-stolen",)]
+    assert told(bench.of()) == (1, 1001, 1001)
+    bench.doubts = [("host-busy",)] * 3
+    found = bench.of(rate="2000")
+    assert told(found) == (3, 1003, 1005)
+    assert found is not None
+    assert found["doubts"] == ["host-busy"]
+
+
+def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
+    bench.fails = True
+    assert bench.of() == {"switch": "direct", "error": "no cable today"}
+    bench.fails = False
+    assert bench.of() == {"switch": "direct", "error": "no cable today"}
+
+
+def test_a_rate_has_no_floor(bench: Bench) -> None:
+    assert bench.of(dimension="throughput") is None
