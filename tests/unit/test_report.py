@@ -127,7 +127,7 @@ def test_the_floor_stands_beside_a_latency() -> None:
 def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: bool) -> None:
     own = to_object(SURE)["latency_ns"]["p50"]
     floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": own + above_ns}
-    found = SURE.model_copy(update={"floor": floor})
+    found = record(dimension="latency").model_copy(update={"floor": floor})
     assert to_object(found)["latency_floor_ns"]["holds"] is holds
     headings, rows = columns_and_rows([found])
     assert (rows[0][headings.index("floor p50")] == "above") is not holds
