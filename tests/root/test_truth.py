@@ -95,10 +95,32 @@ def only(record: Record) -> TrialResult:
     return trial
 
 
-def limit(record: Record, otherwise: str) -> str:
-    """Whoever it is, on a host whose cores others use, or a hypervisor, it may be the host."""
-    taken = {"host-busy", "cpu-stolen"} & set(record.doubts)
-    return "host" if taken and record.verdict == "host" else otherwise
+DISTURBED = {"host-busy", "cpu-stolen"}
+CALM_TRIES = 8
+
+
+@contextmanager
+def preferred() -> Iterator[None]:
+    """What is started meanwhile comes before all else that this host has to do."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+def calm(run: Callable[[], Record]) -> Record:
+    """A try that nobody else took CPU time from: where somebody did, it may be the host that was
+    the limit, and what is said shows nothing. Skipped, by name, where each of many was disturbed.
+    """
+    for _ in range(CALM_TRIES):
+        with preferred():
+            record = run()
+        assert record.status == "ok", record.error
+        if not DISTURBED & set(record.doubts):
+            return record
+    pytest.skip(f"others took CPU time from each of {CALM_TRIES} tries")
 
 
 # --- what a switch does to frames ------------------------------------------------------------
@@ -118,11 +140,11 @@ def test_nothing_is_found_where_nothing_is_wrong(attempt: Try) -> None:
 
 
 def test_every_tenth_frame_dropped(attempt: Try) -> None:
-    record = attempt("--drop", 10)
+    record = calm(lambda: attempt("--drop", 10))
     trial = only(record)
     assert trial.lost == trial.tx_frames // 10 > 0
     assert trial.lost_at == {"inside switch": trial.lost}
-    assert record.verdict == limit(record, "switch")
+    assert record.verdict == "switch"
 
 
 def test_every_tenth_frame_sent_twice(attempt: Try) -> None:
@@ -163,11 +185,11 @@ def test_a_known_delay(attempt: Try) -> None:
 
 
 def test_a_known_cap(attempt: Try) -> None:
-    record = attempt("--cap", 4000, duration=0.5)
+    record = calm(lambda: attempt("--cap", 4000, duration=0.5))
     trial = only(record)
     assert 1900 < trial.distinct < 2100
     assert trial.lost_at == {"inside switch": trial.lost}
-    assert record.verdict == limit(record, "switch")
+    assert record.verdict == "switch"
 
 
 @pytest.mark.parametrize(
@@ -239,13 +261,13 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
 
 
 def named(run: Callable[[], Record], verdict: str, *doubts: str, times: int = TIMES) -> list[str]:
-    """What was said other than wanted, of as many tries as there are to be."""
+    """What was said other than wanted, of as many tries as there are to be: calm ones, unless it
+    is the host's own doing, or that of an end, which is told before the host."""
     other = []
     for _ in range(times):
-        record = run()
+        record = calm(run) if verdict in ("switch", "function") else run()
         assert record.status == "ok", record.error
-        wanted = verdict if verdict in ("sender", "receiver") else limit(record, verdict)
-        if record.verdict != wanted or not set(doubts) <= set(record.doubts):
+        if record.verdict != verdict or not set(doubts) <= set(record.doubts):
             other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence['verdict']}")
     return other if len(other) > TIMES - WANTED else []
 
