@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import layout, measure, path, resolve
+from switchmark.campaign import combinations, layout, measure, path, resolve
 from switchmark.campaign.calibration import Calibrations
 from switchmark.campaign.measure import Lab
 from switchmark.campaign.trial import Trials
@@ -50,7 +50,7 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.syspath_prepend(str(PLUGINS))
     table = load_plugins("switchmark.switches", Switch, TABLE.values())  # type: ignore[type-abstract]
-    for module in (layout, measure, resolve):
+    for module in (combinations, layout, measure, resolve):
         monkeypatch.setattr(module, "SWITCHES", table)
     truth = table["truth"]
     monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
