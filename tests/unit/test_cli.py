@@ -125,6 +125,27 @@ def test_json_is_one_object_a_test_and_nothing_else(cli) -> None:
     assert [content["test"]["burst"] for content in found] == [1, 32]
 
 
+def test_every_command_prints_the_same_object_of_a_test(cli, tmp_path: Path) -> None:
+    ran = cli("run", "--burst", "1,32", "--json", "--quiet").out
+    folder = only_run(tmp_path)
+    for command in ("report", "resume"):
+        assert cli(command, f"runs/{folder.name}", "--json").out == ran
+    content = json.loads(ran.splitlines()[0])
+    assert (content["run"], content["time"]) == (folder.name, RECORD.started)
+    assert content["versions"] == {"switchmark": "1"}
+    assert content["host"]["cores_usable"] == len(os.sched_getaffinity(0))
+
+
+def test_a_table_is_as_wide_as_the_terminal_or_as_it_is_asked_to_be(
+    cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow, wide = cli("run", "--quiet").out, cli("run", "--quiet", "--wide").out
+    tables = [text.partition("\n\n")[0].splitlines() for text in (narrow, wide)]
+    assert max(map(len, tables[0])) <= 80 < max(map(len, tables[1]))
+    assert ("no room for: " in narrow, "no room for: " in wide) == (True, False)
+
+
 def test_a_campaign_is_run_with_axes_of_the_command_line(cli, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("burst: [1, 2]\nframe-size: 64\n")
     ended = cli("run", "c.yaml", "--frame-size", "128", "--json", "--quiet", "--out", "here")

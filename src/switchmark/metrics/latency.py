@@ -174,19 +174,12 @@ def _encoded(counts: _Counts) -> str:
 def _decoded(text: str) -> _Counts:
     from hdrh.histogram import HdrHistogram
 
-    return {
-        _index(item.value_iterated_to): item.count_at_value_iterated_to
-        for item in HdrHistogram.decode(text).get_recorded_iterator()
-    }
+    # Its own iterator takes 40 ms for a histogram; its array is indexed as ours.
+    counts = HdrHistogram.decode(text).counts
+    return {index: count for index, count in enumerate(counts) if count}
 
 
 def _value(index: int) -> int:
     """The lowest value that HdrHistogram counts at this index (2048 sub-buckets)."""
     bucket, sub = (index >> 10) - 1, index & 1023
     return sub if bucket < 0 else (sub + 1024) << bucket
-
-
-def _index(value: int) -> int:
-    """The index of HdrHistogram for a value."""
-    bucket = (value | 2047).bit_length() - 11
-    return (bucket << 10) + (value >> bucket)

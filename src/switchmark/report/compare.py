@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from switchmark.campaign.expand import label, telling
+from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.statistics import difference_p, ratio_interval
-from switchmark.metrics.throughput import is_lower_bound, rates_pps
+from switchmark.metrics.throughput import is_lower_bound, rates_pps, received
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import Test
 from switchmark.model.units import format_pps
@@ -255,10 +256,9 @@ def _figure(record: Record | None) -> float | None:
     well."""
     if record is None or record.status != "ok":
         return None
-    content = to_object(record)
     if record.test.dimension == "latency":
-        return (content["latency_ns"] or {}).get("p50")
-    return (content["rx"] or {}).get("pps")
+        return (latency_ns(record) or {}).get("p50")
+    return (received(record) or {}).get("pps")
 
 
 def _repeats(record: Record, unit: str) -> list[float]:
