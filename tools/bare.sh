@@ -177,6 +177,7 @@ finish()
 [ "$(id -u)" -eq 0 ] || die "only root can make one: sudo make bare"
 . /etc/os-release
 [ -n "${VERSION_CODENAME:-}" ] && command -v apt-get >/dev/null || die "this is neither Debian nor Ubuntu"
+unshare --mount --pid --ipc --uts --fork true || die "this root may not make namespaces"
 work=$(mktemp -d /var/tmp/switchmark-bare.XXXXXXXX)
 trap finish EXIT
 [ -n "$root" ] || root=$work/root
