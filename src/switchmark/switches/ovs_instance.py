@@ -12,6 +12,7 @@ from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
 
 __all__ = [
+    "PROGRAMS",
     "SCHEMA",
     "add_static_rules",
     "appctl",
@@ -24,6 +25,15 @@ __all__ = [
     "static_refusal",
     "vsctl",
 ]
+
+PROGRAMS = {
+    "ovsdb-tool": "openvswitch-common",
+    "ovsdb-server": "openvswitch-common",
+    "ovs-appctl": "openvswitch-common",
+    "ovs-ofctl": "openvswitch-common",
+    "ovs-vsctl": "openvswitch-switch",
+}
+"""The programs of an instance, beside its switch's daemon, and the packages that they are in."""
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
