@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from host_state import start, traffic_processes, wait_for
+from host_state import of_run, start, wait_for
 from switchmark.campaign.measure import Lab
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
@@ -101,7 +101,9 @@ def test_a_run_that_is_killed_leaves_the_host_as_it_was(
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
     words = [f"--{axis.replace('_', '-')}={value}" for axis, value in axes.items()]
     run = start(environment, tmp_path, "run", *words, "--duration=60", "--calibrate=never")
-    wait_for(lambda: len(traffic_processes(run)) >= 2, "traffic programs", 60)
-    run.send_signal(signal.SIGKILL)
-    run.communicate(timeout=10)
+    try:
+        wait_for(lambda: len(of_run("switchmark-traf", run)) >= 2, "traffic programs", 30)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.communicate(timeout=10)
     assert [each.failures for each in clean() if each.state == "incomplete"] == []
