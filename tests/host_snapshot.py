@@ -76,7 +76,7 @@ _LEFT_IN_TMP = (
     *("*switchmark*", "*sm[0-9a-f][0-9a-f][0-9a-f][0-9a-f]*", "*podman*", "*docker*", "*lxc*"),
     *("*containers*", "*ovs*", "*openvswitch*", "*dpdk*", "rte*", "*qemu*", "*nginx*"),
 )
-"""What runtimes and switches are known to leave in /tmp, which is full of others' files."""
+"""What runtimes and switches are known to leave in folders that are full of others' files."""
 
 
 def state_of_the_host() -> Snapshot:
@@ -118,7 +118,14 @@ def left_as_it_was(before: Snapshot | None = None) -> Iterator[list[Snapshot]]:
         if not changed or time.monotonic() > deadline:
             break
         time.sleep(0.05)
-    assert changed == {}
+    if changed:
+        lines = [
+            f"{area}: {what} {line}"
+            for area, each in changed.items()
+            for what, lines in each.items()
+            for line in lines
+        ]
+        raise AssertionError("\n  ".join(["the host is not as it was:", *lines]))
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -215,7 +222,7 @@ def hugepages() -> int:
 
 def _files() -> Iterator[str]:
     """Names of what is in the system's folders, those of runs apart."""
-    for folder in ("/run", "/var/lib", "/var/tmp", "/etc", "/opt", "/dev"):
+    for folder in ("/run", "/var/lib", "/etc", "/opt", "/dev"):
         yield from _walk(f"{folder}/", depth=_DEPTH)
 
 
@@ -240,6 +247,12 @@ def _sockets() -> Iterator[str]:
             yield found[0]
 
 
+def _temporary() -> Iterator[str]:
+    for folder in ("/tmp", "/var/tmp"):
+        for pattern in _LEFT_IN_TMP:
+            yield from map(str, Path(folder).glob(pattern))
+
+
 def _devices() -> Iterator[str]:
     """The driver of each PCI device."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
@@ -262,7 +275,7 @@ AREAS: Mapping[str, Callable[[], Iterator[str] | list[str]]] = {
     "sockets": _sockets,
     "devices": _devices,
     "runs": lambda: [path.name for path in RUNS.glob("sm*")],
-    "tmp": lambda: [path.name for name in _LEFT_IN_TMP for path in Path("/tmp").glob(name)],
+    "tmp": _temporary,
 }
 """What is looked at, by the name of its area."""
 

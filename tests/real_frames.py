@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from switchmark.campaign.measure import Lab
 from switchmark.campaign.resolve import check
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 
-__all__ = ["Measure", "assert_every_frame_is_accounted_for", "measuring", "only"]
+__all__ = ["Measure", "assert_every_frame_is_accounted_for", "measuring", "only", "skip_refused"]
 
 Measure = Callable[..., Record]
 """Runs the test of these axes, short and slow unless they say otherwise."""
@@ -41,6 +43,12 @@ def interfaces(lab: Lab) -> set[str]:
     names = {path.name for path in Path("/sys/class/net").iterdir()}
     own = f"{lab._workspace.run}-"
     return {name for name in names if name.startswith(own) or not re.match("sm[0-9a-f]{4}-", name)}
+
+
+def skip_refused(**axes: Any) -> None:
+    """Skip what a switch cannot be asked for, with its reason."""
+    if reasons := check(Test(**axes)):
+        pytest.skip("; ".join(map(str, reasons)))
 
 
 def only(record: Record) -> TrialResult:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from switchmark.errors import UsageError
+from switchmark.errors import Unavailable, UsageError
 
-__all__ = ["check_contract", "load_plugins"]
+__all__ = ["Table", "check_contract", "load_plugins"]
 
 
 class _Named(Protocol):
@@ -19,6 +19,24 @@ class _Named(Protocol):
 
 
 _T = TypeVar("_T", bound=_Named)
+
+
+class Table(Mapping[str, _T]):
+    """The implementations of a contract, by name. `unusable` says of plug-ins that are none why
+    not, by the names of their entry points."""
+
+    def __init__(self, members: Mapping[str, _T], unusable: Mapping[str, Unavailable]) -> None:
+        self._members = MappingProxyType(dict(members))
+        self.unusable = MappingProxyType(dict(unusable))
+
+    def __getitem__(self, name: str) -> _T:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
 
 def check_contract(found: Any, contract: type[Any], origin: str) -> None:
@@ -46,18 +64,33 @@ def check_contract(found: Any, contract: type[Any], origin: str) -> None:
             )
 
 
-def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Mapping[str, _T]:
+def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]:
     """The table of a plural folder: `own` first, then the entry points of `group`.
 
-    UsageError names the plug-in, the member and the signature of one that does not fit, or
-    that takes a name already there.
+    One that cannot be imported, does not fit the contract, or takes a name already there is
+    unusable, with the reason: it keeps nobody from what else is there.
     """
     table: dict[str, _T] = {one.name: one for one in own}
+    unusable: dict[str, Unavailable] = {}
     for point in entry_points(group=group):
         origin = f"the plug-in {point.value}"
-        found = point.load()
-        check_contract(found, contract, origin)
-        if found.name in table:
-            raise UsageError(f"{origin} takes the name '{found.name}', which is taken")
-        table[found.name] = found
-    return MappingProxyType(table)
+        try:
+            found = _imported(point, origin)
+            check_contract(found, contract, origin)
+            if found.name in table:
+                raise UsageError(f"{origin} takes the name '{found.name}', which is taken")
+        except UsageError as error:
+            dist = getattr(point, "dist", None)
+            remove = f": pip uninstall {dist.name}" if dist else ""
+            unusable[point.name] = Unavailable(error.message, hint=f"mend it or remove it{remove}")
+        else:
+            table[found.name] = found
+    return Table(table, unusable)
+
+
+def _imported(point: EntryPoint, origin: str) -> Any:
+    try:
+        return point.load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{origin} cannot be imported: {reason}") from error

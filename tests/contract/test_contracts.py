@@ -26,7 +26,7 @@ from switchmark.model.spec import Test
 from switchmark.model.topology import Endpoint, PortKind, Semantics
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
-from switchmark.plugins import check_contract, load_plugins
+from switchmark.plugins import check_contract
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.scenarios.base import Scenario
 from switchmark.searches import TABLE as SEARCHES
@@ -223,13 +223,6 @@ def test_a_plugin_with_another_signature_is_refused_with_both() -> None:
     plugin = SimpleNamespace(name="x", summary="", draw=lambda t: None)
     with pytest.raises(UsageError, match=r"draw\(t\) should be draw\(t, test\)"):
         check_contract(plugin, Scenario, "the plug-in x")
-
-
-def test_a_plugin_cannot_take_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = SimpleNamespace(value="other:SWITCH", load=lambda: SWITCHES["null"])
-    monkeypatch.setattr("switchmark.plugins.entry_points", lambda group: [point])
-    with pytest.raises(UsageError, match="takes the name 'null', which is taken"):
-        load_plugins("switchmark.switches", Switch, (SWITCHES["null"],))  # type: ignore[type-abstract]
 
 
 @pytest.mark.parametrize("scenario", sorted(set(SCENARIOS) - {"loopback"}))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only
+from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only, skip_refused
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.machine import perf
@@ -109,7 +109,19 @@ def test_a_vlan_tag_crosses_a_bridge(measure: Measure) -> None:
 
 
 @pytest.mark.parametrize("switch", REAL)
+def test_round_trips_through_every_switch(measure: Measure, switch: str) -> None:
+    """Each takes frames from one port to another, and their answers back."""
+    skip_refused(switch=switch, dimension="latency", rate="500")
+    trial = assert_every_frame_is_accounted_for(
+        measure(switch=switch, dimension="latency", rate="500")
+    )
+    assert trial.latency is not None
+    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.rx_frames)
+
+
+@pytest.mark.parametrize("switch", REAL)
 def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
+    skip_refused(switch=switch, pairs=2, direction="bi")
     record = measure(switch=switch, pairs=2, direction="bi", rate="3k")
     trial = assert_every_frame_is_accounted_for(record)
     assert len(trial.per_flow) == 4

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from host_state import hugepages
-from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from real_frames import Measure, assert_every_frame_is_accounted_for, only, skip_refused
 from switchmark.campaign.trial import Trials
 from switchmark.metrics.cpu import DISAGREEMENT, cost
 from switchmark.model.topology import PortKind, Role
@@ -45,6 +45,16 @@ def test_cables(measure: Measure, port: str, memory: str) -> None:
     marks = " (the device would only mark it)" if port == PortKind.VHOST_USER else ""
     assert f"tx checksum by software{marks}" in record.engine_mode
     assert "rx times by software" in record.engine_mode
+
+
+@pytest.mark.parametrize("switch", BYPASS)
+def test_round_trips_through_every_switch(measure: Measure, switch: str) -> None:
+    """Each takes frames from one port to another, and their answers back."""
+    axes = {"switch": switch, "engine": "dpdk", "dimension": "latency", "rate": "500"}
+    skip_refused(**axes)
+    trial = assert_every_frame_is_accounted_for(measure(**axes))
+    assert trial.latency is not None
+    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.rx_frames)
 
 
 _SPOIL = """

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -203,22 +202,6 @@ def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
 
 
 # --- the end ---------------------------------------------------------------------------------
-
-
-def test_a_killed_run_leaves_no_machine(tmp_path: Path, traffic_program: str) -> None:
-    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    words = ("--environment", "vm", "--rate", "500", "--duration", "60", "--warmup", "0")
-    run = start(environment, tmp_path, "run", "--scenario", "p2v", *words, "--quiet")
-    wait_for(lambda: marked("switchmark-traf", run)[2:], "the programs of both parts", 40)
-    qemus = wait_for(lambda: of_run(QEMU, run), "the machine")
-    run.send_signal(signal.SIGKILL)
-    run.communicate(timeout=10)
-    done = subprocess.run(
-        [sys.executable, "-m", "switchmark", "clean"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    for pid in qemus:
-        assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_machine_that_is_killed_fails_its_test(tmp_path: Path, traffic_program: str) -> None:

@@ -41,9 +41,11 @@ class FakeLab:
     """Finds in every test what the stored record holds; `outcome` changes it, or raises."""
 
     outcome: Callable[[Test], dict[str, Any]] = staticmethod(lambda test: {"doubts": ()})
+    stays: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, *, keep: bool = False, **options: object) -> None:
         self.kept = ["nsenter --target 1 bash"] if keep else []
+        self.left = FakeLab.stays
 
     def __enter__(self) -> Self:
         return self
@@ -193,6 +195,12 @@ def test_an_interrupted_run_shows_what_it_has_and_can_be_resumed(
     assert ended.status == 0
     assert "[1/2] linux-bridge burst 2" in ended.err
     assert [json.loads(line)["test"]["burst"] for line in ended.out.splitlines()] == [1, 2, 3]
+
+
+def test_what_could_not_be_undone_is_told(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = ("could not undo (ip link del x): busy", "what is left is undone by: switchmark clean x")
+    monkeypatch.setattr(FakeLab, "stays", left)
+    assert "\n".join(left) in cli("run", "--quiet").err
 
 
 def test_what_is_kept_is_told(cli) -> None:

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from types import ModuleType
 
+from contributing import CONTRIBUTING, REPOSITORY, example
 from switchmark.model.plan import HOST
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
 from switchmark.plugins import check_contract
 from switchmark.switches.base import Switch
-
-REPOSITORY = Path(__file__).parents[2]
-
-
-def example() -> ModuleType:
-    text = (REPOSITORY / "CONTRIBUTING.md").read_text()
-    block = re.search(r"```diff\n--- /dev/null\n\+\+\+ [^\n]*\n@@[^\n]*\n(.*?)```", text, re.DOTALL)
-    assert block
-    module = ModuleType("example")
-    source = "".join(line[1:] for line in block[1].splitlines(keepends=True))
-    exec(compile(source, "CONTRIBUTING.md", "exec"), module.__dict__)
-    return module
 
 
 def test_the_example_is_a_switch() -> None:
@@ -35,7 +22,26 @@ def test_the_example_makes_the_plan_that_it_promises() -> None:
     wiring = Wiring("sm", "/run", HOST, t.ports, tuple(t.flows), {}, PortKind.VETH, Semantics.PATCH)
     switch = example().SWITCH
     assert switch.accepts(wiring) is None
-    queue, rule = (" ".join(step.argv) for step in switch.join(wiring))
+    queue, rule, queue_back, rule_back = (" ".join(step.argv) for step in switch.join(wiring))
     assert queue == "tc qdisc add dev sm-p0 clsact"
-    assert rule.startswith("tc filter add dev sm-p0 ingress ")
-    assert rule.endswith(" action mirred egress redirect dev sm-p1")
+    assert queue_back == "tc qdisc add dev sm-p1 clsact"
+    for near, far, made in (("sm-p0", "sm-p1", rule), ("sm-p1", "sm-p0", rule_back)):
+        assert made.startswith(f"tc filter add dev {near} ingress ")
+        assert made.endswith(f" action mirred egress redirect dev {far}")
+
+
+def test_the_line_for_the_table_stands_between_lines_that_are_there() -> None:
+    text = CONTRIBUTING.read_text()
+    block = re.search(r"\+\+\+ b/(\S+__init__\.py)\n(.*?)```", text, re.DOTALL)
+    assert block
+    table = (REPOSITORY / block[1]).read_text()
+    hunks = [part.splitlines() for part in block[2].split("@@\n") if part.strip()]
+    assert len(hunks) == 2
+    for hunk in hunks:
+        there = "".join(f"{line[1:]}\n" for line in hunk if line[0] in " -")
+        assert there in table
+        assert any(line.startswith("+") for line in hunk)
+
+
+def test_ping_is_among_the_packages() -> None:
+    assert "iputils-ping" in (REPOSITORY / "tools/apt-packages.txt").read_text()

@@ -29,9 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE | {"plugins"},
     "plots": BASE | {"plugins", "metrics"},
     "papers": BASE,
-    "campaign": BASE | {"machine", "metrics"} | DRIVERS,
+    "campaign": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
     "report": BASE | {"metrics", "plots", "papers", "campaign"},
-    "cli": BASE | DRIVERS | {"machine", "metrics", "plots", "papers", "campaign", "report"},
+    "cli": BASE
+    | DRIVERS
+    | {"machine", "metrics", "plots", "plugins", "papers", "campaign", "report"},
     "__main__": {"cli"},
 }
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from switchmark.campaign.layout import Layout
+from switchmark.campaign.layout import Layout, network_stack
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
@@ -34,6 +34,8 @@ def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan
             at, ifname = layout.nodes[part.id], endpoint.ifname
             if endpoint.switch_ifname:
                 at, ifname = layout.wiring.at, endpoint.switch_ifname
+            # A container has neither the folder of the run nor, of an image, tcpdump.
+            at = network_stack(at)
             steps += _capture(run, f"{number:04d}-{port.id}", at, ifname, frames)
     return steps
 

@@ -74,7 +74,8 @@ def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | Non
 
 class Lab:
     """Runs tests, one at a time. A context manager: what is up at its end is taken down,
-    unless `keep`. `capture` frames of each port go to pcap files in the run folder.
+    unless `keep`. `capture` frames of each port go to pcap files in the run folder. `left` then
+    says what could not be undone, and how it is.
 
     `calibrate` says whether the traffic program is measured without a switch first, `gate` what
     becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
@@ -105,6 +106,7 @@ class Lab:
         self._up: BuiltPath | None = None
         self._not_undone: tuple[str, ...] = ()
         self.kept: list[str] = []
+        self.left: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         self._workspace = Workspace()
@@ -123,7 +125,9 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         if not self.kept:
-            self._executor.unwind()
+            failures = self._executor.unwind()
+            clean = f"what is left is undone by: switchmark clean {self._workspace.run}"
+            self.left = (*failures, clean) if failures else ()
         self._workspace.close()
 
     def versions(self, test: Test) -> Mapping[str, str]:
@@ -199,11 +203,16 @@ class Lab:
         try:
             return self._run(record, list(stored), on_trial, then, limit)
         except (Unavailable, UsageError) as error:
-            return record.model_copy(update={"status": "refused", "error": str(error)})
+            refused = {"status": "refused", "error": self._reasons(error)}
+            return record.model_copy(update=refused)
         except (SetupFailed, TrialFailed) as error:
-            reasons = "\n".join((str(error), *self._not_undone))
+            reasons = self._reasons(error)
             failed = {"status": "failed", "error": reasons, "doubts": error.doubts}
             return record.model_copy(update=failed)
+
+    def _reasons(self, error: Exception) -> str:
+        """Why a test has no result, and what of it could not be undone."""
+        return "\n".join((str(error), *self._not_undone))
 
     def _run(
         self,
@@ -468,7 +477,7 @@ class Lab:
                 trials.append(path.trials.measure(spec))
             return trials
         finally:
-            self._executor.unwind(to=mark)
+            self._not_undone += self._executor.unwind(to=mark)
 
     def _refuse_missing_ports(self, layout: Layout) -> None:
         """Unavailable where an environment cannot have such ports on this host."""

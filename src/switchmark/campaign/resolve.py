@@ -19,6 +19,7 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.noises import parse_noise
+from switchmark.plugins import Table
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
@@ -45,6 +46,14 @@ def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ..
     return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)
 
 
+def _unusable(name: str, table: Mapping[str, object], axis: str) -> Refusal | None:
+    """The refusal of a plug-in that is none, with the reason; None if there is no such plug-in."""
+    error = table.unusable.get(name) if isinstance(table, Table) else None
+    if error is None:
+        return None
+    return Refusal((axis,), f"'{name}' cannot be used: {error.message}", error.hint)
+
+
 def check(test: Test) -> list[Refusal]:
     """Every reason why this test can never work; none if it can."""
     tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
@@ -57,9 +66,9 @@ def check(test: Test) -> list[Refusal]:
         ("search", "search", SEARCHES),
     )
     unknown = [
-        unknown_name(what, getattr(test, axis), table, (axis,))
+        _unusable(name, table, axis) or unknown_name(what, name, table, (axis,))
         for what, axis, table in tables
-        if getattr(test, axis) not in table
+        if (name := getattr(test, axis)) not in table
     ]
     if unknown:
         return unknown

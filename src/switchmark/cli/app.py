@@ -411,7 +411,7 @@ def _measure(folder: RunFolder, show: _Shown, options: dict[str, Any], strict: b
     finally:
         if folder.latest and not show.as_json:
             _print_report(folder.latest, show.wide)
-        for line in lab.kept:
+        for line in (*lab.kept, *lab.left):
             print(line, file=sys.stderr)
         if not show.quiet:
             print(f"records are in {folder.path}", file=sys.stderr)

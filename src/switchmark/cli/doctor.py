@@ -25,9 +25,9 @@ from switchmark.machine.noise import certificate
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.softirq import within_threads
 
-__all__ = ["Finding", "examine", "print_findings"]
+__all__ = ["TOOLS", "Finding", "examine", "print_findings"]
 
-_TOOLS = {
+TOOLS = {
     "ip": ("iproute2", True),
     "ethtool": ("ethtool", True),
     "sysctl": ("procps", True),
@@ -97,7 +97,7 @@ def _privileges() -> Iterator[Finding]:
 
 
 def _tools() -> Iterator[Finding]:
-    for tool, (package, needed) in _TOOLS.items():
+    for tool, (package, needed) in TOOLS.items():
         path = shutil.which(tool)
         mend = None if path else f"apt-get install {package}"
         yield Finding("tools", tool, path is not None, path or "not there", mend, needed)

@@ -12,6 +12,7 @@ from switchmark.errors import SwitchmarkError, UsageError
 from switchmark.machine.host import Host, LocalHost
 from switchmark.model.topology import PortKind
 from switchmark.papers.experiment import names, read
+from switchmark.plugins import Table
 
 __all__ = ["Thing", "listed", "print_listed", "thing_named"]
 
@@ -48,10 +49,14 @@ def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
     if port is not None and port not in list(PortKind):
         raise UsageError(f"there is no kind of port named '{port}'\n  known: {', '.join(PortKind)}")
     table: Mapping[str, Any] = importlib.import_module(f"switchmark.{thing}").TABLE
+    unusable = table.unusable if isinstance(table, Table) and port is None else {}
     return [
         _probed(entry, LocalHost())
         for entry in table.values()
         if port is None or port in getattr(entry, "port_kinds", ())
+    ] + [
+        {**_entry(name, ""), "usable": False, "why_not": error.message, "hint": error.hint}
+        for name, error in unusable.items()
     ]
 
 

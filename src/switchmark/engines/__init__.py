@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from switchmark.engines import dpdk, mmap, null, raw, raw_mmsg, udp, udp_mmsg, xdp, xdp_live
 from switchmark.engines.base import Engine
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 
 __all__ = ["TABLE"]
 
-TABLE: Mapping[str, Engine] = load_plugins(
+TABLE: Table[Engine] = load_plugins(
     "switchmark.engines",
     Engine,
     (

@@ -101,4 +101,4 @@ class Engine:
                 "missing when it was built",
                 hint="make setup",
             )
-        return Version(built["version"])
+        return Version(built["version"], verified="verified")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from switchmark.environments import docker, host, lxc, netns, podman, vm
 from switchmark.environments.base import Environment
 from switchmark.model.plan import Node
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 
 __all__ = ["TABLE", "inside"]
 
-TABLE: Mapping[str, Environment] = load_plugins(
+TABLE: Table[Environment] = load_plugins(
     "switchmark.environments",
     Environment,  # type: ignore[type-abstract]
     (

@@ -62,7 +62,7 @@ class Docker(OfClient):
                     "joined to a switch here",
                     hint="unset DOCKER_HOST",
                 )
-            return Version(text, mode=f"daemon at {address}, {groups}")
+            return Version(text, mode=f"daemon at {address}, {groups}", verified="verified")
         if "DOCKER_HOST" in os.environ:
             raise Unavailable(
                 f"the daemon at DOCKER_HOST={address} does not answer"
@@ -70,7 +70,7 @@ class Docker(OfClient):
                 hint="unset DOCKER_HOST",
             )
         version_of(host, ("dockerd", "--version"), self.name)
-        return Version(text, mode=f"private daemon, {groups}")
+        return Version(text, mode=f"private daemon, {groups}", verified="verified")
 
     def _client(self, host: Host, argv: tuple[str, ...]) -> str:
         """The client's version, which it tells with status 1 where no daemon runs."""

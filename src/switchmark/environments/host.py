@@ -22,7 +22,7 @@ class Host:
     images = False
 
     def probe(self, host: MachineHost) -> Version:
-        return Version("-")
+        return Version("-", verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
         return ()

@@ -23,6 +23,7 @@ from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import UsageError
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
+from switchmark.machine.programs import require_programs
 from switchmark.model.plan import Folder, Node, Plan, Run, Write
 from switchmark.model.version import Version
 
@@ -42,7 +43,8 @@ class Lxc(Container):
     def probe(self, host: Host) -> Version:
         """The version of LXC, and which control groups the host has."""
         text = version_of(host, ("lxc-start", "--version"), self.name)
-        return Version(text, mode=cgroup_version(host))
+        require_programs(host, dict.fromkeys(("lxc-attach", "lxc-stop"), "lxc"))
+        return Version(text, mode=cgroup_version(host), verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
         if needs.image and set(":,") & set(needs.image):

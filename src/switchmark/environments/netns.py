@@ -28,7 +28,8 @@ class Netns:
         done = host.run(("ip", "-V"))
         if done.status:
             raise Unavailable("ip -V failed", hint="apt-get install iproute2")
-        return Version(done.stdout.decode().strip().removeprefix("ip utility, "))
+        text = done.stdout.decode().strip()
+        return Version(text.removeprefix("ip utility, "), verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
         return (

@@ -32,7 +32,7 @@ class Podman(OfClient):
         """The version of podman, and which control groups the host has."""
         text = version_of(host, ("podman", "--version"), self.name)
         version_of(host, ("runc", "--version"), self.name)
-        return Version(text.rpartition(" ")[2], mode=cgroup_version(host))
+        return Version(text.rpartition(" ")[2], mode=cgroup_version(host), verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
         return (

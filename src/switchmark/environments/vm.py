@@ -60,7 +60,12 @@ class Vm:
             raise Unavailable(f"{qemu()} does not tell its version", hint=_HINT)
         version, accelerator = words[words.index("version") + 1], _accelerator(host)
         vhost = _VHOST if host.exists("/dev/vhost-net") else ""
-        return Version(version, accelerator + vhost, missing=_missing(version, accelerator))
+        return Version(
+            version,
+            accelerator + vhost,
+            verified="verified",
+            missing=_missing(version, accelerator),
+        )
 
     def create(self, node: Node, needs: Needs) -> Plan:
         """Started where the switch is, whose taps it opens. UsageError for an image that is no

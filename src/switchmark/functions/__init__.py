@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from switchmark.functions import pcap_bridge, switch, traffic
 from switchmark.functions.base import Function
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 
 __all__ = ["TABLE"]
 
-TABLE: Mapping[str, Function] = load_plugins(
+TABLE: Table[Function] = load_plugins(
     "switchmark.functions",
     Function,  # type: ignore[type-abstract]
     (*traffic.FUNCTIONS, *switch.FUNCTIONS, pcap_bridge.FUNCTION),

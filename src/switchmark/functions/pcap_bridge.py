@@ -52,7 +52,7 @@ class PcapBridge:
             )
         if done.status:
             raise Unavailable(f"{_PROGRAM} version failed", hint=_HINT)
-        return Version(done.stdout.decode(errors="replace").strip())
+        return Version(done.stdout.decode(errors="replace").strip(), verified="verified")
 
     def accepts(self, h: Hosted) -> str | None:
         return None

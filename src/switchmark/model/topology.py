@@ -276,9 +276,10 @@ class Addressing:
 class Wiring:
     """All that a switch is told: its ports, flows, place and resources.
 
-    Of a flow through functions a switch sees each crossing from port to port as a flow: it knows
-    of no chain. `given` is empty but where the switch is a function itself: then it holds the
-    endpoints, by port, that it is to open instead of making its own.
+    `flows` say where frames are sent to; `ways` also where their answers go, which a switch of
+    fixed rules must let through. Of a flow through functions a switch sees each crossing from port
+    to port as a flow: it knows of no chain. `given` is empty but where the switch is a function
+    itself: then it holds the endpoints, by port, that it is to open instead of making its own.
 
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
     sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is
@@ -319,6 +320,25 @@ class Wiring:
         if flow.split is None:
             return mac_address(index)
         return mac_address(index << 8 | flow.split, split=True)
+
+    @property
+    def ways(self) -> Mapping[str, Mapping[str, str | None]]:
+        """Where frames go from each port: the ports that they leave by, each with the source MAC
+        that says so, where several chains share a port.
+
+        `flows` go one way. In a test of latency every frame is answered, and with functions that
+        reflect it comes back: a port that no flow begins at sends to the port that its frames came
+        from. A switch that holds a rule for each direction makes its rules of these.
+        """
+        found: dict[str, dict[str, str | None]] = {port.id: {} for port in self.ports}
+        for flow in self.flows:
+            mac = None if flow.split is None else self.source_mac(flow)
+            found[flow.source][flow.sink] = mac
+        for port_id in [port_id for port_id, sinks in found.items() if not sinks]:
+            sources = [flow.source for flow in self.flows if flow.sink == port_id]
+            if len(sources) == 1:
+                found[port_id][sources[0]] = None
+        return found
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
         """The flows that carry the frames of this one, itself among them."""

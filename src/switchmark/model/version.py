@@ -8,18 +8,18 @@ from typing import Literal
 
 __all__ = ["Verified", "Version"]
 
-Verified = Literal["verified", "verified in a VM", "plan-only"]
+Verified = Literal["not verified", "plan-only", "verified in a VM", "verified"]
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """`text` is the version as the tool prints it; `mode` names a variant that matters to a
-    number, such as the datapath; `verified` is how far the driver was verified, `verified_ports`
-    that of kinds of ports of which less was. `missing` says of kinds of ports why they cannot be
-    had on this host, with a hint."""
+    number, such as the datapath; `verified` is how far the driver was verified, which it is not
+    until it says so, `verified_ports` that of kinds of ports of which less was. `missing` says of
+    kinds of ports why they cannot be had on this host, with a hint."""
 
     text: str
     mode: str | None = None
-    verified: Verified = "verified"
+    verified: Verified = "not verified"
     missing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     verified_ports: Mapping[str, Verified] = field(default_factory=dict)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import parse_cpus
 from switchmark.noises import stress, web
 from switchmark.noises.base import Noise
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 
 __all__ = ["SEATS", "TABLE", "parse_noise"]
 
-TABLE: Mapping[str, Noise] = load_plugins(
+TABLE: Table[Noise] = load_plugins(
     "switchmark.noises",
     Noise,  # type: ignore[type-abstract]
     (stress.CPU, stress.MEMORY, stress.CACHE, stress.IO, web.WEB),

@@ -32,7 +32,7 @@ class Stress:
         found = re.search(rb"version (\S+?),? ", done.stdout)
         if done.status or not found:
             raise Unavailable("stress-ng --version does not tell its version", hint=hint)
-        return Version(found[1].decode())
+        return Version(found[1].decode(), verified="verified")
 
     def start(self, site: Site) -> Plan:
         return (

@@ -66,7 +66,7 @@ class Web:
                 missing
             )
         found = re.search(rb"nginx/(\S+)", done.stderr)
-        return Version(found[1].decode() if found else "-")
+        return Version(found[1].decode() if found else "-", verified="verified")
 
     def start(self, site: Site) -> Plan:
         node = Node(f"{site.prefix}-web", "netns")

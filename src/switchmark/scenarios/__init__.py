@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 from switchmark.scenarios import loopback, p2p, p2v, v2p, v2v
 from switchmark.scenarios.base import Scenario
 
 __all__ = ["TABLE"]
 
-TABLE: Mapping[str, Scenario] = load_plugins(
+TABLE: Table[Scenario] = load_plugins(
     "switchmark.scenarios",
     Scenario,  # type: ignore[type-abstract]
     (p2p.SCENARIO, p2v.SCENARIO, v2p.SCENARIO, v2v.SCENARIO, loopback.SCENARIO),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 from switchmark.searches import (
     back_to_back,
     fixed,
@@ -18,7 +16,7 @@ from switchmark.searches.base import Search
 
 __all__ = ["TABLE"]
 
-TABLE: Mapping[str, Search] = load_plugins(
+TABLE: Table[Search] = load_plugins(
     "switchmark.searches",
     Search,  # type: ignore[type-abstract]
     (

@@ -6,9 +6,7 @@ against the contract when it is registered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from switchmark.plugins import load_plugins
+from switchmark.plugins import Table, load_plugins
 from switchmark.switches import (
     basicfwd,
     direct,
@@ -25,7 +23,7 @@ from switchmark.switches.base import Switch
 
 __all__ = ["TABLE"]
 
-TABLE: Mapping[str, Switch] = load_plugins(
+TABLE: Table[Switch] = load_plugins(
     "switchmark.switches",
     Switch,  # type: ignore[type-abstract]
     (

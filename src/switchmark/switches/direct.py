@@ -22,7 +22,7 @@ from switchmark.switches.links import (
     add_veth,
     bridged_addressing,
     interface_mac,
-    kernel_release,
+    probe_kernel,
 )
 
 
@@ -38,7 +38,10 @@ class Direct:
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; veth is part of it."""
-        return Version(kernel_release(host))
+        release = probe_kernel(
+            host, ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
+        )
+        return Version(release, verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return False

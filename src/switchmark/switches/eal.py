@@ -89,7 +89,9 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
     found = _VERSION.search(done.stdout + done.stderr)
     if done.status or not found:
         raise Unavailable(f"{name} -v does not tell its version", hint=hint)
-    return Version(found[1].decode(errors="replace"), verified_ports=VERIFIED_PORTS)
+    return Version(
+        found[1].decode(errors="replace"), verified="verified", verified_ports=VERIFIED_PORTS
+    )
 
 
 def nic_refusal(w: Wiring, name: str) -> str | None:

@@ -21,8 +21,8 @@ from switchmark.switches.links import (
     add_port,
     kernel_counters,
     kernel_endpoints,
-    kernel_release,
     link_counters,
+    probe_kernel,
     set_sysctls,
     switch_ifname,
     wait_running,
@@ -42,7 +42,12 @@ class IpForward:
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; forwarding is part of it."""
-        return Version(kernel_release(host))
+        release = probe_kernel(
+            host,
+            ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b"),
+            ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1"),
+        )
+        return Version(release, verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return False

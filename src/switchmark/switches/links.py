@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
+from switchmark.machine.host import Host, last_lines
 from switchmark.model.plan import Check, Plan, Run, Step, Wait, Write
 from switchmark.model.topology import (
     Addressing,
@@ -35,6 +37,7 @@ __all__ = [
     "link_counters",
     "offloads_off",
     "parse_link_counters",
+    "probe_kernel",
     "set_sysctls",
     "silence",
     "switch_ifname",
@@ -51,6 +54,23 @@ def kernel_release(host: Host) -> str:
     release = done.stdout.decode(errors="replace").strip()
     if done.status or not release:
         raise Unavailable("uname -r does not tell the kernel's release")
+    return release
+
+
+def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
+    """The release of a kernel that has what a switch is made of: `commands`, which make it with
+    interfaces of any name, are tried in a network namespace that ends with them. Unavailable with
+    what they say."""
+    release = kernel_release(host)
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    tried = " && ".join(map(shlex.join, commands))
+    done = host.run(("unshare", *user, "--net", "sh", "-c", tried))
+    if done.status:
+        raise Unavailable(
+            f"the kernel {release} cannot do what this switch is made of"
+            f"\n  {tried}\n  {last_lines(done.stderr, 1)}",
+            hint="switchmark doctor",
+        )
     return release
 
 

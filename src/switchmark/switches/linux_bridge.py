@@ -23,9 +23,9 @@ from switchmark.switches.links import (
     bridged_addressing,
     kernel_counters,
     kernel_endpoints,
-    kernel_release,
     link_counters,
     parse_link_counters,
+    probe_kernel,
     set_sysctls,
     silence,
     switch_ifname,
@@ -45,7 +45,12 @@ class LinuxBridge:
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; the bridge is part of it."""
-        return Version(kernel_release(host))
+        release = probe_kernel(
+            host,
+            ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b"),
+            ("ip", "link", "add", "sm-br", "type", "bridge"),
+        )
+        return Version(release, verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return False

@@ -23,9 +23,9 @@ from switchmark.switches.links import (
     bridged_addressing,
     kernel_counters,
     kernel_endpoints,
-    kernel_release,
     link_counters,
     offloads_off,
+    probe_kernel,
     silence,
     switch_ifname,
     wait_running,
@@ -44,7 +44,12 @@ class Macvlan:
 
     def probe(self, host: Host) -> Version:
         """The kernel's release; macvlan is part of it."""
-        return Version(kernel_release(host))
+        release = probe_kernel(
+            host,
+            ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b"),
+            ("ip", "link", "add", "sm-m", "link", "sm-a", "type", "macvlan", "mode", "bridge"),
+        )
+        return Version(release, verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return False

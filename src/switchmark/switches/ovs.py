@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.programs import require_programs
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import (
     Addressing,
@@ -28,6 +29,7 @@ from switchmark.switches.links import (
     switch_ifname,
 )
 from switchmark.switches.ovs_instance import (
+    PROGRAMS,
     SCHEMA,
     add_static_rules,
     daemon,
@@ -64,13 +66,14 @@ class Ovs:
             raise Unavailable("ovs-vswitchd --version does not tell its version", hint=_HINT)
         if not host.exists(SCHEMA):
             raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
+        require_programs(host, PROGRAMS)
         kernel = host.exists("/sys/module/openvswitch")
         if not kernel and host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
                 "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(found[1].decode(), mode="kernel" if kernel else "userspace")
+        return Version(found[1].decode(), "kernel" if kernel else "userspace", verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"

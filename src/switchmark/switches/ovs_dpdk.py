@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.programs import require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
 from switchmark.model.topology import (
     Addressing,
@@ -23,6 +24,7 @@ from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.eal import VERIFIED_PORTS, nic_refusal, pci_options
 from switchmark.switches.links import bridged_addressing
 from switchmark.switches.ovs_instance import (
+    PROGRAMS,
     SCHEMA,
     add_static_rules,
     appctl,
@@ -79,8 +81,9 @@ class OvsDpdk:
                 "the datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
+        require_programs(host, PROGRAMS)
         versions = f"{found[1].decode()} (DPDK {found[2].decode()})"
-        return Version(versions, verified_ports=VERIFIED_PORTS)
+        return Version(versions, verified="verified", verified_ports=VERIFIED_PORTS)
 
     def own_core(self, mode: str | None) -> bool:
         return True

@@ -12,6 +12,7 @@ from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
 
 __all__ = [
+    "PROGRAMS",
     "SCHEMA",
     "add_static_rules",
     "appctl",
@@ -24,6 +25,15 @@ __all__ = [
     "static_refusal",
     "vsctl",
 ]
+
+PROGRAMS = {
+    "ovsdb-tool": "openvswitch-common",
+    "ovsdb-server": "openvswitch-common",
+    "ovs-appctl": "openvswitch-common",
+    "ovs-ofctl": "openvswitch-common",
+    "ovs-vsctl": "openvswitch-switch",
+}
+"""The programs of an instance, beside its switch's daemon, and the packages that they are in."""
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
@@ -117,24 +127,10 @@ def port_number(port: Port) -> int:
     return port.index + 1
 
 
-def _ways(w: Wiring) -> dict[str, dict[str, str | None]]:
-    """Where frames go from each port: the port that they leave by, and the source MAC that says
-    so where there are several. What comes back from a sink goes the way that it came."""
-    found: dict[str, dict[str, str | None]] = {port.id: {} for port in w.ports}
-    for flow in w.flows:
-        mac = None if flow.split is None else w.source_mac(flow)
-        found[flow.source][flow.sink] = mac
-    for port_id in [port_id for port_id, sinks in found.items() if not sinks]:
-        sources = [flow.source for flow in w.flows if flow.sink == port_id]
-        if len(sources) == 1:
-            found[port_id][sources[0]] = None
-    return found
-
-
 def static_refusal(w: Wiring, name: str) -> str | None:
     """Why static rules cannot make a wiring."""
     copied = {flow.source for flow in w.flows if len(w.copies(flow)) > 1}
-    for port_id, sinks in _ways(w).items():
+    for port_id, sinks in w.ways.items():
         if len(sinks) > 1 and None in sinks.values() and port_id not in copied:
             return (
                 f"{name} has one static rule for a port: port {port_id} must have one peer, not "
@@ -147,7 +143,7 @@ def add_static_rules(w: Wiring) -> Plan:
     """What comes in at a port goes out at its peer, and nowhere else; by source MAC where chains
     share the port."""
     outputs: dict[tuple[str, str | None], list[str]] = {}
-    for port_id, sinks in _ways(w).items():
+    for port_id, sinks in w.ways.items():
         for sink, mac in sorted(sinks.items()):
             outputs.setdefault((port_id, mac), []).append(f"output:{port_number(w.port(sink))}")
     rules = [

@@ -1,0 +1,67 @@
+"""Plug-ins that come by entry points: what is none is told of, and nothing else suffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from switchmark.campaign.resolve import check
+from switchmark.cli.listing import Thing, listed
+from switchmark.model.spec import Test
+from switchmark.plugins import Table, load_plugins
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Switch
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table[Switch]:
+    """The table of switches beside a package whose plug-ins are none, but for one."""
+    (tmp_path / "sm_raises.py").write_text("import nothing_of_that_name\n")
+    (tmp_path / "sm_switches.py").write_text(
+        "from dataclasses import replace\n"
+        "from types import SimpleNamespace\n"
+        "from switchmark.switches.null import Null\n"
+        "class Mine(Null):\n"
+        "    name = 'mine'\n"
+        "MINE, TAKEN, OTHER = Mine(), Null(), SimpleNamespace(name='other')\n"
+    )
+    info = tmp_path / "sm_switches-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sm-switches\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[switchmark.switches]\nraises = sm_raises:SWITCH\nlacks = sm_switches:NOT_THERE\n"
+        "other = sm_switches:OTHER\ntaken = sm_switches:TAKEN\nmine = sm_switches:MINE\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = (SWITCHES["null"], SWITCHES["direct"])
+    table = load_plugins("switchmark.switches", Switch, own)  # type: ignore[type-abstract]
+    monkeypatch.setattr("switchmark.switches.TABLE", table)
+    monkeypatch.setattr("switchmark.campaign.resolve.SWITCHES", table)
+    return table
+
+
+def test_a_plugin_that_is_none_is_unusable_and_keeps_nobody_from_the_others(
+    broken: Table[Switch],
+) -> None:
+    assert set(broken) == {"null", "direct", "mine"}
+    reasons = {name: error.message for name, error in broken.unusable.items()}
+    assert reasons.keys() == {"raises", "lacks", "other", "taken"}
+    assert "sm_raises:SWITCH cannot be imported: ModuleNotFoundError" in reasons["raises"]
+    assert "AttributeError" in reasons["lacks"]
+    assert "is no Switch: it has no" in reasons["other"]
+    assert "takes the name 'null', which is taken" in reasons["taken"]
+    assert broken.unusable["raises"].hint == "mend it or remove it: pip uninstall sm-switches"
+
+
+def test_unusable_plugins_are_listed_and_refused_with_their_reason(broken: Table[Switch]) -> None:
+    entries = {entry["name"]: entry for entry in listed(Thing.SWITCHES)}
+    assert entries["direct"]["usable"]
+    assert not entries["raises"]["usable"]
+    assert entries["raises"]["why_not"] == broken.unusable["raises"].message
+    assert entries["raises"]["hint"] == broken.unusable["raises"].hint
+    assert "raises" not in {entry["name"] for entry in listed(Thing.SWITCHES, port="veth")}
+    (reason,) = check(Test(switch="raises"))
+    assert reason.axes == ("switch",)
+    assert reason.why.startswith("'raises' cannot be used: the plug-in sm_raises:SWITCH")
+    assert check(Test(switch="direct")) == []

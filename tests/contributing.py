@@ -1,0 +1,23 @@
+"""The worked example of CONTRIBUTING.md, as a module."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["CONTRIBUTING", "REPOSITORY", "example"]
+
+REPOSITORY = Path(__file__).parents[1]
+CONTRIBUTING = REPOSITORY / "CONTRIBUTING.md"
+
+
+def example() -> ModuleType:
+    """The new file of its diff, run."""
+    text = CONTRIBUTING.read_text()
+    block = re.search(r"```diff\n--- /dev/null\n\+\+\+ [^\n]*\n@@[^\n]*\n(.*?)```", text, re.DOTALL)
+    assert block
+    module = ModuleType("example")
+    source = "".join(line[1:] for line in block[1].splitlines(keepends=True))
+    exec(compile(source, "CONTRIBUTING.md", "exec"), module.__dict__)
+    return module

@@ -1,0 +1,57 @@
+"""The worked example of CONTRIBUTING.md, pasted: real frames pass it, and their answers."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from contributing import example
+from real_frames import Measure, assert_every_frame_is_accounted_for
+from switchmark.campaign import layout, measure, resolve
+from switchmark.errors import Unavailable
+from switchmark.machine.host import LocalHost
+from switchmark.plugins import Table
+from switchmark.switches import TABLE as SWITCHES
+
+
+@pytest.fixture
+def pasted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = example()
+    try:
+        version = module.SWITCH.probe(LocalHost())
+    except Unavailable as missing:
+        pytest.skip(missing.message)
+    assert version.verified == "not verified"
+    table = Table({**SWITCHES, module.SWITCH.name: module.SWITCH}, {})
+    for user in (layout, measure, resolve):
+        monkeypatch.setattr(user, "SWITCHES", table)
+    return module
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"rate": "5k"},
+        {"rate": "5k", "direction": "bi", "pairs": 2},
+        {"rate": "1k", "dimension": "latency"},
+    ],
+    ids=lambda axes: "-".join(map(str, axes.values())),
+)
+def test_the_example_forwards(measure: Measure, pasted: ModuleType, axes: dict[str, Any]) -> None:
+    record = measure(switch=pasted.SWITCH.name, **axes)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0
+    assert trial.latency is not None
+    assert trial.latency.kind == ("rtt" if "dimension" in axes else "one-way")
+
+
+def test_what_a_kernel_lacks_is_found_by_trying_it(pasted: ModuleType) -> None:
+    """A classifier that no kernel has, in the place of the example's."""
+    made = pasted.redirection
+    pasted.__dict__["redirection"] = lambda near, far: tuple(
+        "nosuchclassifier" if word == "u32" else word for word in made(near, far)
+    )
+    with pytest.raises(Unavailable, match="cannot do what this switch is made of"):
+        pasted.SWITCH.probe(LocalHost())

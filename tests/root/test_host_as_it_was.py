@@ -1,0 +1,109 @@
+"""The host is as it was before: around every environment, switch and noise, whether a run ended,
+failed, or was killed and cleaned up after. `conftest` compares it around each test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_state import of_run, start, wait_for
+from switchmark.campaign.measure import Lab
+from switchmark.campaign.resolve import check
+from switchmark.engines import TABLE as ENGINES
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import Unavailable
+from switchmark.machine.clean import clean
+from switchmark.machine.host import LocalHost
+from switchmark.machine.processes import marked
+from switchmark.model.spec import Test
+from switchmark.noises import TABLE as NOISES
+from switchmark.switches import TABLE as SWITCHES
+
+SETTINGS = [
+    *(("environment", name) for name in ENVIRONMENTS),
+    *(("switch", name) for name in SWITCHES if name != "null"),
+    *(("noise", name) for name in NOISES),
+]
+TABLES: dict[str, Any] = {"environment": ENVIRONMENTS, "switch": SWITCHES, "noise": NOISES}
+
+
+@pytest.fixture(params=SETTINGS, ids=lambda setting: "-".join(setting))
+def axes(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The axes of a test with one environment, for its functions and, where it can be, for its
+    switch, or with one switch or noise. Skips what is not usable here."""
+    axis, name = request.param
+    try:
+        TABLES[axis][name].probe(LocalHost())
+    except Unavailable as missing:
+        pytest.skip(missing.message)
+    kernel = set(getattr(TABLES[axis][name], "port_kinds", ())) & ENGINES["raw-mmsg"].port_kinds
+    found = {axis: name, "engine": "raw-mmsg" if kernel or axis == "noise" else "dpdk"}
+    if axis == "environment":
+        found["scenario"] = "p2v"  # a node is enough
+    if axis == "environment" and not check(Test(**found, switch_environment=name)):
+        found["switch_environment"] = name
+    found |= {"duration": "0.15", "warmup": "0", "rate": "500"}
+    assert check(Test(**found)) == []
+    return found
+
+
+@pytest.fixture
+def lab(tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    with Lab(tmp_path) as lab:
+        yield lab
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [setting for setting in SETTINGS if setting[0] != "switch"],  # their own suites end well
+    ids="-".join,
+    indirect=True,
+)
+def test_a_run_that_ends_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, Any]) -> None:
+    record = lab.run(1, "key", Test(**axes), (), lambda trial: None)
+    assert record.status == "ok", record.error
+    assert record.trials[0].rx_frames > 0
+
+
+def test_a_run_that_fails_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, Any]) -> None:
+    """Its traffic programs are killed as they come."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.01):
+            for pid, _ in marked(lab._workspace.run):
+                with suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text().startswith("switchmark-traf"):
+                        os.kill(pid, signal.SIGKILL)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    try:
+        record = lab.run(1, "key", Test(**{**axes, "duration": 20}), (), lambda trial: None)
+    finally:
+        over.set()
+        killing.join()
+    assert record.status == "failed", record.error
+    assert "could not undo" not in (record.error or "")
+
+
+def test_a_run_that_is_killed_leaves_the_host_as_it_was(
+    axes: dict[str, Any], tmp_path: Path, traffic_program: str
+) -> None:
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+    words = [f"--{axis.replace('_', '-')}={value}" for axis, value in axes.items()]
+    run = start(environment, tmp_path, "run", *words, "--duration=60", "--calibrate=never")
+    try:
+        wait_for(lambda: len(of_run("switchmark-traf", run)) >= 2, "traffic programs", 30)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.communicate(timeout=10)
+    assert [each.failures for each in clean() if each.state == "incomplete"] == []
