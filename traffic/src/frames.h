@@ -318,7 +318,8 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
  */
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t);
 
-/* Swaps source and destination of MACs, addresses and ports: the checksum stays right. */
+/* Swaps source and destination of MACs, addresses and ports: the checksum stays right. What is
+ * shorter than any test frame is left as it is. */
 void frame_reflect(struct frame *f);
 
 #endif
