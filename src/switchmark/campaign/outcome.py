@@ -118,6 +118,7 @@ class Outcome:
         headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
         taken = self._taken(spec, reports, used)
         started_late = self._started_late(reports)
+        early = sum(report["early"] for report in received.values())
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
             if place in told:
@@ -148,7 +149,8 @@ class Outcome:
             doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late),
             counters=path.as_dict(),
             evidence={"taken": taken, "started_late_ns": started_late}
-            | ({"headers": headers} if headers else {}),
+            | ({"headers": headers} if headers else {})
+            | ({"early": early} if early else {}),
         )
 
     def _part_reports(
