@@ -14,6 +14,7 @@ import pytest
 
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import Record
+from switchmark.model.spec import Test
 from switchmark.report.bars import bars
 from switchmark.report.compare import Pair, as_object, pairs, print_pairs, within
 from switchmark.report.figures import format_ns, interval, outcome, rate, share
@@ -143,7 +144,8 @@ def test_a_column_tells_tests_apart_or_is_not_there() -> None:
 
 
 def test_what_all_tests_have_in_common_is_said_once() -> None:
-    both = [record(switch=switch, pairs=4, port="auto") for switch in ("a", "b")]
+    usual: dict[str, Any] = {"port": "auto", "placement": Test().placement}
+    both = [record(switch=switch, pairs=4, **usual) for switch in ("a", "b")]
     (section,) = sections(both)
     assert section.caption == (
         "throughput: v2v, in netns, engine raw-mmsg, 64 B, search max, learning, pairs 4, "
