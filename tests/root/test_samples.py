@@ -31,6 +31,13 @@ def command(repository: Path, program: str) -> list[str]:
     return [str(path), "-l", core, "-v", *memory, "--no-pci"]
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path) -> dict[str, str]:
+    """The environment of a program of DPDK that keeps its files in the test's folder, not in a
+    folder of the system's."""
+    return {**os.environ, "RUNTIME_DIRECTORY": str(tmp_path)}
+
+
 @pytest.mark.parametrize(
     ("program", "complaint"),
     [
@@ -38,20 +45,26 @@ def command(repository: Path, program: str) -> list[str]:
         ("dpdk-l2fwd", "No Ethernet ports"),
     ],
 )
-def test_starts_and_wants_ports(repository: Path, program: str, complaint: str) -> None:
-    done = subprocess.run(command(repository, program), capture_output=True, text=True, timeout=20)
+def test_starts_and_wants_ports(
+    repository: Path, own_folder: dict[str, str], program: str, complaint: str
+) -> None:
+    argv = command(repository, program)
+    done = subprocess.run(argv, env=own_folder, capture_output=True, text=True, timeout=20)
     output = done.stdout + done.stderr
     assert done.returncode == 1, output
     assert "RTE Version: 'DPDK " in output
     assert complaint in output
 
 
-def test_finds_the_drivers_of_the_distribution(repository: Path) -> None:
+def test_finds_the_drivers_of_the_distribution(
+    repository: Path, own_folder: dict[str, str]
+) -> None:
     argv = [*command(repository, "dpdk-skeleton"), "--vdev", "net_null0", "--vdev", "net_null1"]
     with subprocess.Popen(
         ["timeout", "20", "stdbuf", "-oL", *argv],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        env=own_folder,
         text=True,
     ) as process:
         assert process.stdout
