@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 
 from contributing import example
 from real_frames import Measure, assert_every_frame_is_accounted_for
-from switchmark.campaign import layout, measure, resolve
 from switchmark.errors import Unavailable
 from switchmark.machine.host import LocalHost
 from switchmark.plugins import Table
@@ -25,8 +25,9 @@ def pasted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         pytest.skip(missing.message)
     assert version.verified == "not verified"
     table = Table({**SWITCHES, module.SWITCH.name: module.SWITCH}, {})
-    for user in (layout, measure, resolve):
-        monkeypatch.setattr(user, "SWITCHES", table)
+    for name, user in list(sys.modules.items()):
+        if name.startswith("switchmark.") and getattr(user, "SWITCHES", None) is SWITCHES:
+            monkeypatch.setattr(user, "SWITCHES", table)
     return module
 
 
