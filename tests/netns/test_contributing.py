@@ -61,6 +61,6 @@ def test_what_a_kernel_lacks_is_found_by_trying_it(pasted: ModuleType) -> None:
 def test_a_switch_that_refuses_four_ports_is_skipped_with_its_reason(pasted: ModuleType) -> None:
     name = pasted.SWITCH.name
     type(pasted.SWITCH).accepts = lambda self, w: "two ports" if len(w.ports) > 2 else None
-    skip_refused(switch=name, dimension="latency")
+    skip_refused(switch=name, dimension="latency", rate="500")
     with pytest.raises(pytest.skip.Exception, match="two ports"):
         skip_refused(switch=name, pairs=2, direction="bi")
