@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from contributing import example
-from real_frames import Measure, assert_every_frame_is_accounted_for
-from switchmark.campaign import layout, measure, resolve
+from real_frames import Measure, assert_every_frame_is_accounted_for, skip_refused
 from switchmark.errors import Unavailable
 from switchmark.machine.host import LocalHost
 from switchmark.plugins import Table
@@ -25,8 +25,9 @@ def pasted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         pytest.skip(missing.message)
     assert version.verified == "not verified"
     table = Table({**SWITCHES, module.SWITCH.name: module.SWITCH}, {})
-    for user in (layout, measure, resolve):
-        monkeypatch.setattr(user, "SWITCHES", table)
+    for name, user in list(sys.modules.items()):
+        if name.startswith("switchmark.") and getattr(user, "SWITCHES", None) is SWITCHES:
+            monkeypatch.setattr(user, "SWITCHES", table)
     return module
 
 
@@ -55,3 +56,11 @@ def test_what_a_kernel_lacks_is_found_by_trying_it(pasted: ModuleType) -> None:
     )
     with pytest.raises(Unavailable, match="cannot do what this switch is made of"):
         pasted.SWITCH.probe(LocalHost())
+
+
+def test_a_switch_that_refuses_four_ports_is_skipped_with_its_reason(pasted: ModuleType) -> None:
+    name = pasted.SWITCH.name
+    type(pasted.SWITCH).accepts = lambda self, w: "two ports" if len(w.ports) > 2 else None
+    skip_refused(switch=name, dimension="latency", rate="500")
+    with pytest.raises(pytest.skip.Exception, match="two ports"):
+        skip_refused(switch=name, pairs=2, direction="bi")
