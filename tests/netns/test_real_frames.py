@@ -68,6 +68,12 @@ def test_round_trips(measure: Measure, engine: str) -> None:
     assert trial.latency.count == trial.rx_frames
 
 
+def test_round_trips_of_sockets_through_a_router(measure: Measure) -> None:
+    """The kernel of the server makes the headers of its answers: they cross the router once."""
+    record = measure(engine="udp", switch="ip-forward", dimension="latency", rate="1000")
+    assert_every_frame_is_accounted_for(record)
+
+
 @pytest.mark.parametrize("engine", ["udp-mmsg", "raw-mmsg", "mmap", "xdp"])
 @pytest.mark.parametrize("size", [64, 65, 1500, 1518, "imix"])
 def test_frame_sizes(measure: Measure, engine: str, size: int | str) -> None:
