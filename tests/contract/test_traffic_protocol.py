@@ -89,6 +89,45 @@ def test_one_process_serves_many_trials(program: Program) -> None:
             assert sent["frames"] == received["frames"] > 0
 
 
+def test_a_start_that_has_passed_is_told_and_not_made_up_for(program: Program) -> None:
+    """0.05 s late at 1 Mpps: 50,000 frames would otherwise be sent in the first 10 ms."""
+    program.open_loop()
+    assert program.arm(sender={"rate_pps": 10**6}, interval_ns=10**7)["ok"]
+    late = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 5 * 10**7
+    assert program.ask("start", at_ns=late, duration_ns=10**8)["ok"]
+    assert program.ask("wait")["ok"]
+    assert program.ask("drain", quiet_ms=5)["ok"]
+    report = program.ask("report")
+    sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+    assert report["threads"][0]["started_late_ns"] > 4.9 * 10**7
+    assert sent["frames"] + sent["unsent"] == 100_000
+    assert sent["unsent"] > 49_000
+    assert received["frames"] == sent["frames"]
+    assert max(received["intervals"]) < 40_000
+    report = program.trial(2 * 10**7)
+    assert report["threads"][0]["started_late_ns"] < 10**7
+
+
+@pytest.mark.parametrize("engine", ["udp", "udp-mmsg"])
+def test_a_client_with_several_sockets_gets_all_its_answers(program: Program, engine: str) -> None:
+    own = f"127.83.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"  # nobody else's ports
+    ends = {"local_ip": own, "remote_ip": own, "engine": engine}
+    ports = [
+        {**ends, "local_port": 20000, "remote_port": 20100, "flows": 4},
+        {**ends, "local_port": 20100, "remote_port": 20000},
+    ]
+    roles = ["client", "server"]
+    tasks = [{"role": role, "ports": [port]} for port, role in enumerate(roles)]
+    opened = program.ask("open", ports=ports, threads=[{"tasks": tasks}])
+    assert opened["ok"], opened
+    load = {"frame_bytes": [64], "address": ADDRESS, "flows": 4, "vary": ["src_port"]}
+    asks = {**load, "frames": 400, "burst": 8, "latency": True}
+    assert program.ask("arm", run=7, longest_ns=10**9, tasks=[asks, {}])["ok"]
+    task = program.trial(10**9)["tasks"][0]
+    assert (task["sent"]["frames"], task["received"]["frames"]) == (400, 400)
+    assert task["received"]["flows"] == [[100, 0, 0, 0]] * 4
+
+
 @pytest.mark.parametrize("touch", ["none", "header", "full"])
 def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> None:
     program.open_loop()
@@ -281,6 +320,8 @@ def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None
         ({"frame_bytes": [64], "address": {**ADDRESS, "vlan": 3}}, "68"),
         ({"rate_pps": -1}, "rate_pps"),
         ({"burst": 0}, "burst"),
+        ({"burst": 65}, "burst is above that of open"),
+        ({"stagger": 1.5}, "stagger"),
         ({"flows": 16385}, "flows"),
         ({"first_flow": 16383, "flows": 2}, "16383"),
         ({"address": {"src_mac": "zz"}}, "src_mac"),

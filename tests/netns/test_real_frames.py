@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only
+from switchmark.campaign import trial as trials
 from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
+from switchmark.functions.traffic import TrafficProcess
 from switchmark.machine import perf
 from switchmark.metrics.latency import PERCENTILES, merged
 from switchmark.model.spec import Test
@@ -217,3 +220,42 @@ def test_a_burst_on_a_real_path(measure: Measure, monkeypatch: pytest.MonkeyPatc
     (goal,) = record.search["goals"]
     assert goal["burst_frames"] > 0
     assert all(trial.tx_frames == trial.spec.frames for trial in record.trials)
+
+
+def test_a_late_start_is_doubted_and_floods_nobody(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parts are told to begin 0.05 s ago: a third of the phase is over."""
+    phase = trials.Trials._phase
+
+    def late(path: trials.Trials, name: str, duration_s: float) -> None:
+        lead_ns = -50_000_000 - 2 * trials._LEAD_A_PROCESS_NS
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "measured" and duration_s == 0.15:  # not that of the gate
+                patch.setattr(trials, "_LEAD_NS", lead_ns)
+            phase(path, name, duration_s)
+
+    monkeypatch.setattr(trials.Trials, "_phase", late)
+    record = measure(switch="linux-bridge", rate="20k", duration=0.15)
+    trial = only(record)
+    assert "started-late" in trial.doubts
+    assert set(trial.evidence["started_late_ns"]) == {"f0", "f1"}
+    assert min(trial.evidence["started_late_ns"].values()) > 40_000_000
+    assert trial.tx_frames + trial.tx_unsent == 3000
+    assert trial.tx_unsent >= 800
+    assert trial.unaccounted == 0
+
+
+def test_senders_take_turns(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    ask = TrafficProcess.ask
+
+    def noting(process: TrafficProcess, command: str, **members: Any) -> dict[str, Any]:
+        asked.extend(members.get("tasks", ()))
+        return ask(process, command, **members)
+
+    monkeypatch.setattr(TrafficProcess, "ask", noting)
+    trial = only(measure(switch="linux-bridge", pairs=2, rate="1k"))
+    senders = [task["stagger"] for task in asked if "rate_pps" in task]
+    assert sorted(senders[-2:]) == [0.0, 0.5]
+    assert trial.tx_frames + trial.tx_unsent == 2 * 150

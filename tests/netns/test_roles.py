@@ -147,6 +147,7 @@ def test_frames_that_come_after_the_drain_are_counted_apart(
         subprocess.run(["sleep", "0.5"], check=True)
         received = receiver.ask("report")["tasks"][0]["received"]
     assert received["after_drain"] > 0
+    assert received["frames"] == received["flows"][0][0] == sum(received["intervals"])
 
 
 def test_what_a_full_socket_drops_is_counted_to_the_frame(

@@ -511,6 +511,7 @@ RAISED_BY = {
     "not-isolated": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "host-busy": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "cpu-stolen": "root/test_truth.py::test_time_that_the_hypervisor_kept",
+    "started-late": "netns/test_real_frames.py::test_a_late_start_is_doubted_and_floods_nobody",
     "interrupts": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
     "frequency-changed": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
     "emulated": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
@@ -542,7 +543,9 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
-        "campaign/outcome.py": ("host-busy", "cpu-stolen", "short", "foreign-frames"),
+        "campaign/outcome.py": (
+            *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
+        ),
         "campaign/measure.py": ("uncertain",),
         "errors.py": ("not-equivalent", "host-busy"),
         "campaign/trust.py": (

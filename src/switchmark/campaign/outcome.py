@@ -25,6 +25,10 @@ __all__ = ["LinkCounters", "Outcome", "PathCounters"]
 _SHORT_S = 1.0
 _STEAL = 0.01
 _TAKEN = 0.2
+_COUNTED = ("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign")
+_STARTED_LATE = 1e-4
+"""Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
+the frames that look older, too few for the 99.9th percentile to be one of them."""
 
 LinkCounters = Mapping[str, PortCounters]
 """Counters of both ends of each port: `f0`, the link at the part, and `f0@switch`."""
@@ -104,15 +108,16 @@ class Outcome:
                         flows = self.layout.received_by(part) or self.layout.sent_by(part)
                         received[flows[0].id] = task["received"]
             parts += self._part_reports(crew, report, used)
-        for name in ("late", "after_drain", "duplicated", "reordered", "corrupted", "foreign"):
+        for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
         tasks_sent = [report for each in sent.values() for _, report in each]
         tx = sum(report["frames"] for report in tasks_sent)
-        distinct = sum(r["frames"] - r["after_drain"] for r in received.values())
+        distinct = sum(report["frames"] for report in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
         headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
         taken = self._taken(spec, reports, used)
+        started_late = self._started_late(reports)
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
             if place in told:
@@ -140,9 +145,10 @@ class Outcome:
             latency=self._latency(list(received.values())),
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
-            doubts=self._doubts(spec, stolen, sums["foreign"], taken),
+            doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late),
             counters=path.as_dict(),
-            evidence={"taken": taken} | ({"headers": headers} if headers else {}),
+            evidence={"taken": taken, "started_late_ns": started_late}
+            | ({"headers": headers} if headers else {}),
         )
 
     def _part_reports(
@@ -225,6 +231,7 @@ class Outcome:
         places["corrupted"] = sums["corrupted"]
         places["stray"] = stray
         places["late"] = sums["after_drain"]
+        places["beyond"] = sums["beyond"]
         return {place: frames for place, frames in places.items() if frames}
 
     def _wire_bytes(self, received: Mapping[str, Any]) -> int:
@@ -318,13 +325,27 @@ class Outcome:
                 found[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
         return found
 
+    def _started_late(self, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+        """How long after its start each part began the measured phase, of those that were late."""
+        found = {}
+        for crew, report in zip(self.crews, reports, strict=True):
+            for parts, thread in zip(self._threads(crew), report["threads"], strict=True):
+                if thread["started_late_ns"]:
+                    found["+".join(part.id for part in parts)] = thread["started_late_ns"]
+        return found
+
     def _threads(self, crew: Crew) -> list[tuple[Part, ...]]:
         """The parts of a process by its threads."""
         together = self.layout.test.placement == SHARED_PROCESS
         return [crew.parts] if together else [(part,) for part in crew.parts]
 
     def _doubts(
-        self, spec: TrialSpec, stolen: float, foreign: int, taken: Mapping[str, float]
+        self,
+        spec: TrialSpec,
+        stolen: float,
+        foreign: int,
+        taken: Mapping[str, float],
+        started_late: Mapping[str, int],
     ) -> tuple[str, ...]:
         found = list(self.placement.doubts)
         if any(share > _TAKEN for share in taken.values()):
@@ -335,6 +356,8 @@ class Outcome:
             found.append("clock")  # one-way latency would compare two of them
         if stolen > _STEAL:
             found.append("cpu-stolen")
+        if any(ns > _STARTED_LATE * spec.duration_s * 1e9 for ns in started_late.values()):
+            found.append("started-late")
         if spec.duration_s < _SHORT_S:
             found.append("short")
         if foreign:

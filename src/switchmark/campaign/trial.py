@@ -320,6 +320,7 @@ class Trials:
                 "frames": _share_of(spec.frames, job, len(flows) * test.flows),
                 "frame_bytes": list(frame_sizes(test)),
                 "address": [self._address(flow, job.first) for flow in flows],
+                "stagger": self._stagger(job),
             }
             if test.flows > 1:
                 load["vary"] = [f"src_{test.flows_by}"]
@@ -330,6 +331,13 @@ class Trials:
         if role is not Role.SENDER and learning:
             load["announce"] = self._announcement(part.ports[0])
         return load
+
+    def _stagger(self, job: Job) -> float:
+        """The share of a period by which a task's bursts are due after those of the first sender:
+        at a fixed rate they take turns, as all at one moment would be one burst at the switch."""
+        jobs = [j for crew in self._crews for p in crew.parts for j in jobs_of(self._layout, p)]
+        senders = [one for one in jobs if one.role in (Role.SENDER, Role.CLIENT)]
+        return senders.index(job) / len(senders)
 
     def _address(self, flow: Flow, share: int) -> dict[str, Any]:
         """The addresses of a sender's first flow; `share` is its number among the part's."""

@@ -135,6 +135,7 @@ class Trust:
                 "scheduler": trial.cost.get("scheduler"),
             },
             "cpu-stolen": {"stolen": window["stolen"]},
+            "started-late": {"started_late_ns": trial.evidence.get("started_late_ns")},
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own",

@@ -118,7 +118,7 @@ def _legs(
             given = _sum(switch[port]["rx"] for port in own)
             yield _leg(f"function {name}", taken, given, known)
     if through and switch and not parts:
-        counted = ("corrupted", "stray", "late", *(f"ring {port}" for port in switch))
+        counted = ("corrupted", "stray", "late", "beyond", *(f"ring {port}" for port in switch))
         yield _leg("from switch", left, trial.rx_frames, _known(trial, *counted))
 
 
