@@ -4,7 +4,8 @@
  *
  * The EAL lives as long as the process and is started by the first port that is opened. A port
  * is one queue pair of a device; ports that name the same device share it. One that receives
- * reads all receive queues of the device, as nobody can tell which of them a switch will use.
+ * reads all receive queues of the device, as nobody can tell which of them a switch will use; a
+ * second one that would receive is refused.
  *
  * A port of a device that completes checksums, checks them or notes times has a table of its own
  * with a tx and an rx that know of it; all others run through code that does not.
@@ -39,6 +40,7 @@
 
 enum {
 	DEVICES_MAX = 32,
+	DEVICE_QUEUES_MAX = 64, /* a bit each in sent_to */
 	CACHE = 256, /* mbufs that a thread keeps for itself */
 	HEADERS_MAX = 18, /* Ethernet and one tag: not part of the MTU */
 	SOCKETS_MAX = 16, /* of a device: one for each of its queues */
@@ -48,6 +50,10 @@ enum {
 struct device {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	uint16_t id, queues, ports;
+	/* By one of the ports, as a queue has no lock: which queues are sent to; whether any is
+	 * received from, as then all are. */
+	uint64_t sent_to;
+	bool received;
 	bool errors_are_losses; /* oerrors counts frames that were taken and did not leave */
 	bool completes_sums, checks_sums; /* of UDP */
 	bool stamps;
@@ -109,7 +115,7 @@ static const struct option_spec dpdk_options[] = {
 	{ .name = "queues",
 	  .type = OPTION_NUMBER,
 	  .min = 1,
-	  .max = 64,
+	  .max = DEVICE_QUEUES_MAX,
 	  .preset = 1,
 	  .help = "pairs of queues that the device is opened with" },
 	{ .name = "descriptors",
@@ -616,6 +622,8 @@ static void dpdk_close(struct port *port)
 
 	if (!p)
 		return;
+	p->device->received &= !port->config.receives;
+	p->device->sent_to &= ~((uint64_t)port->config.sends << p->queue);
 	if (!--p->device->ports) {
 		*device_slot(p->device->name) = NULL;
 		device_close(p->device);
@@ -669,6 +677,14 @@ static int dpdk_open(struct port *port)
 		error = device_open(port, slot, arguments, name);
 	if (error || !*slot)
 		return error;
+	if (port->config.receives && (*slot)->received)
+		return port_fail(port, EBUSY,
+				 "%s is received from by another port, which reads all its queues",
+				 name);
+	if (port->config.sends && port->config.queue < DEVICE_QUEUES_MAX &&
+	    ((*slot)->sent_to >> port->config.queue & 1))
+		return port_fail(port, EBUSY, "queue %u of %s is sent to by another port",
+				 port->config.queue, name);
 	p = calloc(1, dpdk_hears(port, *slot) ? sizeof(struct hearing_port) : sizeof(*p));
 	if (!p || port->config.queue >= (*slot)->queues || port->config.frame_max > (*slot)->room) {
 		if (!(*slot)->ports) {
@@ -681,6 +697,8 @@ static int dpdk_open(struct port *port)
 	}
 	p->device = *slot;
 	p->device->ports++;
+	p->device->received |= port->config.receives;
+	p->device->sent_to |= (uint64_t)port->config.sends << port->config.queue;
 	p->pool = p->device->pool;
 	p->id = p->device->id;
 	p->queue = (uint16_t)port->config.queue;

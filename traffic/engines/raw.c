@@ -22,7 +22,7 @@
 struct raw_port {
 	struct pool *pool;
 	int fd;
-	uint64_t drops;
+	uint64_t drops, invalid;
 	struct slots slots; /* to receive */
 	struct arrival *arrivals; /* of frames that are received one by one */
 	struct mmsghdr *headers; /* to send */
@@ -167,16 +167,24 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return (uint32_t)sent;
 }
 
-/* Hands out the first `got` frames of the slots. */
-always_inline uint32_t raw_take(struct slots *s, struct frame *f, uint32_t got)
+/* Hands out the first `got` frames of the slots, but those that are longer than their buffer. */
+always_inline uint32_t raw_take(struct raw_port *p, struct frame *f, uint32_t got)
 {
+	struct slots *s = &p->slots;
+	uint32_t whole = 0;
+
 	for (uint32_t i = 0; i < got; i++) {
-		f[i] = s->frames[i];
-		f[i].len = packet_restore_vlan(&s->headers[i].msg_hdr, f[i].data,
-					       s->headers[i].msg_len);
+		if (unlikely(slots_cut(s, i))) {
+			p->invalid++;
+			continue;
+		}
+		f[whole] = s->frames[i];
+		f[whole].len = packet_restore_vlan(&s->headers[i].msg_hdr, f[whole].data,
+						   s->headers[i].msg_len);
+		whole++;
 	}
 	slots_refill(s, got);
-	return got;
+	return whole;
 }
 
 /* Each frame is stamped: with one stamp for all, the first would look older by the calls that
@@ -184,20 +192,20 @@ always_inline uint32_t raw_take(struct slots *s, struct frame *f, uint32_t got)
 static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
-	uint32_t i;
+	uint32_t got = 0;
 
-	for (i = 0; i < n && slots_fill(&p->slots, 1); i++) {
+	for (uint32_t i = 0; i < n && slots_fill(&p->slots, 1); i++) {
 		ssize_t len = recvmsg(p->fd, &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
 
 		if (len < 0) {
 			socket_rx_failed(port);
 			break;
 		}
-		p->arrivals[i].ticks = clock_ticks();
+		p->arrivals[got].ticks = clock_ticks();
 		p->slots.headers[0].msg_len = (unsigned)len;
-		raw_take(&p->slots, f + i, 1);
+		got += raw_take(p, f + got, 1);
 	}
-	return i;
+	return got;
 }
 
 static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
@@ -210,7 +218,7 @@ static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 		socket_rx_failed(port);
 		return 0;
 	}
-	return raw_take(&p->slots, f, (uint32_t)got);
+	return raw_take(p, f, (uint32_t)got);
 }
 
 static void raw_release(struct port *port, struct frame *f, uint32_t n)
@@ -224,7 +232,11 @@ static void raw_stats(struct port *port, struct engine_stats *stats)
 	struct raw_port *p = port->priv;
 
 	p->drops += packet_socket_drops(p->fd);
-	*stats = (struct engine_stats){ .rx_ring_drops = p->drops, .tx_errors = port->tx_errors };
+	*stats = (struct engine_stats){
+		.rx_ring_drops = p->drops,
+		.rx_invalid = p->invalid,
+		.tx_errors = port->tx_errors,
+	};
 }
 
 #define RAW_CAPS                                                                                   \

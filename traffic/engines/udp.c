@@ -26,7 +26,9 @@ enum { UDP_FLOWS_MAX = 256, UDP_EVENTS = 64 };
 struct udp_port {
 	struct pool *pool;
 	int *fds; /* one a flow; answers come to that which asked */
+	uint32_t *dropped; /* of each socket, what its counter was */
 	uint32_t count;
+	uint64_t drops, invalid;
 	/* Where several may receive: which of them have something, and the next of these to read. */
 	int epoll; /* -1: one socket only */
 	struct epoll_event events[UDP_EVENTS];
@@ -57,6 +59,7 @@ static void udp_close(struct port *port)
 	slots_destroy(&p->slots);
 	free(p->arrivals);
 	free(p->fds);
+	free(p->dropped);
 	free(p->headers);
 	free(p->vectors);
 	free(p);
@@ -150,9 +153,10 @@ static int udp_open(struct port *port)
 	};
 	p->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
 	p->fds = calloc(sockets, sizeof(*p->fds));
+	p->dropped = calloc(sockets, sizeof(*p->dropped));
 	p->headers = calloc(c->burst, sizeof(*p->headers));
 	p->vectors = calloc(c->burst, sizeof(*p->vectors));
-	if (!p->pool || !p->fds || !p->headers || !p->vectors ||
+	if (!p->pool || !p->fds || !p->dropped || !p->headers || !p->vectors ||
 	    !slots_create(&p->slots, p->pool, c->receives ? c->burst : 0, FRAME_CAPACITY, 0,
 			  !c->connected)) {
 		udp_close(port);
@@ -320,16 +324,23 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return done;
 }
 
-/* Hands out the first `got` frames of the slots. */
-always_inline uint32_t udp_take(struct slots *s, struct frame *f, uint32_t got)
+/* Hands out the first `got` frames of the slots, but those that are longer than their buffer. */
+always_inline uint32_t udp_take(struct udp_port *p, struct frame *f, uint32_t got)
 {
+	struct slots *s = &p->slots;
+	uint32_t whole = 0;
+
 	for (uint32_t i = 0; i < got; i++) {
-		f[i] = s->frames[i];
-		f[i].len = s->headers[i].msg_len;
-		frame_buffer(&f[i])->has_peer = s->peers;
+		if (unlikely(slots_cut(s, i))) {
+			p->invalid++;
+			continue;
+		}
+		f[whole] = s->frames[i];
+		f[whole].len = s->headers[i].msg_len;
+		frame_buffer(&f[whole++])->has_peer = s->peers;
 	}
 	slots_refill(s, got);
-	return got;
+	return whole;
 }
 
 /*
@@ -356,7 +367,7 @@ always_inline int udp_next(struct udp_port *p)
 static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
-	uint32_t i = 0;
+	uint32_t got = 0;
 
 	for (uint32_t reads = 0; reads < n && slots_fill(&p->slots, 1); reads++) {
 		int fd = udp_next(p);
@@ -371,12 +382,11 @@ static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
 				break;
 			continue;
 		}
-		p->arrivals[i].ticks = clock_ticks();
+		p->arrivals[got].ticks = clock_ticks();
 		p->slots.headers[0].msg_len = (unsigned)len;
-		udp_take(&p->slots, f + i, 1);
-		i++;
+		got += udp_take(p, f + got, 1);
 	}
-	return i;
+	return got;
 }
 
 static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
@@ -394,7 +404,7 @@ static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
 		if (got < 0)
 			udp_rx_failed(port, fd);
 		else
-			taken += udp_take(&p->slots, f + taken, (uint32_t)got);
+			taken += udp_take(p, f + taken, (uint32_t)got);
 	} while (p->turn < p->readable && taken < n);
 	return taken;
 }
@@ -409,9 +419,13 @@ static void udp_stats(struct port *port, struct engine_stats *stats)
 {
 	struct udp_port *p = port->priv;
 
-	*stats = (struct engine_stats){ .tx_errors = port->tx_errors };
 	for (uint32_t i = 0; i < p->count; i++)
-		stats->rx_ring_drops += udp_socket_drops(p->fds[i]);
+		p->drops += udp_socket_drops(p->fds[i], &p->dropped[i]);
+	*stats = (struct engine_stats){
+		.rx_ring_drops = p->drops,
+		.rx_invalid = p->invalid,
+		.tx_errors = port->tx_errors,
+	};
 }
 
 #define UDP_CAPS                                                                                   \

@@ -61,6 +61,7 @@ int live_frame(struct xdp_md *ctx)
 	if (!memory || i >= LIVE_BURST)
 		return XDP_DROP;
 	burst.next = i + 1;
+	burst.task = bpf_get_current_task();
 	offset = burst.frames[i].offset & area_mask;
 	len = burst.frames[i].len;
 	if (len < 14 || len > LIVE_FRAME_MAX)
@@ -72,12 +73,16 @@ int live_frame(struct xdp_md *ctx)
 	return bpf_redirect_map(&device, 0, XDP_DROP);
 }
 
-/* Frames of BPF_PROG_RUN come from a loopback interface, which is number 1 everywhere. */
+/*
+ * Frames of BPF_PROG_RUN come from a loopback interface, which is number 1 everywhere. The kernel
+ * sends them within the call, so that those of another port, or of another process, go by in a
+ * call of somebody else.
+ */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(live_sent, const struct net_device *from, const struct net_device *to, int sent)
 {
-	if (sent > 0 && from->ifindex == 1 && (__u32)to->ifindex == burst.ifindex &&
-	    to->nd_net.net->ns.inum == burst.netns)
+	if (sent > 0 && from->ifindex == 1 && burst.task == bpf_get_current_task() &&
+	    (__u32)to->ifindex == burst.ifindex && to->nd_net.net->ns.inum == burst.netns)
 		burst.sent += (__u32)sent;
 	return 0;
 }

@@ -274,6 +274,7 @@ static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 	options.data_size_in = f[0].len;
 	options.repeat = (int)asked;
 	error = bpf_prog_test_run_opts(p->prog, &options);
+	__atomic_store_n(&b->task, 0, __ATOMIC_RELEASE);
 	/* Where a signal came in between, it is less than was asked for. */
 	run = __atomic_load_n(&b->next, __ATOMIC_ACQUIRE);
 	if (unlikely(error)) {

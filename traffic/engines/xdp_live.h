@@ -14,6 +14,7 @@ struct live_burst {
 	unsigned int ifindex;
 	unsigned int netns; /* the inode of the interface's namespace */
 	unsigned int unused;
+	unsigned long long task; /* who runs the program in a call that goes on; 0: nobody */
 	struct {
 		unsigned int offset, len;
 	} frames[LIVE_BURST];

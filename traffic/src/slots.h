@@ -43,6 +43,15 @@ always_inline void slots_ready(struct slots *s, uint32_t i)
 	}
 }
 
+/* Was the frame of header i longer than its buffer? Then it is lost, and the buffer free again. */
+always_inline bool slots_cut(const struct slots *s, uint32_t i)
+{
+	if (likely(!(s->headers[i].msg_hdr.msg_flags & MSG_TRUNC)))
+		return false;
+	pool_give(&s->frames[i], 1);
+	return true;
+}
+
 /* Gives the first `used` headers, whose buffers now belong to the caller, new ones. */
 always_inline void slots_refill(struct slots *s, uint32_t used)
 {

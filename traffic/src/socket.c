@@ -135,7 +135,7 @@ uint64_t packet_socket_drops(int fd)
 	return stats.tp_drops;
 }
 
-uint64_t udp_socket_drops(int fd)
+uint64_t udp_socket_drops(int fd, uint32_t *last)
 {
 	uint32_t info[SK_MEMINFO_VARS];
 	socklen_t size = sizeof(info);
@@ -143,7 +143,7 @@ uint64_t udp_socket_drops(int fd)
 	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &size) ||
 	    size <= SK_MEMINFO_DROPS * sizeof(info[0]))
 		return 0;
-	return info[SK_MEMINFO_DROPS];
+	return counter_since(last, info[SK_MEMINFO_DROPS]);
 }
 
 static void socket_failed(struct port *port, const char *what)

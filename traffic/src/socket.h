@@ -40,11 +40,20 @@ uint32_t packet_restore_vlan(struct msghdr *message, uint8_t *data, uint32_t len
 /* Sets SO_RCVBUF and SO_SNDBUF to the option `buffer`, past the sysctl limits if root. */
 void socket_buffers(const struct port *port, int fd);
 
+/* What a counter of 32 bits, which begins again at 0, has gone on by since it was at `last`. */
+static inline uint64_t counter_since(uint32_t *last, uint32_t now)
+{
+	uint32_t more = now - *last;
+
+	*last = now;
+	return more;
+}
+
 /* Frames that found the socket's buffer or ring full since the last call. */
 uint64_t packet_socket_drops(int fd);
 
-/* The same for a UDP socket, since it was opened. */
-uint64_t udp_socket_drops(int fd);
+/* The same for a UDP socket, whose counter goes on: `last` is what it was. */
+uint64_t udp_socket_drops(int fd, uint32_t *last);
 
 /* After a failed send or receive: counts it, and fails the port if errno is no passing state. */
 void socket_tx_failed(struct port *port);

@@ -832,6 +832,97 @@ static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 	way_close(&w);
 }
 
+static bool mtu_set(uint32_t bytes)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "ip link set sm0 mtu %u && ip link set sm1 mtu %u",
+		 bytes, bytes);
+	return !run(command);
+}
+
+/* Sends one frame, or datagram, of 12000 bytes past the engine. */
+static bool send_long(const struct way *w)
+{
+	static uint8_t bytes[12000] = { 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
+	struct sockaddr_ll link = { .sll_family = AF_PACKET,
+				    .sll_ifindex = (int)if_nametoindex("sm0") };
+	struct sockaddr_in udp = { .sin_family = AF_INET,
+				   .sin_addr.s_addr = w->rx->config.local_ip,
+				   .sin_port = htons(w->rx->config.local_port) };
+	const bool payload = w->rx->engine->caps & ENGINE_PAYLOAD;
+	int fd = payload ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) :
+			   socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	ssize_t sent =
+		payload ?
+			sendto(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&udp, sizeof(udp)) :
+			sendto(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&link, sizeof(link));
+
+	close(fd);
+	return sent == sizeof(bytes);
+}
+
+/* What is cut must not be taken for the frame that it was the beginning of. */
+static void a_frame_that_was_cut_is_counted_and_not_given(const struct engine *e)
+{
+	struct engine_stats stats = { 0 };
+	bool sent = false;
+	uint64_t got = 0;
+	struct way w;
+
+	if (!(e->caps & (ENGINE_PAYLOAD | ENGINE_NEEDS_INTERFACE)))
+		SKIP("has no kernel that would cut it");
+	if (!(e->caps & ENGINE_RECEIVES))
+		SKIP("only sends");
+	if (!strcmp(e->name, "xdp"))
+		SKIP("an interface with XDP takes no such frame");
+	if (!mtu_set(16000))
+		SKIP("no MTU above 9000 here");
+	way_prepare(&w, e);
+	if (!way_open(&w)) {
+		sent = send_long(&w);
+		got = receive_all(&w, 0.05);
+		e->stats(w.rx, &stats);
+		if (!complaint[0])
+			stream(&w, 500); /* and no buffer is lost */
+		way_close(&w);
+	}
+	mtu_set(1500);
+	CHECK(sent, "cannot be sent: %s", strerror(errno));
+	CHECK(!got && stats.rx_invalid == 1, "%llu came, %llu are told of", (unsigned long long)got,
+	      (unsigned long long)stats.rx_invalid);
+}
+
+static void ports_of_one_interface_count_their_own(const struct engine *e)
+{
+	struct engine_stats stats = { 0 };
+	struct port second;
+	struct way w;
+
+	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
+		SKIP("works without an interface");
+	way_prepare(&w, e);
+	if (way_open(&w))
+		return;
+	memset(&second, 0, sizeof(second));
+	second.engine = e;
+	second.config = w.tx->config;
+	if (e->open(&second)) {
+		way_close(&w);
+		SKIP("a second port is refused: %s", second.why);
+	}
+	stream(&w, 500);
+	e->stats(&second, &stats);
+	e->close(&second);
+	if (!complaint[0] && (stats.tx_drops || stats.tx_errors))
+		snprintf(complaint, sizeof(complaint), "of a port that sent nothing: %lld drops",
+			 (long long)stats.tx_drops);
+	if (!complaint[0] && tx_drops(&w))
+		snprintf(complaint, sizeof(complaint), "%lld drops, and nothing was lost",
+			 (long long)tx_drops(&w));
+	way_close(&w);
+}
+
 /* Redirected by XDP, frames vanish at a veth whose peer has no NAPI. */
 static void names_a_peer_that_takes_no_frames(const struct engine *e)
 {
@@ -1270,6 +1361,45 @@ static void a_device_without_a_wire_takes_and_gives(const struct engine *e)
 	CHECK(w.sent >= 10000 && got >= 10000, "%u taken, %u given", w.sent, got);
 }
 
+static int queue_open(struct port *port, const struct engine *e, uint32_t queue, bool sends,
+		      bool receives)
+{
+	struct way w;
+
+	way_prepare(&w, e);
+	w.a.config.option_count = 0;
+	w.a.config.sends = sends;
+	w.a.config.receives = receives;
+	w.a.config.queue = queue;
+	device_set(&w.a, "net_null0,size=100");
+	set_text(&w.a, "directory", folder);
+	set_number(&w.a, "queues", 2);
+	*port = w.a;
+	return e->open(port);
+}
+
+/* Queues have no locks: two ports may be of two threads. */
+static void a_queue_of_a_device_is_one_ports(const struct engine *e)
+{
+	struct port first, second, third;
+	int receives, same, other;
+
+	if (strcmp(e->name, "dpdk"))
+		SKIP("has no such queues");
+	CHECK(!queue_open(&first, e, 0, true, true), "%s", first.why);
+	receives = queue_open(&second, e, 1, false, true);
+	same = queue_open(&third, e, 0, true, false);
+	other = queue_open(&third, e, 1, true, false);
+	CHECK(receives == -EBUSY && strstr(second.why, "reads all its queues"), "%d %s", receives,
+	      second.why);
+	CHECK(same == -EBUSY, "%d", same);
+	CHECK(!other, "%s", third.why);
+	e->close(&first);
+	CHECK(!queue_open(&first, e, 0, false, true), "once it is free: %s", first.why);
+	e->close(&first);
+	e->close(&third);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(const struct engine *);
@@ -1292,11 +1422,14 @@ static const struct {
 	TEST(frames_fetched_one_by_one_are_stamped_one_by_one),
 	TEST(names_a_peer_that_takes_no_frames),
 	TEST(a_frame_too_long_is_not_lost_in_silence),
+	TEST(a_frame_that_was_cut_is_counted_and_not_given),
+	TEST(ports_of_one_interface_count_their_own),
 	TEST(drops_of_the_device_are_counted),
 	TEST(every_kind_of_device_carries_frames),
 	TEST(a_device_makes_and_checks_sums),
 	TEST(a_device_tells_when_frames_arrived),
 	TEST(a_device_without_a_wire_takes_and_gives),
+	TEST(a_queue_of_a_device_is_one_ports),
 };
 
 int main(int argc, char **argv)
