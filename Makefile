@@ -38,10 +38,10 @@ soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes o
 	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
 
 .PHONY: check
-check: setup-all ## formats, lints and types, of Python and C; the structure of the code
-	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-structure
+check: setup-all ## formats, lints and types, of Python and C; fuzzers, threads; the structure of the code
+	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-threads check-structure
 
-.PHONY: check-python check-types check-c check-tidy check-fuzz check-structure
+.PHONY: check-python check-types check-c check-tidy check-fuzz check-threads check-structure
 check-python:
 	ruff format --check --quiet $(PYTHON_DIRS)
 	ruff check --quiet $(PYTHON_DIRS)
@@ -53,9 +53,15 @@ check-tidy: build/strict
 	cd build/strict && grep -oP '"file": "\K[^"]+' compile_commands.json | grep -E 'traffic/(src|engines)/' | \
 		sort -u | xargs -n 1 -P $$(nproc) $(CLANG_TIDY) --quiet -p .
 check-fuzz: build/strict
-	@mkdir -p build/corpus/frame build/corpus/command
+	@mkdir -p build/corpus/{frame,command,control,wire}
 	build/strict/traffic/fuzz_frame $(FUZZ) build/corpus/frame
 	build/strict/traffic/fuzz_command $(FUZZ) build/corpus/command traffic/fuzz/commands
+	build/strict/traffic/fuzz_wire $(FUZZ) build/corpus/wire
+	build/strict/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/control
+check-threads: build/thread
+	@mkdir -p build/corpus/threads
+	build/thread/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/threads
+	SWITCHMARK_TRAFFIC_BUILD=build/thread .venv/bin/python -m pytest -q tests/contract/test_traffic_protocol.py
 check-structure:
 	.venv/bin/python -m pytest -q tests/unit/test_structure.py tests/unit/test_packaging.py
 
@@ -89,11 +95,17 @@ help: ## this list
 
 # Build folders beside the wheel's. Meson configures again by itself; compiling is always asked
 # for, and does nothing when nothing changed.
-.PHONY: build/sanitize build/strict
+.PHONY: build/sanitize build/strict build/thread
 build/sanitize: | setup-all
 	@[ -f $@/build.ninja ] || meson setup $@ -Dbuildtype=debugoptimized -Db_sanitize=address,undefined
 	@meson compile -C $@
 build/strict: | setup-all
 	@[ -f $@/build.ninja ] || CC=$(CLANG) meson setup $@ -Dbuildtype=debugoptimized -Dwerror=true \
 		-Dfuzzers=true -Db_sanitize=address,undefined -Db_lundef=false
+	@meson compile -C $@
+# Without DPDK and AF_XDP, whose libraries are built without the sanitizer: it would not see them
+# synchronise.
+build/thread: | setup-all
+	@[ -f $@/build.ninja ] || CC=$(CLANG) meson setup $@ -Dbuildtype=debugoptimized -Dwerror=true \
+		-Dfuzzers=true -Db_sanitize=thread -Db_lundef=false -Ddpdk=disabled -Dxdp=disabled
 	@meson compile -C $@

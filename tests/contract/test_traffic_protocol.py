@@ -1,6 +1,7 @@
 """The traffic program's protocol: one answer a line, whatever comes in; it ends with its stdin.
 
-Runs the sanitizer build where there is one, so that a fault in C is a failure here.
+Runs the sanitizer build where there is one, so that a fault in C is a failure here;
+`SWITCHMARK_TRAFFIC_BUILD` names another build folder (`make check-threads`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from hypothesis import strategies as st
 
 from traffic_program import ADDRESS, Program
 
-SANITIZED = Path(__file__).parents[2] / "build/sanitize/traffic/switchmark-traffic"
+REPOSITORY = Path(__file__).parents[2]
+BUILD = os.environ.get("SWITCHMARK_TRAFFIC_BUILD", "build/sanitize")
+SANITIZED = REPOSITORY / BUILD / "traffic/switchmark-traffic"
 
 
 @pytest.fixture
@@ -195,6 +198,29 @@ def test_a_client_gets_its_answers(program: Program) -> None:
     assert task["sent"]["frames"] == task["received"]["frames"] > 0
 
 
+def test_a_report_before_the_start_counts_nothing(program: Program) -> None:
+    program.open_loop()
+    assert program.arm()["ok"]
+    for task in program.ask("report")["tasks"]:
+        counted = task.get("sent") or task["received"]
+        assert counted["frames"] == 0
+        assert counted.get("latency", {"count": 0})["count"] == 0
+
+
+def test_asking_for_the_time_leaves_a_trial_alone(program: Program) -> None:
+    """The frames that are under way carry times of the clock that they were armed with."""
+    program.open_loop()
+    clock = {key: value for key, value in program.ask("clock").items() if key != "ok"}
+    assert program.arm(clock={**clock, "ns": clock["ns"] + 10**12}, longest_ns=10**10)["ok"]
+    assert program.ask("start", duration_ns=2 * 10**8)["ok"]
+    assert abs(program.ask("clock")["ns"] - clock["ns"]) < 10**11
+    assert program.ask("wait")["ok"]
+    received = program.ask("report")["tasks"][1]["received"]
+    assert received["latency"]["count"] == received["frames"] > 100
+    assert received["latency"]["max"] < 10**11
+    assert received["early"] == 0
+
+
 def test_frames_of_another_run_are_foreign(program: Program) -> None:
     program.open_loop()
     assert program.arm()["ok"]
@@ -271,6 +297,23 @@ def test_a_bad_command_is_answered_with_its_reason(
     assert program.ask("clock")["ok"], "it goes on"
 
 
+@pytest.mark.parametrize("character", ["\u00e4", "\u20ac", "\U0001f600"])
+@pytest.mark.parametrize("shift", range(4))
+def test_a_name_in_any_script_is_answered_in_json(
+    program: Program, character: str, shift: int
+) -> None:
+    """It is shown up to 40 bytes, and no character is cut."""
+    name = "x" * shift + character * 60
+    options = [{"engine": "null", "options": {name: 1}}]
+    for answer in (
+        program.line(json.dumps({"cmd": "wait", name: 1}, ensure_ascii=False).encode()),
+        program.ask("open", ports=options, threads=[{"tasks": []}]),
+    ):
+        shown = answer["error"].split("'")[1]
+        assert name.startswith(shown)
+        assert 36 < len(shown.encode()) <= 40
+
+
 def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None:
     program.open_loop()
     bad: list[tuple[dict[str, Any], str]] = [
@@ -343,12 +386,111 @@ def test_it_ends_within_a_second_of_its_stdin_in_the_middle_of_a_trial(
     assert time.monotonic() - begin < 1.0
 
 
+def test_it_ends_when_a_socket_says_no_more_in_the_middle_of_a_trial(traffic_program: str) -> None:
+    """ssh and others give a socket as stdin, and may close it one way only."""
+    ours, its = socket.socketpair()
+    process = subprocess.Popen(
+        [str(SANITIZED) if SANITIZED.exists() else traffic_program],
+        stdin=its.fileno(),
+        stdout=its.fileno(),
+    )
+    its.close()
+    with ours, ours.makefile("rwb") as lines:
+        for command in (
+            {
+                "cmd": "open",
+                "ports": [{"engine": "null"}],
+                "threads": [{"tasks": [{"role": "sender", "ports": [0]}]}],
+            },
+            {"cmd": "arm", "run": 7, "longest_ns": 10**10, "tasks": [{"frame_bytes": [64]}]},
+            {"cmd": "start", "duration_ns": 3 * 10**9},
+        ):
+            lines.write(json.dumps(command).encode() + b"\n")
+            lines.flush()
+            assert json.loads(lines.readline())["ok"]
+        lines.write(b'{"cmd": "wait"}\n')
+        lines.flush()
+        ours.shutdown(socket.SHUT_WR)
+        begin = time.monotonic()
+        assert process.wait(10) == 0
+        assert time.monotonic() - begin < 1.0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_on_a_signal(traffic_program: str, number: signal.Signals) -> None:
     program = Program(traffic_program)
     program.open_loop()
     os.kill(program.process.pid, number)
     assert program.process.wait(2) == 0
+
+
+def test_two_threads_over_udp(program: Program) -> None:
+    """A client and its server, each with a thread of its own, over sockets of this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    ends = [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")]
+    opened = program.ask(
+        "open",
+        ports=[
+            {
+                "engine": "udp-mmsg",
+                "local_ip": local,
+                "remote_ip": remote,
+                "local_port": number,
+                "remote_port": number,
+            }
+            for local, remote in ends
+        ],
+        threads=[
+            {"yield": True, "tasks": [{"role": role, "ports": [port]}]}
+            for port, role in enumerate(("client", "server"))
+        ],
+    )
+    assert opened["ok"], opened
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 5000, "latency": True}
+    assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}])["ok"]
+    client, server = program.trial()["tasks"]
+    assert client["sent"]["frames"] == client["received"]["frames"] > 0
+    assert server["forwarded"]["in"][0] == server["forwarded"]["out"][1] > 0
+    assert server["forwarded"]["ignored"] == 0
+    assert client["received"]["early"] == 0
+    assert program.ask("close")["ok"]
+
+
+def test_a_port_that_fails_in_a_trial_says_why(program: Program) -> None:
+    """Its thread finds it out while the one that takes commands waits."""
+    answer = program.ask(
+        "open",
+        ports=[
+            {
+                "engine": "udp",
+                "local_ip": "127.0.0.1",
+                "remote_ip": "255.255.255.255",  # which a socket must be allowed to
+                "remote_port": 9,
+            }
+        ],
+        threads=[{"yield": True, "tasks": [{"role": "sender", "ports": [0]}]}],
+    )
+    assert answer["ok"], answer
+    assert program.arm(tasks=[{"frame_bytes": [64], "rate_pps": 100}])["ok"]
+    assert program.ask("start", duration_ns=10**9)["ok"]
+    assert "cannot send" in program.ask("wait")["error"]
+    assert "cannot send" in program.ask("report")["failure"]
+
+
+def test_the_jitter_probe_is_in_the_usage_and_ends(traffic_program: str) -> None:
+    usage = subprocess.run([traffic_program, "help"], capture_output=True, text=True, check=True)
+    assert "jitter --cpus" in usage.stdout
+    cpu = min(os.sched_getaffinity(0))
+    begin = time.monotonic()
+    done = subprocess.run(
+        [traffic_program, "jitter", "--cpus", str(cpu), "--ms", "30"],
+        capture_output=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)["cpus"][0]
+    assert 29 * 10**6 < found["elapsed_ns"] < (time.monotonic() - begin) * 10**9
 
 
 def test_telemetry_is_asked_and_answers_are_lines(traffic_program: str, tmp_path: Path) -> None:

@@ -5,38 +5,13 @@
  * without being seen.
  */
 #include "frames.h"
+#include "input.h"
 
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FUZZ_RUN = 0x5357424d };
-
-#define MUST(condition)                                                                            \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			__builtin_trap();                                                          \
-	} while (0)
-
-/* The next bytes of the input; zeros when it is used up. */
-struct input {
-	const uint8_t *data;
-	size_t left;
-};
-
-static uint64_t take(struct input *in, size_t bytes)
-{
-	uint64_t v = 0;
-
-	for (; bytes; bytes--) {
-		v <<= 8;
-		if (in->left) {
-			v |= *in->data++;
-			in->left--;
-		}
-	}
-	return v;
-}
 
 static void parse_anything(const uint8_t *data, size_t size)
 {

@@ -155,7 +155,8 @@ static bool machine_turn(struct machine *m)
 		(struct pollfd){ .fd = m->wire.fd,
 				 .events = (short)(POLLIN | (m->wire.waiting ? POLLOUT : 0)) };
 	polls[SIGNALS] = (struct pollfd){ .fd = m->signals, .events = POLLIN };
-	polls[STDIN] = (struct pollfd){ .fd = STDIN_FILENO };
+	/* The end of a pipe is told anyway; that of a socket whose peer only writes no more is not. */
+	polls[STDIN] = (struct pollfd){ .fd = STDIN_FILENO, .events = POLLRDHUP };
 	polls[LISTENER] = (struct pollfd){ .fd = m->listener, .events = POLLIN };
 	for (int i = 0; i < WIRE_CHANNELS; i++) {
 		const struct wire *w = &m->clients[i].wire;

@@ -52,6 +52,12 @@ static inline uint64_t clock_at(const struct clock *c, uint64_t ns)
 	return c->ticks0 + (uint64_t)(since * (__int128)c->hz / 1000000000);
 }
 
+/* As many ticks as so many nanoseconds take. */
+static inline uint64_t clock_ticks_in(const struct clock *c, uint64_t ns)
+{
+	return (uint64_t)((unsigned __int128)ns * c->hz / 1000000000);
+}
+
 /*
  * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that
  * since the first pair, its place that of the last one.

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "text.h"
+
 #include <arpa/inet.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define NAME_SHOWN 40 /* bytes of a wrong name in an answer */
 
 /* The reason of the first failure; set once. */
 struct reader {
@@ -124,7 +128,8 @@ static bool object_read(struct reader *r, const char *where, json_t *object,
 		while (m->key && strcmp(m->key, key))
 			m++;
 		if (!m->key)
-			return refuse(r, "%s: unknown member '%.40s'", where, key);
+			return refuse(r, "%s: unknown member '%.*s'", where,
+				      (int)text_cut(key, NAME_SHOWN), key);
 		if (!member_read(r, where, m, value))
 			return false;
 		if (m->given)
@@ -163,8 +168,8 @@ static bool options_read(struct reader *r, json_t *object, struct port_plan *por
 		while (s && s->name && strcmp(s->name, key))
 			s++;
 		if (!s || !s->name)
-			return refuse(r, "open: engine %s has no option '%.40s'",
-				      port->engine->name, key);
+			return refuse(r, "open: engine %s has no option '%.*s'", port->engine->name,
+				      (int)text_cut(key, NAME_SHOWN), key);
 		if (port->config.option_count == OPTIONS_MAX)
 			return refuse(r, "open: more than %d options", OPTIONS_MAX);
 		v->name = s->name;

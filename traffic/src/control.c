@@ -4,6 +4,7 @@
 #include "config.h"
 #include "loop.h"
 #include "socket.h"
+#include "text.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ struct control {
 	int in;
 	FILE *out;
 	bool ended; /* of stdin */
+	sigset_t open_to; /* the signals while it waits: SIGTERM and SIGINT come at no other time */
 
 	struct port ports[PORTS_MAX];
 	uint32_t port_count;
@@ -52,6 +54,16 @@ static void answer(struct control *c, json_t *object)
 	json_decref(object);
 }
 
+/* A string whatever the bytes of the text are: engines and their libraries write some. */
+static json_t *text_json(const char *text)
+{
+	char copy[512];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	text_mend(copy);
+	return json_string(copy);
+}
+
 static void answer_ok(struct control *c)
 {
 	answer(c, json_pack("{s:b}", "ok", 1));
@@ -66,15 +78,18 @@ __attribute__((format(printf, 2, 3))) static void answer_error(struct control *c
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	answer(c, json_pack("{s:b,s:s}", "ok", 0, "error", text));
+	answer(c, json_pack("{s:b,s:o}", "ok", 0, "error", text_json(text)));
 }
 
 /* Sleeps a millisecond; false if stdin has ended or a signal came. */
 static bool control_tick(struct control *c)
 {
-	struct pollfd in = { .fd = c->in, .events = 0 };
+	/* The end of a pipe is POLLHUP; of a socket whose peer only writes no more, POLLRDHUP. */
+	struct pollfd in = { .fd = c->in, .events = POLLRDHUP };
+	const struct timespec millisecond = { .tv_nsec = 1000000 };
 
-	if (poll(&in, 1, 1) > 0 && (in.revents & (POLLHUP | POLLERR | POLLNVAL)))
+	if (ppoll(&in, 1, &millisecond, &c->open_to) > 0 &&
+	    (in.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
 		c->ended = true;
 	return !c->ended && !terminated;
 }
@@ -177,9 +192,7 @@ static bool workers_open(struct control *c, const struct open_plan *plan)
 		answer_error(c, "open: more than %d tasks", TASKS_MAX);
 		return false;
 	}
-	/* Cache lines of tasks must not be shared between threads. */
-	c->tasks = aligned_alloc(CACHE_LINE, (total * sizeof(*c->tasks) + CACHE_LINE - 1) /
-						     CACHE_LINE * CACHE_LINE);
+	c->tasks = aligned_alloc(CACHE_LINE, total * sizeof(*c->tasks));
 	if (!c->tasks) {
 		answer_error(c, "open: no memory");
 		return false;
@@ -235,7 +248,7 @@ static void control_open(struct control *c, const struct open_plan *plan)
 	}
 	modes = json_array();
 	for (uint32_t i = 0; i < c->port_count; i++)
-		json_array_append_new(modes, json_string(c->ports[i].mode));
+		json_array_append_new(modes, text_json(c->ports[i].mode));
 	answer(c, json_pack("{s:b,s:o}", "ok", 1, "modes", modes));
 }
 
@@ -320,7 +333,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->rate_pps = load->rate_pps;
 	s->stagger = load->stagger;
 	s->limit = load->frames;
-	s->delay_ticks = load->delay_ns * c->clock.hz / 1000000000;
+	s->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
 	s->clock = &c->clock;
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
@@ -354,8 +367,12 @@ static uint32_t window_bits(uint32_t flows)
 
 static struct histogram *histogram_new(void)
 {
-	return aligned_alloc(CACHE_LINE,
-			     (sizeof(struct histogram) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	struct histogram *h =
+		aligned_alloc(CACHE_LINE, (sizeof(*h) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+	if (h)
+		histogram_clear(h); /* a report may be asked for before a phase is begun */
+	return h;
 }
 
 /* What a receiver's frames are to have in their headers; and where its engine does not see them,
@@ -398,7 +415,7 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	r->burst = load->burst < port->config.burst ? load->burst : port->config.burst;
 	r->clock = &c->clock;
 	r->window = &c->window;
-	r->delay_ticks = load->delay_ns * c->clock.hz / 1000000000;
+	r->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
 	r->interval_count = (uint32_t)(arm->longest_ns / arm->interval_ns) + 1;
 	r->frames = calloc(r->burst, sizeof(*r->frames));
 	r->sequences = calloc(r->flows, sizeof(*r->sequences));
@@ -426,7 +443,7 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	return NULL;
 }
 
-static const char *forwarder_arm(struct task *t, const struct task_load *load)
+static const char *forwarder_arm(struct task *t, uint32_t run, const struct task_load *load)
 {
 	struct forwarder *w = &t->forwarder;
 	uint32_t burst = load->burst;
@@ -440,6 +457,7 @@ static const char *forwarder_arm(struct task *t, const struct task_load *load)
 	}
 	forwarder_free(w);
 	w->burst = burst;
+	w->run = run;
 	w->frames = calloc(burst, sizeof(*w->frames));
 	w->copies = calloc(burst, sizeof(*w->copies));
 	if (!w->frames || !w->copies)
@@ -460,7 +478,7 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	if (!why && role_receives(t->role))
 		why = receiver_arm(c, t, arm, load);
 	if (!why && !role_sends(t->role) && !role_receives(t->role))
-		why = forwarder_arm(t, load);
+		why = forwarder_arm(t, arm->run, load);
 	if (why)
 		return why;
 	task_choose_step(t, arm->touch,
@@ -502,8 +520,7 @@ static void control_arm(struct control *c, const struct arm_plan *arm)
 	} else if (!c->clock.hz) {
 		clock_measure(&c->clock, 50);
 	}
-	c->window = (struct window){ .interval = (uint64_t)((__int128)arm->interval_ns *
-							    c->clock.hz / 1000000000) };
+	c->window = (struct window){ .interval = clock_ticks_in(&c->clock, arm->interval_ns) };
 	for (uint32_t i = 0; i < c->task_count; i++) {
 		const char *why = task_arm(c, &c->tasks[i], arm, &arm->tasks[i]);
 
@@ -531,7 +548,7 @@ static void control_start(struct control *c, const struct start_plan *plan)
 	at = plan->at_ns ? clock_at(&c->clock, plan->at_ns) : clock_ticks() + c->clock.hz / 500;
 	c->window.start = at;
 	c->window.note = at - c->clock.hz / 20000; /* 50 us: noting takes some 5 */
-	c->window.end = at + (uint64_t)((__int128)plan->duration_ns * c->clock.hz / 1000000000);
+	c->window.end = at + clock_ticks_in(&c->clock, plan->duration_ns);
 	c->window.phase = plan->phase;
 	for (uint32_t i = 0; i < c->task_count; i++)
 		task_begin(&c->tasks[i]);
@@ -546,7 +563,7 @@ static void control_start(struct control *c, const struct start_plan *plan)
 static const char *control_failure(const struct control *c)
 {
 	for (uint32_t i = 0; i < c->port_count; i++)
-		if (c->ports[i].failed)
+		if (atomic_load_explicit(&c->ports[i].failed, memory_order_acquire))
 			return c->ports[i].why;
 	return NULL;
 }
@@ -731,10 +748,11 @@ static json_t *receiver_report(const struct control *c, const struct receiver *r
 	}
 	for (uint32_t i = 0; i < r->interval_count; i++)
 		json_array_append_new(intervals, json_integer(COUNT(r->intervals[i])));
-	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
-			   "frames", COUNT(r->rx), "bytes", COUNT(r->bytes), "late", COUNT(r->late),
-			   "after_drain", COUNT(r->after_drain), "duplicated", COUNT(duplicated),
-			   "reordered", COUNT(reordered), "beyond", COUNT(beyond), "corrupted",
+	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
+			   "early", COUNT(r->early), "frames", COUNT(r->rx), "bytes",
+			   COUNT(r->bytes), "late", COUNT(r->late), "after_drain",
+			   COUNT(r->after_drain), "duplicated", COUNT(duplicated), "reordered",
+			   COUNT(reordered), "beyond", COUNT(beyond), "corrupted",
 			   COUNT(r->corrupted), "foreign", COUNT(r->foreign), "stray",
 			   COUNT(r->stray), "other_phase", COUNT(r->other_phase), "polls",
 			   COUNT(r->polls), "empty_polls", COUNT(r->empty), "idle_ns",
@@ -762,10 +780,10 @@ static json_t *sender_report(const struct control *c, const struct sender *s)
 
 static json_t *forwarder_report(const struct forwarder *w)
 {
-	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I}", "in", COUNT(w->in[0]),
+	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I,s:I}", "in", COUNT(w->in[0]),
 			 COUNT(w->in[1]), "out", COUNT(w->out[0]), COUNT(w->out[1]), "dropped",
 			 COUNT(w->dropped[0]), COUNT(w->dropped[1]), "polls", COUNT(w->polls),
-			 "empty_polls", COUNT(w->empty));
+			 "empty_polls", COUNT(w->empty), "ignored", COUNT(w->ignored));
 }
 
 static json_t *task_report(const struct control *c, const struct task *t)
@@ -816,18 +834,19 @@ static void control_report(struct control *c)
 
 		c->ports[i].engine->stats(&c->ports[i], &now);
 		json_array_append_new(
-			ports,
-			json_pack("{s:s,s:s,s:I,s:I,s:I,s:I}", "ifname", c->ports[i].config.ifname,
-				  "mode", c->ports[i].mode, "rx_ring_drops",
-				  COUNT(now.rx_ring_drops - then->rx_ring_drops), "rx_invalid",
-				  COUNT(now.rx_invalid - then->rx_invalid), "tx_errors",
-				  COUNT(now.tx_errors - then->tx_errors), "tx_drops",
-				  COUNT(now.tx_drops - then->tx_drops)));
+			ports, json_pack("{s:o,s:o,s:I,s:I,s:I,s:I}", "ifname",
+					 text_json(c->ports[i].config.ifname), "mode",
+					 text_json(c->ports[i].mode), "rx_ring_drops",
+					 COUNT(now.rx_ring_drops - then->rx_ring_drops),
+					 "rx_invalid", COUNT(now.rx_invalid - then->rx_invalid),
+					 "tx_errors", COUNT(now.tx_errors - then->tx_errors),
+					 "tx_drops", COUNT(now.tx_drops - then->tx_drops)));
 	}
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		json_array_append_new(threads, thread_report(c, &c->workers[i]));
 	why = control_failure(c);
-	answer(c, json_pack("{s:b,s:s?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure", why, "start_ns",
+	answer(c, json_pack("{s:b,s:o?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure",
+			    why ? text_json(why) : NULL, "start_ns",
 			    COUNT(clock_ns(&c->clock, c->window.start)), "duration_ns",
 			    COUNT(clock_ns(&c->clock, c->window.end) -
 				  clock_ns(&c->clock, c->window.start)),
@@ -835,6 +854,18 @@ static void control_report(struct control *c)
 }
 
 /* ---- the loop over lines ---------------------------------------------------------- */
+
+/* Tells the clock anew; those who move frames go on with the one that they were armed with. */
+static void control_clock(struct control *c)
+{
+	struct clock found;
+
+	clock_measure(&found, 50);
+	if (!c->running)
+		c->clock = found;
+	answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(found.ticks0), "ns",
+			    COUNT(found.ns0), "hz", COUNT(found.hz)));
+}
 
 static void control_command(struct control *c, const char *line, size_t len)
 {
@@ -852,9 +883,7 @@ static void control_command(struct control *c, const char *line, size_t len)
 		control_ready(c, c->command.timeout_ms);
 		return;
 	case VERB_CLOCK:
-		clock_measure(&c->clock, 50);
-		answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(c->clock.ticks0),
-				    "ns", COUNT(c->clock.ns0), "hz", COUNT(c->clock.hz)));
+		control_clock(c);
 		return;
 	case VERB_ARM:
 		control_arm(c, &c->command.arm);
@@ -895,18 +924,39 @@ static size_t control_lines(struct control *c, char *buffer, size_t filled)
 	return filled - (size_t)(line - buffer);
 }
 
+/* Reads on, once there is something or the end of it. Returns what read() does. */
+static ssize_t control_read(struct control *c, char *buffer, size_t size)
+{
+	struct pollfd in = { .fd = c->in, .events = POLLIN | POLLRDHUP };
+
+	if (ppoll(&in, 1, NULL, &c->open_to) < 0)
+		return -1;
+	return read(c->in, buffer, size);
+}
+
 int control_serve(int in, FILE *out)
 {
-	struct control *c = calloc(1, sizeof(*c));
+	struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
 	char *buffer = malloc(LINE_MAX_BYTES);
 	struct sigaction action = { .sa_handler = on_signal };
 	size_t filled = 0;
+	sigset_t ending, before;
 
 	if (!c || !buffer) {
 		free(c);
 		free(buffer);
 		return 70;
 	}
+	memset(c, 0, sizeof(*c));
+	/* Blocked but while it waits, here and in the threads to come: none is lost between a look
+	 * at `terminated` and the wait. */
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &ending, &before);
+	c->open_to = before;
+	sigdelset(&c->open_to, SIGTERM);
+	sigdelset(&c->open_to, SIGINT);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
@@ -914,7 +964,7 @@ int control_serve(int in, FILE *out)
 	c->in = in;
 	c->out = out;
 	while (!terminated && !c->ended) {
-		ssize_t got = read(in, buffer + filled, LINE_MAX_BYTES - filled);
+		ssize_t got = control_read(c, buffer + filled, LINE_MAX_BYTES - filled);
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -929,6 +979,7 @@ int control_serve(int in, FILE *out)
 	control_close(c);
 	free(buffer);
 	free(c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return 0;
 }
 

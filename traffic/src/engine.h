@@ -8,6 +8,7 @@
 #define SWITCHMARK_ENGINE_H
 
 #include <net/if.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,13 +96,14 @@ struct port {
 	/* How the engine works here, for the record: "native, copy". stats may write it anew. */
 	char mode[256];
 	char why[256]; /* the reason of a failed open, or of the first fatal error */
-	bool failed; /* set with `why` when the port can work no more */
+	/* The port can work no more. Set after `why`, which then stays: other threads read it. */
+	atomic_bool failed;
 	uint64_t tx_errors;
 	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
 	bool completes_sums;
 	/* Of the frames that rx returned last, in order; NULL: nothing is known of each. */
 	const struct arrival *arrivals;
-};
+} __attribute__((aligned(CACHE_LINE))); /* ports of different threads lie side by side */
 
 struct engine {
 	const char *name;
@@ -138,7 +140,7 @@ const struct engine *engine_find(const char *name);
 uint64_t port_option(const struct port *port, const char *name);
 const char *port_option_text(const struct port *port, const char *name);
 
-/* Formats port->why and returns error (a negative errno). */
+/* Formats port->why, unless there is a reason already, and returns error (a negative errno). */
 int port_fail(struct port *port, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

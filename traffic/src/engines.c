@@ -81,9 +81,11 @@ int port_fail(struct port *port, int error, const char *format, ...)
 {
 	va_list args;
 
-	va_start(args, format);
-	vsnprintf(port->why, sizeof(port->why), format, args);
-	va_end(args);
-	port->failed = true;
+	if (!atomic_load_explicit(&port->failed, memory_order_relaxed)) {
+		va_start(args, format);
+		vsnprintf(port->why, sizeof(port->why), format, args);
+		va_end(args);
+		atomic_store_explicit(&port->failed, true, memory_order_release);
+	}
 	return error < 0 ? error : -error;
 }

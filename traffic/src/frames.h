@@ -324,7 +324,8 @@ bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_templat
  */
 void frame_clear_identification(uint8_t *data);
 
-/* Swaps source and destination of MACs, addresses and ports: the checksum stays right. */
+/* Swaps source and destination of MACs, addresses and ports: the checksum stays right. What is
+ * shorter than any test frame is left as it is. */
 void frame_reflect(struct frame *f);
 
 #endif

@@ -41,8 +41,8 @@ static void spinner_note(struct spinner *s, uint64_t ns)
 static void *spin(void *argument)
 {
 	struct spinner *s = argument;
-	const uint64_t threshold = s->clock->hz * GAP_NS / 1000000000;
-	const uint64_t duration = s->clock->hz * s->duration_ns / 1000000000;
+	const uint64_t threshold = clock_ticks_in(s->clock, GAP_NS);
+	const uint64_t duration = clock_ticks_in(s->clock, s->duration_ns);
 	uint64_t start, last, now;
 	cpu_set_t set;
 

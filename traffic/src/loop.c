@@ -207,8 +207,12 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 		return;
 	}
 	if (timing && touch != TOUCH_NONE) {
-		uint64_t delay_ns = now_ns > p.time_ns ? now_ns - p.time_ns : 0;
+		uint64_t delay_ns = 0;
 
+		if (likely(now_ns >= p.time_ns))
+			delay_ns = now_ns - p.time_ns;
+		else
+			r->early++;
 		histogram_add(r->latency, delay_ns, 1);
 		if (timing == TIMING_IPDV)
 			receiver_vary(r, flow, p.seq, delay_ns);
@@ -322,17 +326,42 @@ static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct po
 	return used;
 }
 
+/* What of a burst a server sends back: test frames of this run. Others would make a switch that
+ * learns believe that who sent them has moved; they are given back. */
+static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t n)
+{
+	const bool headless = from->engine->caps & ENGINE_PAYLOAD;
+	uint32_t ours = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct frame f = w->frames[i];
+		struct payload p;
+
+		if (unlikely(frame_parse(f.data, f.len, w->run, &p, TOUCH_NONE, headless) !=
+				     FRAME_OURS ||
+			     p.phase == PHASE_ANNOUNCE)) {
+			from->engine->release(from, &f, 1);
+			w->ignored++;
+			continue;
+		}
+		w->frames[ours++] = f;
+	}
+	return ours;
+}
+
 always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 {
 	struct port *from = w->ports[way], *to = w->ports[!way];
-	uint32_t n = from->engine->rx(from, w->frames, w->burst), ready = n, sent = 0;
+	const uint32_t come = from->engine->rx(from, w->frames, w->burst);
+	uint32_t n = come && w->reflect ? forwarder_ours(w, from, come) : come;
+	uint32_t ready = n, sent = 0;
 	struct frame *f = w->frames;
 	const uint32_t caps = to->engine->caps;
 	const bool direct = from == to ? caps & ENGINE_REFLECTS :
 					 from->engine == to->engine && (caps & ENGINE_CROSSES);
 
 	if (!n)
-		return 0;
+		return come;
 	if (!direct) {
 		ready = forwarder_copy(w, from, to, n);
 		f = w->copies;
@@ -354,7 +383,7 @@ always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 	w->in[way] += n;
 	w->out[!way] += sent;
 	w->dropped[!way] += n - sent;
-	return n;
+	return come;
 }
 
 static uint32_t forwarder_step(struct task *task, uint64_t now)
@@ -444,6 +473,8 @@ void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 
 /* ---- phases ----------------------------------------------------------------------- */
 
+#define PERIOD_MAX ((uint64_t)1 << 62) /* ticks, which the counter never comes to */
+
 /* Sets a fixed rate for a phase of so many ticks. */
 static void sender_pace(struct sender *s, long double ticks)
 {
@@ -451,6 +482,8 @@ static void sender_pace(struct sender *s, long double ticks)
 	long double hz = (long double)s->clock->hz, period = hz * s->burst / s->rate_pps, room;
 	uint64_t bursts;
 
+	/* Of a burst that no phase is long enough for, it is enough that it never is due. */
+	period = period < PERIOD_MAX ? period : PERIOD_MAX;
 	s->intended = (uint64_t)(ticks / hz * s->rate_pps + 0.5L);
 	bursts = (s->intended + s->burst - 1) / s->burst;
 	/* The last burst may have fewer frames, and then less than a period until the end; it is
@@ -527,6 +560,7 @@ static void receiver_begin(struct receiver *r)
 	r->draining = r->closed = false;
 	r->seen = 0;
 	r->rx = r->bytes = r->late = r->after_drain = 0;
+	r->early = 0;
 	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
 	r->promise.compared = r->promise.broken = 0;
 	r->polls = r->empty = 0;
@@ -544,7 +578,7 @@ void task_begin(struct task *t)
 	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER) {
 		struct forwarder *w = &t->forwarder;
 
-		w->polls = w->empty = 0;
+		w->polls = w->empty = w->ignored = 0;
 		for (int i = 0; i < 2; i++)
 			w->in[i] = w->out[i] = w->dropped[i] = 0;
 	}

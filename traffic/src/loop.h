@@ -101,6 +101,7 @@ struct receiver {
 	atomic_bool draining, closed;
 	atomic_bool looked; /* while draining: a poll found nothing */
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
+	uint64_t early; /* of frames with a delay: came before they were sent, by our clock */
 	/* `after_drain` are in no other count. */
 	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;
@@ -113,10 +114,12 @@ struct forwarder {
 	struct port *ports[2]; /* the same twice: a server */
 	uint32_t burst;
 	bool reflect;
+	uint32_t run; /* whose test frames are reflected */
 	bool rewrite[2]; /* of frames that leave by this port */
 	uint8_t src_mac[2][6], dst_mac[2][6];
 	struct frame *frames, *copies;
 	uint64_t in[2], out[2], dropped[2];
+	uint64_t ignored; /* by a server: came in and are no test frames of this run */
 	uint64_t polls, empty;
 };
 
@@ -130,7 +133,11 @@ struct task {
 	struct forwarder forwarder;
 	atomic_bool sent_all;
 	atomic_bool stop;
-};
+} __attribute__((aligned(CACHE_LINE)));
+
+/* Tasks of different threads lie side by side in one array, and so do workers and ports: each
+ * takes whole cache lines. */
+_Static_assert(sizeof(struct task) % CACHE_LINE == 0, "two threads share a line of tasks");
 
 /* What a thread had used at some moment. */
 struct usage {
@@ -158,7 +165,10 @@ struct worker {
 	uint64_t late; /* ticks after the start when this thread began the phase */
 	uint64_t yields;
 	int started; /* whether the thread exists */
-};
+} __attribute__((aligned(CACHE_LINE)));
+
+_Static_assert(sizeof(struct worker) % CACHE_LINE == 0, "two threads share a line of workers");
+_Static_assert(sizeof(struct port) % CACHE_LINE == 0, "two threads share a line of ports");
 
 static inline bool role_sends(enum role role)
 {

@@ -15,6 +15,7 @@
 static const char usage[] =
 	"usage: switchmark-traffic [serve]    commands on stdin, answers on stdout, a JSON object a line\n"
 	"       switchmark-traffic engines    the engines of this build, as JSON\n"
+	"       switchmark-traffic jitter --cpus 0,2-3 [--ms 10]    the gaps in which a busy loop had not its CPU\n"
 	"       switchmark-traffic in-cgroup DIR -- ARGV...    a command, as a member of a cgroup\n"
 	"       switchmark-traffic telemetry SOCKET QUESTION...    what a DPDK program answers\n"
 	"       switchmark-traffic version\n"

@@ -314,6 +314,36 @@ static void the_end_of_stdin_ends_the_machine_and_those_inside(void)
 	EXPECT_EQ(WEXITSTATUS(leave(&v)), 125);
 }
 
+/* It may be a socket whose other end only writes no more, as ssh and others leave it. */
+static void the_end_of_a_socket_ends_the_machine(void)
+{
+	char *const argv[] = { (char *)self, (char *)"guest", NULL };
+	int pair[2], status = 0;
+	pid_t pid, ended = 0;
+
+	EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(pair[0], STDIN_FILENO);
+		_exit(boot(socket_path, argv));
+	}
+	for (int i = 0; i < 1000 && access(socket_path, F_OK); i++)
+		usleep(2000);
+	shutdown(pair[1], SHUT_WR);
+	for (int i = 0; i < 1000 && !ended; i++) {
+		ended = waitpid(pid, &status, WNOHANG);
+		usleep(1000);
+	}
+	EXPECT_EQ(ended, pid);
+	EXPECT_EQ(status, 0);
+	close(pair[0]);
+	close(pair[1]);
+	if (!ended) {
+		kill(pid, SIGTERM);
+		machine_pid_end(pid);
+	}
+}
+
 static void a_machine_that_does_not_start_says_why_by_its_status(void)
 {
 	char *const argv[] = { (char *)"false", NULL };
@@ -357,6 +387,7 @@ int main(int argc, char **argv)
 	machine_pid_end(machine);
 	close(in);
 	TEST(the_end_of_stdin_ends_the_machine_and_those_inside);
+	TEST(the_end_of_a_socket_ends_the_machine);
 	rmdir(folder);
 	return tap_end();
 }

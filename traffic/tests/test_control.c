@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the program is told and tells, signals, and what a server sends back; without a socket. */
+#include "clock.h"
+#include "control.h"
+#include "loop.h"
+#include "socket.h"
+#include "tap.h"
+#include "text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct address address = {
+	.src_mac = { 2, 0, 0, 0, 0, 1 },
+	.dst_mac = { 2, 0, 0, 0, 0, 2 },
+	.src_ip = 0xc6120001,
+	.dst_ip = 0xc6120002,
+	.src_port = 20000,
+	.dst_port = 20001,
+};
+
+/* ---- text ------------------------------------------------------------------------- */
+
+static void a_text_is_cut_between_characters(void)
+{
+	const char *text = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80."; /* of 1, 2, 3, 4 and 1 bytes */
+	const size_t cuts[] = { 0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11 };
+
+	for (size_t most = 0; most < sizeof(cuts) / sizeof(*cuts); most++)
+		EXPECT_EQ(text_cut(text, most), cuts[most]);
+	EXPECT_EQ(text_cut("\xff\xff", 1), 1);
+}
+
+static void what_is_no_character_is_mended(void)
+{
+	const struct {
+		const char *text, *mended;
+	} cases[] = {
+		{ "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80",
+		  "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80" },
+		{ "\xe2\x82", "??" }, /* cut */
+		{ "\xe2\x82,", "??," },
+		{ "\x80x\xff\xfe", "?x??" },
+		{ "\xc0\xaf", "??" }, /* longer than needed */
+		{ "\xe0\x80\x80", "???" },
+		{ "\xed\xa0\x80", "???" }, /* half of a pair */
+		{ "\xf4\x90\x80\x80", "????" }, /* beyond Unicode */
+		{ "\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char copy[32];
+
+		snprintf(copy, sizeof(copy), "%s", cases[i].text);
+		text_mend(copy);
+		EXPECT(!strcmp(copy, cases[i].mended));
+	}
+}
+
+/* ---- numbers ---------------------------------------------------------------------- */
+
+static void nanoseconds_become_ticks_however_many(void)
+{
+	const struct clock fast = { .hz = 5000000000 };
+
+	EXPECT_EQ(clock_ticks_in(&fast, 1000), 5000);
+	EXPECT_EQ(clock_ticks_in(&fast, 8000000000), 40000000000);
+	EXPECT_EQ(clock_ticks_in(&fast, 100000000000000), 500000000000000);
+}
+
+static void a_counter_of_32_bits_goes_on_past_its_end(void)
+{
+	uint32_t last = 0;
+	uint64_t total = counter_since(&last, 0xfffffff0);
+
+	EXPECT_EQ(total, 0xfffffff0);
+	total += counter_since(&last, 16);
+	EXPECT_EQ(total, 0x100000010);
+	EXPECT_EQ(counter_since(&last, 16), 0);
+}
+
+static void the_first_reason_of_a_failure_stays(void)
+{
+	struct port port = { .engine = engine_find("null") };
+
+	EXPECT_EQ(port_fail(&port, ENODEV, "no device %d", 1), -ENODEV);
+	EXPECT_EQ(port_fail(&port, -EIO, "and no other"), -EIO);
+	EXPECT(port.failed && !strcmp(port.why, "no device 1"));
+}
+
+/* ---- a port whose frames come back, and a task on it ------------------------------- */
+
+struct bench {
+	struct port port;
+	struct clock clock;
+	struct window window;
+	struct task task;
+	struct frame frames[64], copies[64];
+};
+
+static struct bench *bench_make(enum role role)
+{
+	struct bench *b = aligned_alloc(_Alignof(struct bench), sizeof(*b));
+
+	memset(b, 0, sizeof(*b));
+	clock_measure(&b->clock, 5);
+	b->port.engine = engine_find("null");
+	b->port.config = (struct port_config){
+		.sends = true,
+		.receives = true,
+		.burst = 64,
+		.frame_max = 1514,
+		.option_count = 1,
+		.options = { { .name = "loop", .number = 1 } },
+	};
+	EXPECT_EQ(b->port.engine->open(&b->port), 0);
+	b->window = (struct window){ .start = clock_ticks(),
+				     .end = clock_ticks() + b->clock.hz,
+				     .interval = b->clock.hz,
+				     .phase = PHASE_MEASURED };
+	b->task.role = role;
+	b->task.sender.port = b->task.receiver.port = &b->port;
+	b->task.forwarder.ports[0] = b->task.forwarder.ports[1] = &b->port;
+	return b;
+}
+
+static void bench_free(struct bench *b)
+{
+	b->port.engine->close(&b->port);
+	free(b);
+}
+
+/* Sends a test frame, shorter by `less` than the smallest. */
+static void bench_send(struct bench *b, uint32_t run, uint8_t phase, uint32_t seq, uint64_t ns,
+		       uint32_t less)
+{
+	const uint64_t net = time_to_net(ns);
+	struct frame_template t;
+	struct frame f;
+
+	template_make(&t, &address, FRAME_MIN, run, 0, phase, false);
+	EXPECT_EQ(b->port.engine->alloc(&b->port, &f, 1), 1);
+	frame_build(f.data, &t, seq, net, time_sum(net), TOUCH_HEADER, false, false);
+	f.len = FRAME_MIN - less;
+	EXPECT_EQ(b->port.engine->tx(&b->port, &f, 1), 1);
+}
+
+/* A station that a switch has learnt must not seem to have moved. */
+static void a_server_sends_back_frames_of_its_run_and_no_others(void)
+{
+	struct bench *b = bench_make(ROLE_SERVER);
+	struct forwarder *w = &b->task.forwarder;
+	const struct engine *e = b->port.engine;
+	struct frame back[64];
+	struct payload p;
+	uint32_t n;
+
+	w->burst = 64;
+	w->reflect = true;
+	w->run = 9;
+	w->frames = b->frames;
+	w->copies = b->copies;
+	task_choose_step(&b->task, TOUCH_HEADER, TIMING_NONE);
+	task_begin(&b->task);
+	for (uint32_t i = 0; i < 3; i++) {
+		bench_send(b, 9, PHASE_MEASURED, i, 0, 0);
+		bench_send(b, 8, PHASE_MEASURED, i, 0, 0); /* of somebody else */
+		bench_send(b, 9, PHASE_MEASURED, i, 0, 18); /* as long as an ARP request is */
+		bench_send(b, 9, PHASE_ANNOUNCE, i, 0, 0);
+	}
+	b->task.step(&b->task, clock_ticks());
+	n = e->rx(&b->port, back, 64);
+	EXPECT_EQ(n, 3);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t *d = back[i].data;
+
+		EXPECT(!memcmp(d, address.src_mac, 6) && !memcmp(d + 6, address.dst_mac, 6));
+		EXPECT_EQ(frame_parse(d, back[i].len, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
+		EXPECT_EQ(p.seq, i);
+	}
+	e->release(&b->port, back, n);
+	EXPECT_EQ(w->in[0], 3);
+	EXPECT_EQ(w->out[1], 3);
+	EXPECT_EQ(w->dropped[1], 0);
+	EXPECT_EQ(w->ignored, 9);
+	bench_free(b);
+}
+
+static void frames_that_come_before_they_were_sent_are_counted(void)
+{
+	static struct histogram latency;
+	struct bench *b = bench_make(ROLE_RECEIVER);
+	uint64_t bits[1] = { 0 }, intervals[4], now = clock_ns(&b->clock, clock_ticks());
+	struct sequence sequence = { .window = bits, .bits = 64 };
+	struct receiver *r = &b->task.receiver;
+
+	r->run = 9;
+	r->flows = 1;
+	r->burst = 64;
+	r->clock = &b->clock;
+	r->window = &b->window;
+	r->frames = b->frames;
+	r->sequences = &sequence;
+	r->latency = &latency;
+	r->intervals = intervals;
+	r->interval_count = 4;
+	task_choose_step(&b->task, TOUCH_HEADER, TIMING_LATENCY);
+	task_begin(&b->task);
+	bench_send(b, 9, PHASE_MEASURED, 0, now, 0);
+	bench_send(b, 9, PHASE_MEASURED, 1, now + 3600000000000, 0);
+	bench_send(b, 9, PHASE_MEASURED, 2, now + 3600000000000, 0);
+	b->task.step(&b->task, clock_ticks());
+	EXPECT_EQ(r->rx, 3);
+	EXPECT_EQ(r->early, 2);
+	EXPECT_EQ(latency.count, 3);
+	EXPECT_EQ(latency.min, 0);
+	bench_free(b);
+}
+
+/* A period of more ticks than there are numbers: a burst in it is none in a second. */
+static void a_rate_may_be_as_low_as_it_likes(void)
+{
+	struct bench *b = bench_make(ROLE_SENDER);
+	struct frame_template *t = aligned_alloc(CACHE_LINE, sizeof(*t));
+	struct sender *s = &b->task.sender;
+
+	template_make(t, &address, FRAME_MIN, 9, 0, PHASE_MEASURED, false);
+	s->templates = t;
+	s->flows = s->sizes = 1;
+	s->burst = 32;
+	s->clock = &b->clock;
+	s->window = &b->window;
+	s->frames = b->frames;
+	s->rate_pps = 1e-300;
+	task_choose_step(&b->task, TOUCH_HEADER, TIMING_NONE);
+	task_begin(&b->task);
+	EXPECT_EQ(s->intended, 0);
+	EXPECT((uint64_t)(s->period >> 32) >= 1ull << 60);
+	for (int i = 0; i < 10; i++)
+		b->task.step(&b->task, b->window.start + (uint64_t)i);
+	EXPECT_EQ(s->sent, 0);
+	EXPECT(b->task.sent_all);
+	free(t);
+	bench_free(b);
+}
+
+/* ---- signals ---------------------------------------------------------------------- */
+
+/* One that comes between the last look and the wait: here, before both. */
+static void a_signal_is_not_lost_before_the_wait(void)
+{
+	int ends[2], status = -1;
+	pid_t pid;
+
+	if (pipe(ends))
+		return;
+	pid = fork();
+	if (!pid) {
+		sigset_t term;
+
+		sigemptyset(&term);
+		sigaddset(&term, SIGTERM);
+		sigprocmask(SIG_BLOCK, &term, NULL);
+		raise(SIGTERM);
+		_exit(control_serve(ends[0], stderr));
+	}
+	for (int i = 0; i < 2000 && !waitpid(pid, &status, WNOHANG); i++)
+		usleep(1000);
+	if (status == -1) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+int main(void)
+{
+	TEST(a_text_is_cut_between_characters);
+	TEST(what_is_no_character_is_mended);
+	TEST(nanoseconds_become_ticks_however_many);
+	TEST(a_counter_of_32_bits_goes_on_past_its_end);
+	TEST(the_first_reason_of_a_failure_stays);
+	TEST(a_server_sends_back_frames_of_its_run_and_no_others);
+	TEST(frames_that_come_before_they_were_sent_are_counted);
+	TEST(a_rate_may_be_as_low_as_it_likes);
+	TEST(a_signal_is_not_lost_before_the_wait);
+	return tap_end();
+}
