@@ -462,7 +462,7 @@ def judged(
                 "trust": {"noise": {"tsc": ["constant_tsc", "nonstop_tsc"]}},
             },
         ),
-        ("clock", {"found": trial(latency=ONE_WAY.model_copy(update={"min": 0}))}, {}),
+        ("clock", {"found": trial(latency=ONE_WAY, evidence={"early": 3})}, {}),
         ("unstable", {"found": trial(intervals=SLOWER, interval_ns=10**7)}, {}),
         ("captured", {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
         (

@@ -113,6 +113,7 @@ class Outcome:
         elapsed_ns = int(reports[0]["duration_ns"])
         headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
         taken = self._taken(spec, reports, used)
+        early = sum(report["early"] for report in received.values())
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
             if place in told:
@@ -142,7 +143,9 @@ class Outcome:
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], taken),
             counters=path.as_dict(),
-            evidence={"taken": taken} | ({"headers": headers} if headers else {}),
+            evidence={"taken": taken}
+            | ({"headers": headers} if headers else {})
+            | ({"early": early} if early else {}),
         )
 
     def _part_reports(

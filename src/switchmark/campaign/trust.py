@@ -173,8 +173,8 @@ class Trust:
     def _clock(self, trial: TrialResult) -> str | None:
         if trial.latency is None or trial.latency.kind != "one-way":
             return None
-        if trial.latency.min == 0:
-            return "a frame came no later than it was sent"
+        if early := trial.evidence.get("early"):
+            return f"{early} frames came before they were sent"
         flags = (self.noise or {}).get("tsc")
         return None if flags is None or len(flags) == 2 else f"the TSC is only {flags}"
 
