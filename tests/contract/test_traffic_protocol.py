@@ -431,7 +431,9 @@ def test_it_ends_when_a_socket_says_no_more_in_the_middle_of_a_trial(traffic_pro
     """ssh and others give a socket as stdin, and may close it one way only."""
     ours, its = socket.socketpair()
     process = subprocess.Popen(
-        [str(SANITIZED) if SANITIZED.exists() else traffic_program], stdin=its, stdout=its
+        [str(SANITIZED) if SANITIZED.exists() else traffic_program],
+        stdin=its.fileno(),
+        stdout=its.fileno(),
     )
     its.close()
     with ours, ours.makefile("rwb") as lines:

@@ -722,7 +722,7 @@ static json_t *promise_report(const struct promise *p)
 	if (p->unkept)
 		json_object_set_new(report, "unkept", json_integer(COUNT(p->unkept)));
 	if (p->watch && p->watch->why[0])
-		json_object_set_new(report, "unseen", json_string(p->watch->why));
+		json_object_set_new(report, "unseen", text_json(p->watch->why));
 	if (p->broken) {
 		json_object_set_new(report, "found", head_report(p->found));
 		json_object_set_new(report, "promised", head_report(p->templates[p->flow].head));
