@@ -154,8 +154,10 @@ def test_a_column_tells_tests_apart_or_is_not_there() -> None:
 
 
 def test_what_all_tests_have_in_common_is_said_once() -> None:
-    usual = {"port": "auto", "placement": "auto"}
-    both = [record(switch=switch, pairs=4, **usual) for switch in ("a", "b")]
+    first, second = (
+        record(switch=switch, pairs=4, port="auto", placement="auto") for switch in ("a", "b")
+    )
+    both = [first, second]
     (section,) = sections(both)
     assert section.caption == (
         "throughput: v2v, in netns, engine raw-mmsg, 64 B, search max, learning, pairs 4, "
