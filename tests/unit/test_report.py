@@ -137,6 +137,17 @@ def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: b
     assert ("no floor, the cable's median was above it (" in notes) is not holds
 
 
+def test_what_auto_placed_in_one_process_is_named() -> None:
+    pinned = record(switch="a", placement="auto")
+    together = record(switch="b", placement="auto").model_copy(
+        update={"placement": {"policy": "shared-process"}}
+    )
+    asked_for = together.model_copy(update={"test": record(placement="shared-process").test})
+    note = "placement auto had the ends in one process, as there are too few cores for each: b"
+    assert note in footnotes([pinned, together])
+    assert not any("in one process" in line for line in footnotes([pinned, asked_for]))
+
+
 def test_a_column_tells_tests_apart_or_is_not_there() -> None:
     headings, rows = columns_and_rows([record(burst=1), record(burst=32)])
     assert [row[headings.index("burst")] for row in rows] == ["1", "32"]

@@ -30,6 +30,16 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if any(record.floor and "p50" in record.floor for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
+    together = [
+        label(record.test, axes)
+        for record in records
+        if record.test.placement == "auto" and record.placement.get("policy") == "shared-process"
+    ]
+    if together:
+        notes.append(
+            "placement auto had the ends in one process, as there are too few cores for each: "
+            + ", ".join(together)
+        )
     notes += [
         f"{label(record.test, axes)}: no floor, the cable's median was above it "
         f"({format_ns(told['p50'])}): the host was not the same both times"
