@@ -159,7 +159,8 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
     run = start(
         environment,
         tmp_path,
-        *"run --switch direct,linux-bridge --repeat 1 --duration 2 --warmup 0 --rate 1k --json".split(),
+        *"run --switch direct,linux-bridge --rate 1k --json".split(),
+        *"--repeat 1 --duration 2 --warmup 0".split(),
     )
     pids = wait_for(lambda: len(found := traffic_processes(run)) == 2 and found, "processes")
     time.sleep(0.6)
