@@ -30,8 +30,9 @@ class Podman(OfClient):
 
     def probe(self, host: Host) -> Version:
         """The version of podman, and which control groups the host has."""
-        text = version_of(host, ("podman", "--version"), self.name)
+        # First what refuses without root: podman itself then leaves folders in /tmp.
         version_of(host, ("runc", "--version"), self.name)
+        text = version_of(host, ("podman", "--version"), self.name)
         return Version(text.rpartition(" ")[2], mode=cgroup_version(host), verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
