@@ -70,6 +70,9 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
 }
 """Entries that change by themselves, by area: a pattern of their beginning, and the reason."""
 
+OTHERS_MAY_GO = frozenset({"control groups"})
+"""Areas of which only what is new counts: what was there before is others', who may end it."""
+
 _DEPTH = 4
 """Levels that are looked at below a folder: a docker of the user's has millions of files."""
 
@@ -95,14 +98,12 @@ def state_of_the_host() -> Snapshot:
 
 def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[str]]]:
     """What is gone and what is new, by area."""
-    return {
-        area: {
-            "gone": sorted(before[area] - after[area]),
-            "new": sorted(after[area] - before[area]),
-        }
-        for area in before
-        if before[area] != after[area]
-    }
+    found = {}
+    for area, lines in before.items():
+        gone = frozenset() if area in OTHERS_MAY_GO else lines - after[area]
+        if new_or_gone := gone | (after[area] - lines):
+            found[area] = {"gone": sorted(gone), "new": sorted(new_or_gone - gone)}
+    return found
 
 
 @contextmanager
@@ -237,8 +238,15 @@ def _shared_memory() -> Iterator[str]:
 
 
 def _control_groups() -> Iterator[str]:
-    """Of every hierarchy, v1 and v2."""
-    yield from (path for path in _walk("/sys/fs/cgroup/", depth=8) if path.endswith("/"))
+    """Those of every hierarchy, v1 and v2, in which no process lives: the host's own services are
+    started and ended beside a test, and what lives in a run's groups carries its mark."""
+    groups = {path for path in _walk("/sys/fs/cgroup/", depth=8) if path.endswith("/")}
+    lived_in = set()
+    for group in groups:
+        with suppress(OSError):
+            if _read(f"{group}cgroup.procs"):
+                lived_in |= {group, *(f"{above}/" for above in Path(group).parents)}
+    yield from groups - lived_in
 
 
 def _sockets() -> Iterator[str]:
