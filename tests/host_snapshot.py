@@ -70,9 +70,6 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
 }
 """Entries that change by themselves, by area: a pattern of their beginning, and the reason."""
 
-OTHERS_MAY_GO = frozenset({"control groups"})
-"""Areas of which only what is new counts: what was there before is others', who may end it."""
-
 _DEPTH = 4
 """Levels that are looked at below a folder: a docker of the user's has millions of files."""
 
@@ -97,12 +94,18 @@ def state_of_the_host() -> Snapshot:
 
 
 def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[str]]]:
-    """What is gone and what is new, by area."""
+    """What is gone and what is new, by area.
+
+    The host's own services begin and end beside a test: a control group that is gone was one of
+    theirs, and so is a new one that a process lives in, as what lives in a run's carries its mark.
+    """
     found = {}
     for area, lines in before.items():
-        gone = frozenset() if area in OTHERS_MAY_GO else lines - after[area]
-        if new_or_gone := gone | (after[area] - lines):
-            found[area] = {"gone": sorted(gone), "new": sorted(new_or_gone - gone)}
+        gone, new = lines - after[area], after[area] - lines
+        if area == "control groups":
+            gone, new = frozenset(), frozenset(group for group in new if not _is_lived_in(group))
+        if gone or new:
+            found[area] = {"gone": sorted(gone), "new": sorted(new)}
     return found
 
 
@@ -238,15 +241,17 @@ def _shared_memory() -> Iterator[str]:
 
 
 def _control_groups() -> Iterator[str]:
-    """Those of every hierarchy, v1 and v2, in which no process lives: the host's own services are
-    started and ended beside a test, and what lives in a run's groups carries its mark."""
-    groups = {path for path in _walk("/sys/fs/cgroup/", depth=8) if path.endswith("/")}
-    lived_in = set()
-    for group in groups:
+    """Of every hierarchy, v1 and v2."""
+    yield from (path for path in _walk("/sys/fs/cgroup/", depth=8) if path.endswith("/"))
+
+
+def _is_lived_in(group: str) -> bool:
+    """Is a process in a control group, or in one below it?"""
+    for processes in Path(group).rglob("cgroup.procs"):
         with suppress(OSError):
-            if _read(f"{group}cgroup.procs"):
-                lived_in |= {group, *(f"{above}/" for above in Path(group).parents)}
-    yield from groups - lived_in
+            if _read(str(processes)):
+                return True
+    return False
 
 
 def _sockets() -> Iterator[str]:
