@@ -34,7 +34,10 @@ from switchmark.model.spec import Test
 from traffic_program import ADDRESS, Program
 
 QUICK = ["--engine", "dpdk", "--duration", "0.15", "--warmup", "0.05", "--rate", "5k", "--json"]
-LONG = ["--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"]
+LONG = [
+    *("--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"),
+    *("--placement", "pinned"),  # each part is a process of its own, on few cores too
+]
 DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp"}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -61,7 +64,8 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
 
 
 def run_in(lab: Lab, **axes: Any) -> Record:
-    test = Test(**{"engine": "dpdk", "duration": 0.2, "warmup": 0.0, "rate": "5k", **axes})
+    usual = {"engine": "dpdk", "duration": 0.2, "warmup": 0.0, "rate": "5k", "placement": "pinned"}
+    test = Test(**{**usual, **axes})
     return lab.run(1, "key", test, (), lambda trial: None)
 
 
@@ -138,7 +142,7 @@ def test_hugepages_that_cannot_be_had_are_counted_and_given_back(
     ("switch", "program", "hint"),
     [
         ("testpmd", "dpdk-testpmd", "apt-get install dpdk-dev"),
-        ("ovs-dpdk", "ovs-vsctl", "switchmark doctor"),
+        ("ovs-dpdk", "ovs-vsctl", "apt-get install openvswitch-switch"),
     ],
 )
 def test_a_program_that_is_missing_is_named(

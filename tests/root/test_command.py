@@ -176,7 +176,8 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
 def test_a_switch_that_dies_in_a_trial_fails_its_test(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run = start(environment, tmp_path, *"run --switch ovs --duration 2 --rate 1k --json".split())
+    words = "run --switch ovs --duration 2 --rate 1k --placement pinned --json"
+    run = start(environment, tmp_path, *words.split())
     wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     time.sleep(1)
     os.kill(marked("ovs-vswitchd", run)[0], signal.SIGKILL)
