@@ -27,6 +27,9 @@ _NEVER_WAITS = 0.2
 """The share of a trial that a receiver may be without a frame, and still be busy."""
 
 _BLOCKED = 0.2
+_SAMPLED_NS = 100_000_000
+"""The least CPU time of which the kernel's part is known: many kernels divide it by who was met at
+the ticks of a clock, of which this has 25 where they are 4 ms apart."""
 
 
 def verdict(trials: Sequence[TrialResult]) -> Verdict:
@@ -71,7 +74,7 @@ def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
 
 def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     """What the senders, or the receivers, spend on a frame: CPU time outside of the kernel, and
-    all of it, in nanoseconds. None where it is not known."""
+    all of it, in nanoseconds. None where it is not known, or was too little to be divided."""
     parts = [part for part in trial.parts if role in part.roles]
     # A receiver that got no further than its first burst has spent all of its time on less.
     frames = trial.tx_frames if role == "sender" else max(trial.distinct - trial.late, 1)
@@ -80,6 +83,8 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     user = [part.user_cores for part in parts if part.user_cores is not None]
     cores = [part.cores for part in parts if part.cores is not None]
     if len(user) < len(parts) or len(cores) < len(parts):
+        return None
+    if sum(cores) * trial.elapsed_ns < _SAMPLED_NS:
         return None
     return sum(user) * trial.elapsed_ns / frames, sum(cores) * trial.elapsed_ns / frames
 
