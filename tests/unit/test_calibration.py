@@ -194,8 +194,11 @@ def test_again_forgets_what_was_kept(bench: Bench) -> None:
         lambda known: known | {"recent": None},
         lambda known: {"boot": known["boot"], **known["recent"][0]},
         lambda known: known | {"recent": [{}]},
+        lambda known: known | {"recent": [{"at": 0}]},
+        lambda known: known | {"recent": [{"at": 0, "rate_pps": [1]}]},
+        lambda known: {"boot": known["boot"], "recent": known["recent"]},
     ],
-    ids=("no trials", "one of an earlier form", "trials of no time"),
+    ids=("no trials", "an earlier form", "no time", "no rate", "half a rate", "no null_pps"),
 )
 def test_a_cache_of_another_form_counts_as_none(
     bench: Bench, form: Callable[[dict[str, Any]], dict[str, Any]]

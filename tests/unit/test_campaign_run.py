@@ -16,7 +16,7 @@ from switchmark.campaign.load import from_options
 from switchmark.campaign.measure import next_stored
 from switchmark.campaign.run import run, time_left
 from switchmark.campaign.store import RunFolder
-from switchmark.errors import Interrupted, RecordFailed, Unavailable
+from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.searches.base import LoadBounds
@@ -49,6 +49,8 @@ class FakeLab:
     def versions(self, test: Test) -> Mapping[str, str]:
         if test.burst == 4096:
             raise Unavailable("no such switch here")
+        if test.burst == 4095:
+            raise UsageError("this switch has no ports of that kind any more")
         return {"switch": self.version}
 
     def visit(
@@ -145,9 +147,12 @@ def test_another_version_is_another_result(tmp_path: Path) -> None:
         assert len(folder.latest) == 1
 
 
-def test_what_is_not_there_is_left_to_the_lab_to_refuse(tmp_path: Path) -> None:
-    with new(tmp_path, burst="4096,1") as folder:
-        assert go(folder, FakeLab())[-1] == "ok"
+@pytest.mark.parametrize("burst", ["4096", "4095"], ids=["is not there", "cannot be drawn"])
+def test_what_cannot_be_run_is_left_to_the_lab_to_refuse(tmp_path: Path, burst: str) -> None:
+    with new(tmp_path, burst=f"{burst},1") as folder:
+        lab = FakeLab()
+        assert go(folder, lab)[-1] == "ok"
+        assert sorted(lab.ran) == [1, 2]
 
 
 def test_repeats_are_interleaved_in_an_order_that_changes(tmp_path: Path) -> None:

@@ -153,6 +153,8 @@ AUTO: dict[str, tuple[list[Cpu], list[Tenant], bool, str]] = {
     "too few cores": (TWO, [POLLING, *pairs(1)], True, "shared-process"),
     "too few cores for two pairs": (TWO, [KERNEL, *pairs(2)], True, "shared-process"),
     "too few even then, but fewer share": (TWO, [POLLING, *pairs(2)], True, "shared-process"),
+    "too few by far, but fewer turns": (TWO, [KERNEL, *pairs(8)], True, "shared-process"),
+    "one core for all": (TWO[:1], [POLLING, *pairs(1)], True, "shared-process"),
     "too few, and the ends must be apart": (TWO, [POLLING, *pairs(1)], False, "pinned"),
     "a process for both would help nobody": (
         TWO, [Tenant("switch", "switch", True, cores=2), *pairs(1)], True, "pinned",

@@ -1,4 +1,4 @@
-"""The structure that DESIGN names: which folder may import which, and where names may stand.
+"""The structure that CONTRIBUTING names: which folder may import which, and where names may stand.
 
 Read from the source by AST; nothing of the project is imported.
 """

@@ -20,7 +20,7 @@ struct sequence {
 	uint32_t bits; /* a power of two, at least 64 */
 };
 
-/* Frames before `next` whose number the window still holds. */
+/* Forgets all frames: the one with number 0 is expected. */
 static inline void sequence_reset(struct sequence *s)
 {
 	s->next = s->distinct = s->duplicated = s->reordered = s->beyond = 0;
@@ -47,7 +47,7 @@ static inline bool sequence_add(struct sequence *s, uint32_t seq)
 	return sequence_add_slow(s, number);
 }
 
-/* Whether a frame that comes when all is counted was seen before; no count changes. */
+/* True if a frame that comes when all is counted was not seen before; no count changes. */
 bool sequence_add_late(struct sequence *s, uint32_t seq);
 
 /* Counts frames beyond the window as duplicates as far as they must have been seen before: no more

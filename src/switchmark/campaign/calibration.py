@@ -215,9 +215,9 @@ def _recent(kept: Mapping[str, dict[str, Any]], now: float) -> dict[str, dict[st
     """What is kept without what is not of late; nothing of a file of another form."""
     found = {}
     for key, known in kept.items():
-        with suppress(KeyError, TypeError):
+        with suppress(IndexError, KeyError, TypeError):
             recent = [each for each in known["recent"] if 0 <= now - each["at"] < _RECENT_S]
-            if recent:
+            if recent and _told({**known, "recent": recent}):
                 found[key] = {**known, "recent": recent}
     return found
 

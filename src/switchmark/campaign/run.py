@@ -15,7 +15,7 @@ from typing import Protocol
 
 from switchmark.campaign.expand import run_order
 from switchmark.campaign.store import RunFolder, key
-from switchmark.errors import Interrupted, Unavailable
+from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.machine.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
@@ -152,7 +152,7 @@ def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Visit]:
     for index in run_order(tests, folder.campaign.seed):
         try:
             versions = lab.versions(tests[index])
-        except Unavailable:  # the lab will refuse this test, and say so in its record
+        except (Unavailable, UsageError):  # the lab will refuse this test, and say so in its record
             versions = {}
         found = key(tests[index], versions)
         if not folder.is_done(found):

@@ -5,6 +5,7 @@ A pure function of the parts, the CPUs and the policy; it touches no machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -104,9 +105,10 @@ def place(
     """
     if policy == AUTO:
         pinned = place(parts, cpus, PINNED)
-        if not (may_share and _crowding(pinned)):
+        if not (may_share and {"cores-shared", "cores-overcommitted"} & set(pinned.doubts)):
             return pinned
-        return min(pinned, place(parts, cpus, SHARED_PROCESS), key=_crowding)
+        together = place(parts, cpus, SHARED_PROCESS)
+        return min(pinned, together, key=lambda each: _crowding(each, parts))
     units = _units(parts, together=policy == SHARED_PROCESS)
     if policy == UNPINNED:
         return _unpinned(parts, units, len(cpus))
@@ -129,9 +131,18 @@ def place(
     )
 
 
-def _crowding(placement: Placement) -> int:
-    """How badly busy parts share CPUs, by the doubts: 0 where none does."""
-    return sum(doubt in placement.doubts for doubt in ("cores-shared", "cores-overcommitted"))
+def _crowding(placement: Placement, parts: Sequence[Tenant]) -> tuple[int, int]:
+    """How badly busy parts share CPUs: by the doubts, and where these are the same, by how many
+    the most crowded CPU has; both ends in one process count as one."""
+    together = placement.policy == SHARED_PROCESS
+    doubts = sum(doubt in placement.doubts for doubt in ("cores-shared", "cores-overcommitted"))
+    busy = Counter(
+        cpu
+        for unit in _units(parts, together=together)
+        if unit.polls
+        for cpu in placement.seats[unit.ids[0]].cpus
+    )
+    return doubts, max(busy.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which part was the limit of a trial, and what that rests on (DESIGN section 6)."""
+"""Which part was the limit of a trial, and what that rests on (docs/guide/trust.md)."""
 
 from __future__ import annotations
 

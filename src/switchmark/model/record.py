@@ -1,4 +1,4 @@
-"""What a trial yields and what a record says: schema 1 of DESIGN section 7 and 9.
+"""What a trial yields and what a record says: schema 1 of docs/guide/reading-a-record.md.
 
 Counts are integers and exact; rates are derived by whoever prints them.
 """
@@ -156,7 +156,7 @@ class Origin(_Frozen):
 
 
 class Record(BaseModel):
-    """One test's outcome (`report.json` gives it the names of DESIGN 9).
+    """One test's outcome (`report.json` gives it the names that a reader meets).
 
     `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
     that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
