@@ -55,6 +55,8 @@ def check_contract(found: Any, contract: type[Any], origin: str) -> None:
         if not hasattr(found, name):
             raise UsageError(f"{origin} is no {contract.__name__}: it has no '{name}'")
     for name, member in members.items():
+        if not callable(getattr(found, name)):
+            raise UsageError(f"{origin} is no {contract.__name__}: '{name}' is no method")
         want = [p for p in inspect.signature(member).parameters if p != "self"]
         have = list(inspect.signature(getattr(found, name)).parameters)
         if want != have:
@@ -77,6 +79,8 @@ def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]
         try:
             found = _imported(point, origin)
             check_contract(found, contract, origin)
+            if not isinstance(found.name, str):
+                raise UsageError(f"{origin} has a name that is no text: {found.name!r}")
             if found.name in table:
                 raise UsageError(f"{origin} takes the name '{found.name}', which is taken")
         except UsageError as error:
@@ -91,6 +95,6 @@ def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]
 def _imported(point: EntryPoint, origin: str) -> Any:
     try:
         return point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UsageError(f"{origin} cannot be imported: {reason}") from error

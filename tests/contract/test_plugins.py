@@ -18,13 +18,20 @@ from switchmark.switches.base import Switch
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table[Switch]:
     """The table of switches beside a package whose plug-ins are none, but for one."""
     (tmp_path / "sm_raises.py").write_text("import nothing_of_that_name\n")
+    (tmp_path / "sm_ends.py").write_text("import sys\nsys.exit('usage: sm_ends FILE')\n")
     (tmp_path / "sm_switches.py").write_text(
         "from dataclasses import replace\n"
         "from types import SimpleNamespace\n"
         "from switchmark.switches.null import Null\n"
         "class Mine(Null):\n"
         "    name = 'mine'\n"
+        "class Data(Null):\n"
+        "    name = 'data'\n"
+        "    probe = 'no method'\n"
+        "class Nameless(Null):\n"
+        "    name = ['x']\n"
         "MINE, TAKEN, OTHER = Mine(), Null(), SimpleNamespace(name='other')\n"
+        "DATA, NAMELESS = Data(), Nameless()\n"
     )
     info = tmp_path / "sm_switches-1.dist-info"
     info.mkdir()
@@ -32,6 +39,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table[Switch]:
     (info / "entry_points.txt").write_text(
         "[switchmark.switches]\nraises = sm_raises:SWITCH\nlacks = sm_switches:NOT_THERE\n"
         "other = sm_switches:OTHER\ntaken = sm_switches:TAKEN\nmine = sm_switches:MINE\n"
+        "ends = sm_ends:SWITCH\ndata = sm_switches:DATA\nnameless = sm_switches:NAMELESS\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     own = (SWITCHES["null"], SWITCHES["direct"])
@@ -46,9 +54,12 @@ def test_a_plugin_that_is_none_is_unusable_and_keeps_nobody_from_the_others(
 ) -> None:
     assert set(broken) == {"null", "direct", "mine"}
     reasons = {name: error.message for name, error in broken.unusable.items()}
-    assert reasons.keys() == {"raises", "lacks", "other", "taken"}
+    assert reasons.keys() == {"raises", "ends", "lacks", "other", "data", "nameless", "taken"}
     assert "sm_raises:SWITCH cannot be imported: ModuleNotFoundError" in reasons["raises"]
+    assert "cannot be imported: SystemExit: usage: sm_ends FILE" in reasons["ends"]
     assert "AttributeError" in reasons["lacks"]
+    assert "is no Switch: 'probe' is no method" in reasons["data"]
+    assert "has a name that is no text: ['x']" in reasons["nameless"]
     assert "is no Switch: it has no" in reasons["other"]
     assert "takes the name 'null', which is taken" in reasons["taken"]
     assert broken.unusable["raises"].hint == "mend it or remove it: pip uninstall sm-switches"
