@@ -89,7 +89,7 @@ leave_out() # REASON PACKAGE...
 	printf '%s\n' "${@:2}" >>build/setup/left-out
 }
 
-forget_left_out() # What could not be had is tried again when the list changes or it is asked for.
+forget_left_out() # What could not be had is tried again when the list changes or its part is named.
 {
 	local again=build/setup/again
 	if [ ! -e build/setup/left-out ] || [ tools/apt-packages.txt -nt build/setup/left-out ]; then
