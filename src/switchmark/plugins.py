@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 from switchmark.errors import Unavailable, UsageError
 
 __all__ = ["Table", "check_contract", "load_plugins"]
+
+
+_MISSPELT = 0.85  # how like two names are of which one is meant for the other
 
 
 class _Named(Protocol):
@@ -40,30 +45,78 @@ class Table(Mapping[str, _T]):
 
 
 def check_contract(found: Any, contract: type[Any], origin: str) -> None:
-    """UsageError if `found` lacks a member of the protocol `contract`, or takes other arguments.
+    """UsageError if `found` cannot be used as `contract` says, with all that is missing or extra.
 
-    `origin` names the plug-in in the message.
+    A method may name its arguments as it likes and have more or fewer that are optional: it must
+    take those that the contract requires, and require no other. `origin` names the plug-in in the
+    message.
     """
-    members = {
+    methods = {
         name: member
         for name, member in vars(contract).items()
         if not name.startswith("_") and inspect.isfunction(member)
     }
     names = {name for name in contract.__annotations__ if not name.startswith("_")}
     names |= {name for name, member in vars(contract).items() if isinstance(member, property)}
-    for name in sorted(names | set(members)):
-        if not hasattr(found, name):
-            raise UsageError(f"{origin} is no {contract.__name__}: it has no '{name}'")
-    for name, member in members.items():
-        if not callable(getattr(found, name)):
-            raise UsageError(f"{origin} is no {contract.__name__}: '{name}' is no method")
-        want = [p for p in inspect.signature(member).parameters if p != "self"]
-        have = list(inspect.signature(getattr(found, name)).parameters)
-        if want != have:
-            raise UsageError(
-                f"{origin} is no {contract.__name__}: {name}({', '.join(have)}) should be "
-                f"{name}({', '.join(want)})"
-            )
+    names |= methods.keys()
+    wrong = [
+        *_missing(found, contract, names),
+        *_of_another_kind(found, contract),
+        *(_misfit(found, name, method) for name, method in methods.items()),
+        *_misspelt(found, contract, names),
+    ]
+    if any(wrong):
+        reasons = "; ".join(filter(None, wrong))
+        raise UsageError(f"{origin} is no {contract.__name__}: {reasons}")
+
+
+def _missing(found: Any, contract: type[Any], names: Iterable[str]) -> Iterator[str]:
+    """What it has not. A class that derives from the contract lacks only what has no default."""
+    lacks = sorted(name for name in names if not hasattr(found, name))
+    if lacks:
+        yield f"it has no {', '.join(map(repr, lacks))}"
+    if any(name in vars(contract) for name in lacks) and isinstance(contract, ABCMeta):
+        if not getattr(contract, "_is_protocol", False):
+            yield f"one that derives from {contract.__module__}.{contract.__name__} has defaults"
+
+
+def _of_another_kind(found: Any, contract: type[Any]) -> Iterator[str]:
+    """Values that should be of a class of this project's, and are not."""
+    for name, hint in get_type_hints(contract).items():
+        ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
+        if ours and hasattr(found, name) and not isinstance(getattr(found, name), hint):
+            yield f"'{name}' is a {type(getattr(found, name)).__name__}, not a {hint.__name__}"
+
+
+def _misfit(found: Any, name: str, method: Callable[..., Any]) -> str | None:
+    """Why a method cannot be called as the contract's is; None where it can, or is missing."""
+    if not hasattr(found, name):
+        return None
+    theirs = getattr(found, name)
+    if not callable(theirs):
+        return f"'{name}' is no method"
+    want = [p for p in inspect.signature(method).parameters.values() if p.name != "self"]
+    have = inspect.signature(theirs)
+    needed = [p for p in want if p.default is p.empty]
+    try:
+        have.bind(
+            *(p.name for p in needed if p.kind is not p.KEYWORD_ONLY),
+            **{p.name: p.name for p in needed if p.kind is p.KEYWORD_ONLY},
+        )
+    except TypeError:
+        wanted = ", ".join(p.name for p in want)
+        return f"{name}({', '.join(have.parameters)}) should be {name}({wanted})"
+    return None
+
+
+def _misspelt(found: Any, contract: type[Any], names: set[str]) -> Iterator[str]:
+    """Members that nobody would ask for, where a default stands in for what they are to be."""
+    if not isinstance(found, contract):
+        return
+    for extra in sorted(set(dir(found)) - set(dir(contract)) - names):
+        meant = difflib.get_close_matches(extra, names, 1, _MISSPELT)
+        if meant and not extra.startswith("_"):
+            yield f"it has '{extra}', which is nothing to a {contract.__name__}: '{meant[0]}'?"
 
 
 def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]:

@@ -117,10 +117,10 @@ def test_a_switch_names_its_semantics(layout: Layout) -> None:
 
 
 def test_counters_that_are_garbled_are_a_value_error(layout: Layout) -> None:
-    commands = layout.switch.counters(layout.wiring)
+    commands = layout.switch.counters.commands(layout.wiring)
     if commands:
         with pytest.raises(ValueError):
-            layout.switch.parse_counters(layout.wiring, (b"}{",) * len(commands))
+            layout.switch.counters.parse(layout.wiring, (b"}{",) * len(commands))
 
 
 # --- environments ----------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def plans() -> Iterator[tuple[str, Any, Plan]]:
             for mode in (None, "kernel"):
                 w = replace(w, mode=mode)
                 steps = (*switch.start(w), *switch.join(w), *switch.settled(w))
-                yield name, switch, (*steps, *switch.counters(w))
+                yield name, switch, (*steps, *switch.counters.commands(w))
     for name, environment in ENVIRONMENTS.items():
         node = replace(HERE, environment=name)
         way = Run("inside", environment.inside(node, ("true",)))

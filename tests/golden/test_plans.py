@@ -152,7 +152,7 @@ def test_the_plan_is_the_one_on_file(
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (
         *layout.build(),
-        *layout.switch.counters(layout.wiring),
+        *layout.switch.counters.commands(layout.wiring),
         *layout.part_counters(),
         *(step for _, function, hosted in layout.hosted for step in function.counters(hosted)),
     )

@@ -9,20 +9,18 @@ from types import MappingProxyType
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
-from switchmark.model.topology import Addressing, Endpoint, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Addressing, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
-from switchmark.switches.base import Counters
 
 
-class Truth:
+class Truth(links.KernelSwitch):
     """Frames go from each flow's source to its sink, but for the faults."""
 
     name = "truth"
     semantics = (Semantics.STATIC,)
     port_kinds = (PortKind.VETH,)
-    environments = frozenset({"netns"})
-    resources: frozenset[str] = frozenset()
+    counters = links.COUNTERS
     program = "truth-switch"
     faults: tuple[str, ...] = ()
     promised: Mapping[str, object] = MappingProxyType({})
@@ -34,20 +32,14 @@ class Truth:
     def own_core(self, mode: str | None) -> bool:
         return True
 
-    def accepts(self, w: Wiring) -> str | None:
-        return None
-
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return links.kernel_endpoints(w)
-
     def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        as_sent = links.bridged_addressing(w)
+        as_sent = super().addressing(w)
         return {flow: replace(a, **self.promised) for flow, a in as_sent.items()}  # type: ignore[arg-type]
 
     def start(self, w: Wiring) -> Plan:
         steps: Plan = ()
         for port in w.ports:
-            steps += links.add_port(w, port, mac_address(port.index, router=True))
+            steps += links.add_port(w, port)
         ways: list[str] = []
         sinks = [flow.sink for flow in w.flows]
         for number, flow in enumerate(w.flows):
@@ -68,18 +60,6 @@ class Truth:
             ),
             Wait("it forwards", Check(("test", "-e", ready)), unless_dead="truth"),
         )
-
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
-    def settled(self, w: Wiring) -> Plan:
-        return links.wait_running(w, [links.switch_ifname(w, port) for port in w.ports])
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return links.link_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return links.kernel_counters(w, outputs)
 
 
 SWITCH = Truth()

@@ -122,11 +122,16 @@ def _engine_reasons(test: Test) -> Iterable[Refusal]:
 
 def _place_reasons(test: Test) -> Iterable[Refusal]:
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-    if test.switch_environment not in switch.environments:
+    if not ENVIRONMENTS[test.switch_environment].takes_switch(own_stack=switch.own_stack):
+        able = sorted(
+            name
+            for name, each in ENVIRONMENTS.items()
+            if each.takes_switch(own_stack=switch.own_stack)
+        )
         yield Refusal(
             ("switch_environment", "switch"),
             f"switch {switch.name} does not run in environment {test.switch_environment}",
-            f"--switch-environment {' or '.join(sorted(switch.environments))}",
+            f"--switch-environment {' or '.join(able)}",
         )
     if engine.needs_ip and not ENVIRONMENTS[test.environment].isolated:
         yield Refusal(
@@ -175,7 +180,7 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
             f"placement shared-process joins both ends in one process: in environment "
             f"{environment} each is on a kernel of its own",
         )
-    if test.switch_environment not in ("netns", "host"):
+    if not ENVIRONMENTS[test.switch_environment].shares_host:
         yield Refusal(
             ("switch_environment", "environment"),
             f"environment {environment} opens the switch's ports on the host: the switch cannot be "

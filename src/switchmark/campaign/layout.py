@@ -38,7 +38,6 @@ from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
 __all__ = [
-    "BARE",
     "UDP_PORT",
     "Layout",
     "frame_sizes",
@@ -53,9 +52,6 @@ _TUN = "/dev/net/tun"
 _GUEST_MB = 256
 _GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
-BARE = frozenset({"host", "netns"})
-"""Environments whose processes are the host's own: what limits them is a cgroup made here, as
-it is for machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +318,8 @@ class Layout:
     def _limited(self, who: str, node: Node, steps: Plan) -> Plan:
         """The steps with their processes under the CPU limit of the switch or of a function."""
         percent = self.test.limits.get(who)
-        ours = node.environment in BARE or ENVIRONMENTS[node.environment].own_kernel
+        where = ENVIRONMENTS[node.environment]
+        ours = where.shares_host or where.own_kernel
         if percent is None or not ours:
             return steps
         folder, made = limited_group(self.cgroups, node.name, percent)
@@ -496,6 +493,7 @@ def lay_out(
         mtu=mtu_for(test.frame_size),
         napi=engine.napi,
         ip_stack=engine.needs_ip,
+        isolated=ENVIRONMENTS[test.switch_environment].isolated,
         cores=cores,
         node=node,
         queues=test.queues,

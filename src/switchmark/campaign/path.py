@@ -157,10 +157,10 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
 def _counters(executor: Executor, layout: Layout) -> PathCounters:
     """Counters of both ends of every port, by place, and of the switch."""
     counters = Counters()
-    outputs = tuple(map(executor.run, layout.switch.counters(layout.wiring)))
+    outputs = tuple(map(executor.run, layout.switch.counters.commands(layout.wiring)))
     if outputs:
         try:
-            counters = layout.switch.parse_counters(layout.wiring, outputs)
+            counters = layout.switch.counters.parse(layout.wiring, outputs)
         except ValueError as garbled:
             name = layout.switch.name
             raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from (

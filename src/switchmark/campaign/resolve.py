@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from switchmark.campaign.combinations import listed, reasons_of_axes
-from switchmark.campaign.layout import BARE, Layout, lay_out, opened_in
+from switchmark.campaign.layout import Layout, lay_out, opened_in
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
@@ -115,7 +115,7 @@ def may_share_process(test: Test) -> bool:
     one that was asked for? A process that plays a function in a container would be outside of it.
     """
     together = test.model_copy(update={"placement": SHARED_PROCESS})
-    return test.environment in BARE and not check(together)
+    return ENVIRONMENTS[test.environment].shares_host and not check(together)
 
 
 def _named_parts(test: Test) -> dict[str, str]:
@@ -184,6 +184,11 @@ def _nic_reasons(layout: Layout) -> list[Refusal]:
             usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
             why = f"switch {switch.name} does not take the NIC {port.nic} {way}"
             return [Refusal(("nic", "switch"), why, f"--switch {' or '.join(usable)}")]
+        where = layout.wiring.at.environment
+        if port.pci and not ENVIRONMENTS[where].shares_host:
+            able = [name for name, each in ENVIRONMENTS.items() if each.shares_host]
+            why = f"environment {where} does not give the NIC {port.nic} to {switch.name}"
+            return [Refusal(_OF_A_WIRING, why, f"--switch-environment {' or '.join(able)}")]
     return []
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan
@@ -70,35 +70,51 @@ class Needs:
     attachments: tuple[Attachment, ...] = field(default=())
 
 
-@runtime_checkable
-class Environment(Protocol):
-    """An environment. `isolated` says that a node has a network stack of its own, `own_kernel`
-    that it has a kernel of its own: another clock, CPUs that are not the host's, and ports that
-    its maker opens, so that it is created when the switch has started; `images`, that a node can
-    be made of an image of the user's."""
+class Environment(ABC):
+    """An environment: where a function runs, or the switch. A driver says its name, `probe`,
+    `create`, `attach` and `inside`; every method but `probe` is pure."""
 
     name: str
-    port_kinds: frozenset[PortKind]
-    isolated: bool
-    own_kernel: bool
-    images: bool
 
+    port_kinds: frozenset[PortKind] = frozenset(PortKind) - {PortKind.TAP}
+    """The kinds of ports that a function can have in a node."""
+
+    isolated: bool = True
+    """A node has a network stack of its own."""
+
+    own_kernel: bool = False
+    """A node has a kernel of its own: another clock, CPUs that are not the host's, and ports that
+    its maker opens, so that it is created when the switch has started."""
+
+    shares_host: bool = False
+    """Processes in a node are the host's but for their network: they see its files, sockets and
+    devices, and what limits them is a control group made by switchmark."""
+
+    images: bool = False
+    """A node can be made of an image of the user's."""
+
+    @abstractmethod
     def probe(self, host: Host) -> Version:
         """The version, or Unavailable with what is missing."""
-        ...
 
+    @abstractmethod
     def create(self, node: Node, needs: Needs) -> Plan:
         """Make the node, and let programs run in it."""
-        ...
 
+    @abstractmethod
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
         """Move kernel interfaces in and set them up."""
-        ...
 
+    @abstractmethod
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The argv that runs `argv` in the node, keeping stdin, stdout and exit status."""
-        ...
 
     def netns(self, node: Node) -> str | None:
-        """What `ip link set X netns ...` and setns() take for this node; None for the host."""
-        ...
+        """What `ip link set X netns ...` and setns() take for this node; None where it has no
+        network namespace of its own on this host."""
+        return None
+
+    def takes_switch(self, *, own_stack: bool) -> bool:
+        """Can the switch under test run in a node? Its ports are made by the host's kernel.
+        `own_stack`: it needs a network stack of its own."""
+        return not self.own_kernel and (self.isolated or not own_stack)

@@ -10,12 +10,12 @@ namespace has the node's name, so that its interfaces are set up from the host, 
 from __future__ import annotations
 
 import platform
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from switchmark.environments.base import Attachment, Needs
+from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import Unavailable
 from switchmark.machine.anchor import privileges
@@ -23,7 +23,6 @@ from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
 from switchmark.machine.processes import MARK
 from switchmark.model.plan import Node, Plan, Run
-from switchmark.model.topology import PortKind
 
 __all__ = [
     "ASLEEP",
@@ -88,12 +87,9 @@ class Mount:
         return self.target or self.path
 
 
-class Container:
+class Container(Environment):
     """What the drivers of the runtimes need not say again."""
 
-    port_kinds = frozenset(PortKind) - {PortKind.TAP}
-    own_kernel = False
-    isolated = True
     images = True
 
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
@@ -103,7 +99,7 @@ class Container:
         return NETNS.netns(network(node))
 
 
-class OfClient(Container, ABC):
+class OfClient(Container):
     """A runtime that is spoken to as docker is. A driver says how its client is called, and what
     else `run` is told."""
 

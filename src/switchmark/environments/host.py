@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from switchmark.environments.base import Attachment, Needs
+from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.machine.host import Host as MachineHost
 from switchmark.model.plan import Node, Plan, Run, Step
-from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
 
-class Host:
+class Host(Environment):
     """Functions run beside everything else; interfaces carry the run's prefix."""
 
     name = "host"
-    port_kinds = frozenset(PortKind) - {PortKind.TAP}
     isolated = False
-    own_kernel = False
-    images = False
+    shares_host = True
 
     def probe(self, host: MachineHost) -> Version:
         return Version("-", verified="verified")
@@ -54,9 +51,6 @@ class Host:
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
         return argv
-
-    def netns(self, node: Node) -> str | None:
-        return None
 
 
 ENVIRONMENT = Host()

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from switchmark.environments.base import Attachment, Needs
+from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.model.plan import HOST, Node, Plan, Run, Step
-from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
 
-class Netns:
+class Netns(Environment):
     """One namespace a node, named as the node."""
 
     name = "netns"
-    port_kinds = frozenset(PortKind) - {PortKind.TAP}
-    isolated = True
-    own_kernel = False
-    images = False
+    shares_host = True
 
     def probe(self, host: Host) -> Version:
         """The version of iproute2."""

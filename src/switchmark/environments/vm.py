@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from switchmark.engines.base import traffic_program
-from switchmark.environments.base import Attachment, Needs
+from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import CommandTimedOut, Unavailable, UsageError
 from switchmark.machine.host import Host
@@ -35,12 +35,11 @@ _OFFLOADS = (
 )
 
 
-class Vm:
+class Vm(Environment):
     """One machine a node, with one CPU, entered by a UNIX socket in the run's folder."""
 
     name = "vm"
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
-    isolated = True
     own_kernel = True
     images = True
 
@@ -103,9 +102,6 @@ class Vm:
         name = Path(argv[0]).name
         words = (name, *argv[1:]) if name.startswith("switchmark-") else argv
         return (traffic_program(), "enter", _socket(node), "--", *words)
-
-    def netns(self, node: Node) -> str | None:
-        return None
 
 
 def qemu() -> str:

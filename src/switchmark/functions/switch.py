@@ -6,14 +6,13 @@ Knows no switch by name: each says in its own file (`function_kinds`) what it ca
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions.base import Hosted
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import Flow, Port, PortKind, Wiring
+from switchmark.model.topology import Flow, Port, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters, Switch
@@ -25,13 +24,6 @@ _ONLY_CPU = (0,)
 """Of a machine with a kernel of its own, which is pinned as a whole."""
 
 
-@runtime_checkable
-class _Hostable(Switch, Protocol):
-    """A switch that opens `Wiring.given` where there is one, as ports of these kinds."""
-
-    function_kinds: frozenset[PortKind]
-
-
 class SwitchFunction:
     """A switch as it forwards unless it is asked otherwise: between two ports every one is a
     wire, which leaves frames as they are."""
@@ -40,7 +32,7 @@ class SwitchFunction:
     forwards = True
     rewrites = False
 
-    def __init__(self, switch: _Hostable) -> None:
+    def __init__(self, switch: Switch) -> None:
         self._switch = switch
         self.name = switch.name
         self.summary = f"the switch {switch.name} between two ports, inside the node"
@@ -56,6 +48,7 @@ class SwitchFunction:
             Port(id=port.id, index=index, part=port.part) for index, port in enumerate(h.ports)
         )
         ways = ((ports[0], ports[1]), (ports[1], ports[0]))
+        environment = ENVIRONMENTS[h.node.environment]
         return replace(
             h.wiring,
             prefix=h.node.name,
@@ -69,7 +62,8 @@ class SwitchFunction:
             kind=h.ends[0].kind,
             semantics=self._switch.semantics[0],
             mode=None,
-            cores=_ONLY_CPU if ENVIRONMENTS[h.node.environment].own_kernel else h.cores,
+            isolated=environment.isolated,
+            cores=_ONLY_CPU if environment.own_kernel else h.cores,
             queues=1,
             given={port.id: end for port, end in zip(ports, h.ends, strict=True)},
         )
@@ -79,8 +73,7 @@ class SwitchFunction:
         return self._switch.probe(host)
 
     def accepts(self, h: Hosted) -> str | None:
-        own_kernel = ENVIRONMENTS[h.node.environment].own_kernel
-        if h.node.environment not in self._switch.environments and not own_kernel:
+        if self._switch.own_stack and not ENVIRONMENTS[h.node.environment].isolated:
             return f"{self.name} does not run in environment {h.node.environment}"
         return self._switch.accepts(self._wiring(h))
 
@@ -91,12 +84,10 @@ class SwitchFunction:
         return self._switch.settled(self._wiring(h))
 
     def counters(self, h: Hosted) -> tuple[Run, ...]:
-        return self._switch.counters(self._wiring(h))
+        return self._switch.counters.commands(self._wiring(h))
 
     def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
-        return self._switch.parse_counters(self._wiring(h), outputs)
+        return self._switch.counters.parse(self._wiring(h), outputs)
 
 
-FUNCTIONS = tuple(
-    SwitchFunction(switch) for switch in SWITCHES.values() if isinstance(switch, _Hostable)
-)
+FUNCTIONS = tuple(SwitchFunction(switch) for switch in SWITCHES.values() if switch.function_kinds)

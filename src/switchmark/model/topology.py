@@ -286,7 +286,8 @@ class Wiring:
     how ports are attached and `semantics` what the switch is to do with a frame, of those that
     it offers. `mode` is what the probe of the switch found (its datapath, for instance). `napi`
     says that the functions send by XDP redirect, which a veth takes only if its peer polls
-    (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `cores` are
+    (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `isolated` says
+    that the switch's node has a network stack of its own. `cores` are
     the CPUs of a switch that polls, `node` their NUMA node; `queues` the pairs of queues that a
     port has, `descriptors` the length of each (None: the default of who makes them). `burst` is
     the most frames that a function sends at once, `memory` what DPDK's processes live in,
@@ -305,6 +306,7 @@ class Wiring:
     mtu: int = 1500
     napi: bool = False
     ip_stack: bool = False
+    isolated: bool = False
     cores: tuple[int, ...] = ()
     node: int = 0
     queues: int = 1

@@ -1,17 +1,31 @@
-"""The contract of a switch. A driver is pure but for `probe`: it returns plans."""
+"""The contract of a switch: six members that a driver must say, and defaults for all else.
+
+A driver is pure but for `probe`: it returns plans. It knows no environment by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import Addressing, Endpoint, PortKind, Semantics, Wiring
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Flow,
+    Port,
+    PortKind,
+    Semantics,
+    Wiring,
+    group_mac_address,
+    ip_address,
+    mac_address,
+)
 from switchmark.model.version import Version
 
-__all__ = ["Counters", "PortCounters", "Switch"]
+__all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,63 +47,93 @@ class Counters:
     idle_cycles: int | None = None
 
 
-@runtime_checkable
-class Switch(Protocol):
-    """A switch. Every method but `probe` is pure.
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How the counters of a switch are read: `commands` print what `parse` understands.
+
+    `parse` gets the outputs in the order of the commands. ValueError if they are garbled.
+    """
+
+    commands: Callable[[Wiring], tuple[Run, ...]]
+    parse: Callable[[Wiring, tuple[bytes, ...]], Counters]
+
+
+NO_COUNTERS = Counting(lambda w: (), lambda w, outputs: Counters())
+"""What a switch that counts nothing says: that it does not is an answer, too."""
+
+
+class Switch(ABC):
+    """A switch: a driver says its name, semantics, kinds of ports and counters, `probe` and
+    `start`. Every method but `probe` is pure.
 
     Of `semantics` and `port_kinds` the first is what it does unless asked otherwise.
-    `resources` are the axes, of `switch_cores`, `queues`, `descriptors` and `copies`, that it
-    follows: it copies a flow to several ports if it sends to all what is for a group, or has a
-    rule that names them.
     """
 
     name: str
-    environments: frozenset[str]
-    resources: frozenset[str]
+    semantics: tuple[Semantics, ...]
+    port_kinds: tuple[PortKind, ...]
+    counters: Counting
 
-    @property
-    def semantics(self) -> tuple[Semantics, ...]: ...
+    resources: frozenset[str] = frozenset()
+    """The axes, of `switch_cores`, `queues`, `descriptors` and `copies`, that it follows: it
+    copies a flow to several ports if it sends to all what is for a group, or has a rule that names
+    them."""
 
-    @property
-    def port_kinds(self) -> tuple[PortKind, ...]: ...
+    own_stack: bool = False
+    """It needs a network stack of its own: it makes interfaces of fixed names, or changes how
+    the whole stack forwards."""
 
+    function_kinds: frozenset[PortKind] = frozenset()
+    """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
+    cannot be one."""
+
+    @abstractmethod
     def probe(self, host: Host) -> Version:
         """The version, or Unavailable with what is missing."""
-        ...
+
+    @abstractmethod
+    def start(self, w: Wiring) -> Plan:
+        """Before the functions open their ports."""
 
     def own_core(self, mode: str | None) -> bool:
         """Does forwarding keep a core of the switch's own busy? If not, whoever sends does
         the work. `mode` is that of the probed Version."""
-        ...
+        return False
 
     def accepts(self, w: Wiring) -> str | None:
         """None, or the reason why this switch cannot make such a wiring."""
-        ...
+        return None
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
         """The far end of each port, by port id."""
-        ...
+        return {port.id: Endpoint(w.kind, mac_address(port.index), mtu=w.mtu) for port in w.ports}
 
     def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        """The addresses of each flow, by flow id."""
-        ...
-
-    def start(self, w: Wiring) -> Plan:
-        """Before the functions open their ports."""
-        ...
+        """The addresses of each flow, by flow id. By default those of one flat network: what is
+        sent is what arrives; what is to be copied is for a group."""
+        return {
+            flow.id: Addressing(
+                sent_src_mac=w.source_mac(flow),
+                sent_dst_mac=destination,
+                seen_src_mac=w.source_mac(flow),
+                seen_dst_mac=destination,
+                source_ip=ip_address(source.index),
+                sink_ip=ip_address(sink.index),
+            )
+            for flow in w.flows
+            for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
+            for destination in (_destination(w, flow, sink),)
+        }
 
     def join(self, w: Wiring) -> Plan:
         """After the interfaces are in the nodes: ports, forwarding rules."""
-        ...
+        return ()
 
     def settled(self, w: Wiring) -> Plan:
         """Waits for links and learning; nothing else."""
-        ...
+        return ()
 
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        """Commands whose outputs `parse_counters` understands."""
-        ...
 
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        """Counters from the outputs of `counters`, in order. ValueError if they are garbled."""
-        ...
+def _destination(w: Wiring, flow: Flow, sink: Port) -> str:
+    copied = len(w.copies(flow)) > 1
+    return group_mac_address(flow.index) if copied else mac_address(sink.index)

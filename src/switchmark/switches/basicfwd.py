@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
-from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
+from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.eal import (
+    COUNTERS,
     PORT_KINDS,
     PairedSwitch,
     are_neighbours,
-    eal_endpoints,
-    paired_addressing,
     probe_program,
     program,
     refusal,
@@ -31,9 +28,7 @@ class Basicfwd(PairedSwitch):
     name = "basicfwd"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(PORT_KINDS)
-    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
-    resources: frozenset[str] = frozenset()
+    counters = COUNTERS
 
     def probe(self, host: Host) -> Version:
         """The version of DPDK that it was built with."""
@@ -47,13 +42,6 @@ class Basicfwd(PairedSwitch):
                 "ports: those of a pair must be next to each other"
             )
         return found
-
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return eal_endpoints(w)
-
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        macs = {port.id: mac_address(port.index) for port in w.ports}
-        return paired_addressing(w, macs, rewritten=False)
 
     def start(self, w: Wiring) -> Plan:
         return start_program(

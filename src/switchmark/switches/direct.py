@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
-    Addressing,
     Endpoint,
     Flow,
     Port,
@@ -17,34 +16,22 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
-from switchmark.switches.links import (
-    add_veth,
-    bridged_addressing,
-    interface_mac,
-    probe_kernel,
-)
+from switchmark.switches.base import NO_COUNTERS, Switch
+from switchmark.switches.links import CABLE, add_veth, interface_mac, probe_kernel
 
 
-class Direct:
+class Direct(Switch):
     """A veth pair between the two ports of each flow; or in user space one end that listens,
     vhost or a memif server, and one that connects."""
 
     name = "direct"
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VETH, PortKind.VHOST_USER, PortKind.MEMIF)
-    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
+    counters = NO_COUNTERS
     resources = frozenset({"queues"})
 
     def probe(self, host: Host) -> Version:
-        """The kernel's release; veth is part of it."""
-        release = probe_kernel(
-            host, ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
-        )
-        return Version(release, verified="verified")
-
-    def own_core(self, mode: str | None) -> bool:
-        return False
+        return Version(probe_kernel(host, CABLE), verified="verified")
 
     def accepts(self, w: Wiring) -> str | None:
         for port in w.ports:
@@ -93,9 +80,6 @@ class Direct:
             for port in w.ports
         }
 
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        return bridged_addressing(w)
-
     def start(self, w: Wiring) -> Plan:
         steps: Plan = ()
         for a, b in self._cables(w):
@@ -107,18 +91,6 @@ class Direct:
             macs = (interface_mac(w, a), interface_mac(w, b))
             steps += add_veth(w, near, far, *macs, far_gro=w.napi)
         return steps
-
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
-    def settled(self, w: Wiring) -> Plan:
-        return ()
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return ()
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return Counters()
 
 
 SWITCH = Direct()

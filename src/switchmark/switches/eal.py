@@ -33,9 +33,10 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Verified, Version
-from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.base import Counters, Counting, PortCounters, Switch
 
 __all__ = [
+    "COUNTERS",
     "MBUF_BYTES",
     "PORT_KINDS",
     "SOCKET_KINDS",
@@ -45,7 +46,6 @@ __all__ = [
     "device_ids",
     "eal_counters",
     "eal_endpoints",
-    "nic_refusal",
     "paired_addressing",
     "pairs",
     "parse_eal_counters",
@@ -68,7 +68,6 @@ MBUF_BYTES = 2176
 _BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
 _QUEUE_MB = 2  # of each pair of queues but the first of a port
 _PORTS = 32  # RTE_MAX_ETHPORTS
-_WITH_DEVICES = frozenset({"netns", "host"})
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
 
 
@@ -92,17 +91,6 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
     return Version(
         found[1].decode(errors="replace"), verified="verified", verified_ports=VERIFIED_PORTS
     )
-
-
-def nic_refusal(w: Wiring, name: str) -> str | None:
-    """Why a DPDK program cannot have the NICs of a wiring."""
-    named = [port.nic for port in w.ports if port.nic]
-    if named and w.at.environment not in _WITH_DEVICES:
-        return (
-            f"environment {w.at.environment} does not give the NIC {named[0]} to {name}"
-            f"\n\nhint: --switch-environment {' or '.join(sorted(_WITH_DEVICES))}"
-        )
-    return None
 
 
 def device_ids(w: Wiring) -> Mapping[str, int]:
@@ -136,8 +124,6 @@ def refusal(w: Wiring, name: str) -> str | None:
             f"function {name} connects to its ports: none is there that listens\n\n"
             "hint: a switch of its own between the functions"
         )
-    if found := nic_refusal(w, name):
-        return found
     nic = next((port.nic for port in w.ports if port.nic), None)
     if nic and w.semantics is not Semantics.PATCH:
         return (
@@ -187,13 +173,13 @@ def _env(w: Wiring) -> dict[str, str]:
     return {"RUNTIME_DIRECTORY": w.run_dir}
 
 
-def eal_endpoints(w: Wiring, macs: Mapping[str, str] | None = None) -> Mapping[str, Endpoint]:
+def eal_endpoints(w: Wiring, macs: Mapping[str, str]) -> Mapping[str, Endpoint]:
     """A socket for each port that the switch listens on, or the NIC at the other end of the
     cable; `macs` are the functions', by port."""
     return {
         port.id: Endpoint(
             kind=PortKind.NIC_PCI if port.nic else w.kind,
-            mac=macs[port.id] if macs else mac_address(port.index),
+            mac=macs[port.id],
             path="" if port.nic else _socket(w, port),
             device=port.nic_peer or "",
             mtu=w.mtu,
@@ -408,21 +394,31 @@ def _stats(line: str) -> dict[str, int]:
     return found
 
 
-class PairedSwitch:
-    """What a driver of such a program need not say again: it polls, has all its ports from the
-    start, and telemetry tells their links and counters."""
+COUNTERS = Counting(eal_counters, parse_eal_counters)
+"""Those of the program's ports, as telemetry tells them."""
+
+
+class PairedSwitch(Switch):
+    """A DPDK program that forwards between the ports 2i and 2i+1: it polls, has all its ports from
+    the start, and telemetry tells their links. A patch, unless asked to write both MACs."""
+
+    function_kinds = frozenset(PORT_KINDS)
 
     def own_core(self, mode: str | None) -> bool:
         return True
 
-    def join(self, w: Wiring) -> Plan:
-        return ()
+    def accepts(self, w: Wiring) -> str | None:
+        return refusal(w, self.name)
+
+    def macs(self, w: Wiring) -> Mapping[str, str]:
+        """The MACs of the functions' ends, by port id."""
+        return {port.id: mac_address(port.index) for port in w.ports}
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return eal_endpoints(w, self.macs(w))
+
+    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+        return paired_addressing(w, self.macs(w), rewritten=w.semantics is Semantics.STATIC)
 
     def settled(self, w: Wiring) -> Plan:
         return wait_linked(w)
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return eal_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return parse_eal_counters(w, outputs)

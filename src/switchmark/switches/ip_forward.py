@@ -8,57 +8,43 @@ from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
     Addressing,
-    Endpoint,
-    PortKind,
     Semantics,
     Wiring,
     ip_address,
     mac_address,
 )
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
 from switchmark.switches.links import (
+    CABLE,
+    COUNTERS,
+    PORT_KINDS,
+    KernelSwitch,
     add_port,
-    kernel_counters,
-    kernel_endpoints,
-    link_counters,
     probe_kernel,
     set_sysctls,
     switch_ifname,
-    wait_running,
 )
 
 _NETWORKS = 255
 
 
-class IpForward:
+class IpForward(KernelSwitch):
     """A router with one /24 of 198.18.0.0/16 on each port and every neighbour known."""
 
     name = "ip-forward"
     semantics = (Semantics.ROUTED,)
-    port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
-    environments = frozenset({"netns", "lxc", "docker", "podman"})
-    resources: frozenset[str] = frozenset()
+    port_kinds = PORT_KINDS
+    counters = COUNTERS
+    own_stack = True
 
     def probe(self, host: Host) -> Version:
-        """The kernel's release; forwarding is part of it."""
-        release = probe_kernel(
-            host,
-            ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b"),
-            ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1"),
-        )
-        return Version(release, verified="verified")
-
-    def own_core(self, mode: str | None) -> bool:
-        return False
+        forward = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        return Version(probe_kernel(host, CABLE, forward), verified="verified")
 
     def accepts(self, w: Wiring) -> str | None:
         if len(w.ports) > _NETWORKS:
             return f"ip-forward gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
         return None
-
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return kernel_endpoints(w)
 
     def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
         return {
@@ -92,7 +78,7 @@ class IpForward:
         for port in w.ports:
             near = switch_ifname(w, port)
             ports += (
-                *add_port(w, port, mac_address(port.index, router=True)),
+                *add_port(w, port),
                 Run(
                     f"the router's address on {near}",
                     ("ip", "address", "add", f"{ip_address(1, net=port.index)}/24", "dev", near),
@@ -108,18 +94,6 @@ class IpForward:
                 ),
             )
         return forwarding + ports
-
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
-    def settled(self, w: Wiring) -> Plan:
-        return wait_running(w, [switch_ifname(w, port) for port in w.ports])
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return link_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return kernel_counters(w, outputs)
 
 
 SWITCH = IpForward()

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
-from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
+from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.eal import (
+    COUNTERS,
     PORT_KINDS,
     PairedSwitch,
-    eal_endpoints,
-    paired_addressing,
     pairs,
     probe_program,
     program,
-    refusal,
     start_program,
 )
 
@@ -40,8 +38,7 @@ class L2fwd(PairedSwitch):
     name = "l2fwd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(PORT_KINDS)
-    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
+    counters = COUNTERS
     resources = frozenset({"switch_cores"})
 
     def probe(self, host: Host) -> Version:
@@ -56,20 +53,13 @@ class L2fwd(PairedSwitch):
                 f"l2fwd serves at most {_PORTS_PER_CORE} ports a core, not {len(w.ports)} with "
                 f"{len(w.cores)}\n\nhint: --switch-cores {-(-len(w.ports) // _PORTS_PER_CORE)}"
             )
-        return refusal(w, self.name)
+        return super().accepts(w)
 
-    def _macs(self, w: Wiring) -> Mapping[str, str]:
+    def macs(self, w: Wiring) -> Mapping[str, str]:
         """Where it writes MACs, the frames that leave port N are for 02:00:00:00:00:N."""
         if w.semantics is Semantics.STATIC:
             return {port.id: f"02:00:00:00:00:{port.index:02x}" for port in w.ports}
-        return {port.id: mac_address(port.index) for port in w.ports}
-
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return eal_endpoints(w, self._macs(w))
-
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        rewritten = w.semantics is Semantics.STATIC
-        return paired_addressing(w, self._macs(w), rewritten=rewritten)
+        return super().macs(w)
 
     def start(self, w: Wiring) -> Plan:
         count, cores = len(w.ports), max(1, len(w.cores))

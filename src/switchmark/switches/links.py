@@ -12,24 +12,23 @@ from switchmark.errors import Unavailable
 from switchmark.machine.host import Host, last_lines
 from switchmark.model.plan import Check, Plan, Run, Step, Wait, Write
 from switchmark.model.topology import (
-    Addressing,
     Endpoint,
-    Flow,
     Port,
     PortKind,
     Wiring,
-    group_mac_address,
-    ip_address,
     mac_address,
 )
-from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.base import Counters, Counting, PortCounters, Switch
 
 __all__ = [
+    "CABLE",
+    "COUNTERS",
     "OFFLOADS_OFF",
+    "PORT_KINDS",
+    "KernelSwitch",
     "add_port",
     "add_tap",
     "add_veth",
-    "bridged_addressing",
     "interface_mac",
     "kernel_counters",
     "kernel_endpoints",
@@ -46,6 +45,13 @@ __all__ = [
 
 OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
 """Features that would let one skb carry several frames, or leave a checksum to be filled in."""
+
+
+PORT_KINDS = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
+"""The ports of a switch that takes any interface of the kernel."""
+
+CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
+"""What `probe_kernel` tries for a switch whose ports are veth pairs."""
 
 
 def kernel_release(host: Host) -> str:
@@ -75,7 +81,10 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
 
 
 def switch_ifname(w: Wiring, port: Port) -> str:
-    """The switch's end of a port: its NIC, its end of the veth pair, or the tap."""
+    """The switch's end of a port: its NIC, its end of the veth pair, or the tap; as a function the
+    interface that it is given."""
+    if w.given:
+        return w.given[port.id].ifname
     return port.nic or w.name(f"p{port.index}")
 
 
@@ -99,28 +108,6 @@ def _kind(w: Wiring, port: Port) -> PortKind:
     if port.nic:
         return PortKind.NIC_KERNEL
     return PortKind.TAP if w.kind is PortKind.TAP and not port.physical else PortKind.VETH
-
-
-def bridged_addressing(w: Wiring) -> Mapping[str, Addressing]:
-    """One flat network: what is sent is what arrives; what is to be copied is for a group."""
-    return {
-        flow.id: Addressing(
-            sent_src_mac=w.source_mac(flow),
-            sent_dst_mac=destination,
-            seen_src_mac=w.source_mac(flow),
-            seen_dst_mac=destination,
-            source_ip=ip_address(source.index),
-            sink_ip=ip_address(sink.index),
-        )
-        for flow in w.flows
-        for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
-        for destination in (_destination(w, flow, sink),)
-    }
-
-
-def _destination(w: Wiring, flow: Flow, sink: Port) -> str:
-    copied = len(w.copies(flow)) > 1
-    return group_mac_address(flow.index) if copied else mac_address(sink.index)
 
 
 def interface_mac(w: Wiring, port: Port) -> str:
@@ -182,12 +169,15 @@ def add_tap(w: Wiring, name: str, mac: str) -> Plan:
     )
 
 
-def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
-    """The switch's end of a port, up: a veth pair, a tap, or the NIC that the user named."""
-    near = switch_ifname(w, port)
+def add_port(w: Wiring, port: Port) -> Plan:
+    """The switch's end of a port, up: a veth pair, a tap, or the NIC that the user named. One that
+    the switch is given, as a function, is there and up."""
+    if w.given:
+        return ()
+    near, near_mac = switch_ifname(w, port), mac_address(port.index, router=True)
     steps: list[Step] = []
     if port.nic:
-        if w.at.environment != "host":
+        if w.isolated:
             steps.append(
                 Run(
                     f"lend the NIC {near} to the switch's node",
@@ -208,7 +198,7 @@ def add_port(w: Wiring, port: Port, near_mac: str) -> Plan:
 
 def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
     """Kernel settings of the switch's network stack: its node's own, or leased on the host."""
-    if w.at.environment == "host":
+    if not w.isolated:
         return tuple(
             Write(why, f"/proc/sys/{name.replace('.', '/')}", value.encode(), machine_wide=True)
             for name, value in values.items()
@@ -219,7 +209,7 @@ def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
 
 def silence(w: Wiring, ifname: str) -> Plan:
     """No IPv6 on an interface of the host's own stack; a node of ours has none anyway."""
-    if w.at.environment != "host":
+    if w.isolated:
         return ()
     setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
     return (
@@ -270,6 +260,8 @@ def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     that sent it and as `rx_dropped` at its peer. Here it is the sender's alone.
     """
     links = parse_link_counters(outputs[0])
+    if w.given:
+        return _function_counters(w, links)
     return Counters(
         {
             port.id: replace(found, rx_dropped=None) if _kind(w, port) is PortKind.VETH else found
@@ -277,3 +269,37 @@ def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
             if (found := links.get(switch_ifname(w, port))) is not None
         }
     )
+
+
+def _function_counters(w: Wiring, links: Mapping[str, PortCounters]) -> Counters:
+    """Between the two ports of a function: dropped is what came in at one and was not even offered
+    to the other, whose link counts what it had no room for."""
+    try:
+        one, other = (links[switch_ifname(w, port)] for port in w.ports)
+    except KeyError as missing:
+        raise ValueError(f"ip printed no link {missing}") from missing
+    return Counters(
+        {
+            port.id: replace(
+                own,
+                rx_dropped=None,
+                tx_dropped=max(0, (peer.rx or 0) - (own.tx or 0) - (own.tx_dropped or 0)),
+            )
+            for port, own, peer in zip(w.ports, (one, other), (other, one), strict=True)
+        }
+    )
+
+
+COUNTERS = Counting(link_counters, kernel_counters)
+"""The kernel's own, of a switch whose ports are its interfaces."""
+
+
+class KernelSwitch(Switch):
+    """A switch whose ports are interfaces of the kernel: ready when all of them have their
+    links."""
+
+    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+        return kernel_endpoints(w)
+
+    def settled(self, w: Wiring) -> Plan:
+        return wait_running(w, [switch_ifname(w, port) for port in w.ports])

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
-    Addressing,
     Endpoint,
     Port,
     PortKind,
@@ -16,14 +15,13 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
 from switchmark.switches.links import (
+    CABLE,
+    COUNTERS,
+    KernelSwitch,
     add_port,
     add_veth,
-    bridged_addressing,
-    kernel_counters,
     kernel_endpoints,
-    link_counters,
     offloads_off,
     probe_kernel,
     silence,
@@ -32,27 +30,18 @@ from switchmark.switches.links import (
 )
 
 
-class Macvlan:
+class Macvlan(KernelSwitch):
     """Functions are children; a physical port is the parent of its pair's child. Without a
     physical port the parent is one end of a veth pair (a dummy may not be in the kernel)."""
 
     name = "macvlan"
     semantics = (Semantics.STATIC,)
     port_kinds = (PortKind.MACVLAN, PortKind.VETH, PortKind.NIC_KERNEL)
-    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
-    resources: frozenset[str] = frozenset()
+    counters = COUNTERS
 
     def probe(self, host: Host) -> Version:
-        """The kernel's release; macvlan is part of it."""
-        release = probe_kernel(
-            host,
-            ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b"),
-            ("ip", "link", "add", "sm-m", "link", "sm-a", "type", "macvlan", "mode", "bridge"),
-        )
-        return Version(release, verified="verified")
-
-    def own_core(self, mode: str | None) -> bool:
-        return False
+        child = ("ip", "link", "add", "sm-m", "link", "sm-a", "type", "macvlan", "mode", "bridge")
+        return Version(probe_kernel(host, CABLE, child), verified="verified")
 
     def accepts(self, w: Wiring) -> str | None:
         if len({port.part for port in w.ports}) < len(w.ports):
@@ -91,13 +80,10 @@ class Macvlan:
             for port in w.ports
         }
 
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        return bridged_addressing(w)
-
     def start(self, w: Wiring) -> Plan:
         steps: Plan = ()
         for port in (port for port in w.ports if port.physical):
-            steps += add_port(w, port, mac_address(port.index, router=True))
+            steps += add_port(w, port)
         children = [port for port in w.ports if not port.physical]
         if any(self._parent(w, port) == w.name("up") for port in children):
             near, far = w.name("up"), w.name("up-peer")
@@ -123,17 +109,8 @@ class Macvlan:
             )
         return steps
 
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
     def settled(self, w: Wiring) -> Plan:
         return wait_running(w, [switch_ifname(w, port) for port in w.ports if port.physical])
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        return link_counters(w)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        return kernel_counters(w, outputs)
 
 
 SWITCH = Macvlan()

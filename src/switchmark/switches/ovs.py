@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.programs import require_programs
 from switchmark.model.plan import Check, Plan, Run, Wait
-from switchmark.model.topology import (
-    Addressing,
-    Endpoint,
-    PortKind,
-    Semantics,
-    Wiring,
-    mac_address,
-)
+from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
+from switchmark.switches.base import Counters, Counting
 from switchmark.switches.links import (
+    PORT_KINDS,
+    KernelSwitch,
     add_port,
-    bridged_addressing,
     kernel_counters,
-    kernel_endpoints,
     link_counters,
     switch_ifname,
 )
@@ -44,15 +36,46 @@ _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MU
 _HINT = "apt-get install openvswitch-switch"
 
 
-class Ovs:
+def _counter_commands(w: Wiring) -> tuple[Run, ...]:
+    if w.mode == "kernel":
+        return link_counters(w)
+    # The userspace datapath reads AF_PACKET sockets: what they have no room for is lost
+    # behind the link's counters.
+    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=w.at)
+    return (*link_counters(w), sockets)
+
+
+def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    links = kernel_counters(w, outputs)
+    if len(outputs) == 1:
+        return links
+    drops = _socket_drops(outputs[1].decode(errors="replace"))
+    return Counters(
+        {
+            port: replace(found, rx_dropped=drops.get(switch_ifname(w, w.port(port)), 0))
+            for port, found in links.ports.items()
+        }
+    )
+
+
+def _socket_drops(text: str) -> dict[str, int]:
+    """Drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
+    found: dict[str, int] = {}
+    for ifname, drops in _SOCKET.findall(text):
+        found[ifname] = found.get(ifname, 0) + int(drops)
+    return found
+
+
+class Ovs(KernelSwitch):
     """One bridge with the NORMAL action, or a rule for each port. Mode `kernel` or `userspace`
     is the datapath."""
 
     name = "ovs"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
-    port_kinds = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
+    port_kinds = PORT_KINDS
+    counters = Counting(_counter_commands, _parse_counters)
     # The userspace datapath makes taps of fixed names: one network namespace an instance.
-    environments = frozenset({"netns", "lxc", "docker", "podman"})
+    own_stack = True
     resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:
@@ -81,12 +104,6 @@ class Ovs:
     def accepts(self, w: Wiring) -> str | None:
         return static_refusal(w, self.name) if w.semantics is Semantics.STATIC else None
 
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return kernel_endpoints(w)
-
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        return bridged_addressing(w)
-
     def _pinned(self, w: Wiring, argv: tuple[str, ...]) -> tuple[str, ...]:
         return ("taskset", "-c", ",".join(map(str, w.cores)), *argv) if w.cores else argv
 
@@ -94,7 +111,7 @@ class Ovs:
         datapath = "system" if w.mode == "kernel" else "netdev"
         ports: Plan = ()
         for port in w.ports:
-            ports += add_port(w, port, mac_address(port.index, router=True))
+            ports += add_port(w, port)
         static = w.semantics is Semantics.STATIC
         words = ["add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={datapath}"]
         words += ["fail-mode=secure"] * static
@@ -118,9 +135,6 @@ class Ovs:
             *(add_static_rules(w) if static else ()),
         )
 
-    def join(self, w: Wiring) -> Plan:
-        return ()
-
     def settled(self, w: Wiring) -> Plan:
         return tuple(
             Wait(
@@ -130,34 +144,6 @@ class Ovs:
             )
             for name in (switch_ifname(w, port) for port in w.ports)
         )
-
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        if w.mode == "kernel":
-            return link_counters(w)
-        # The userspace datapath reads AF_PACKET sockets: what they have no room for is lost
-        # behind the link's counters.
-        sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=w.at)
-        return (*link_counters(w), sockets)
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        links = kernel_counters(w, outputs)
-        if len(outputs) == 1:
-            return links
-        drops = _socket_drops(outputs[1].decode(errors="replace"))
-        return Counters(
-            {
-                port: replace(found, rx_dropped=drops.get(switch_ifname(w, w.port(port)), 0))
-                for port, found in links.ports.items()
-            }
-        )
-
-
-def _socket_drops(text: str) -> dict[str, int]:
-    """Drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
-    found: dict[str, int] = {}
-    for ifname, drops in _SOCKET.findall(text):
-        found[ifname] = found.get(ifname, 0) + int(drops)
-    return found
 
 
 SWITCH = Ovs()

@@ -11,7 +11,6 @@ from switchmark.machine.host import Host
 from switchmark.machine.programs import require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
 from switchmark.model.topology import (
-    Addressing,
     Endpoint,
     Port,
     PortKind,
@@ -20,9 +19,8 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters, PortCounters
-from switchmark.switches.eal import VERIFIED_PORTS, nic_refusal, pci_options
-from switchmark.switches.links import bridged_addressing
+from switchmark.switches.base import Counters, Counting, PortCounters, Switch
+from switchmark.switches.eal import VERIFIED_PORTS, pci_options
 from switchmark.switches.ovs_instance import (
     PROGRAMS,
     SCHEMA,
@@ -54,14 +52,71 @@ _CYCLES = re.compile(r"^\s*(idle|processing) cycles:\s*(\d+)", re.MULTILINE)
 _LAST_CPU = 1023  # more than any machine has here: taskset leaves out those that are not there
 
 
-class OvsDpdk:
+def _interface(port: Port) -> str:
+    return f"p{port.index}"
+
+
+def _counter_commands(w: Wiring) -> tuple[Run, ...]:
+    # The database's statistics are up to 5 s old; these are of the moment.
+    return (
+        Run("counters of the switch's ports", appctl(w, "dpctl/show", "-s")),
+        Run("cycles of its threads", appctl(w, "dpif-netdev/pmd-stats-show")),
+    )
+
+
+def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Counters from both commands. A port without a front end has None for each."""
+    shown, cycles = (output.decode() for output in outputs)
+    ports = _port_counters(shown)
+    missing = [_interface(port) for port in w.ports if _interface(port) not in ports]
+    if missing:
+        raise ValueError(f"dpctl/show names no port {missing[0]}")
+    busy, idle = _pmd_cycles(cycles)
+    return Counters({port.id: ports[_interface(port)] for port in w.ports}, busy, idle)
+
+
+def _port_counters(text: str) -> dict[str, PortCounters]:
+    """Counters by interface, from `dpctl/show -s`. Its text about a port that has no front end
+    (`could not retrieve stats`) runs into the next port's line."""
+    parts = _PORT.split(text)
+    found = {}
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        rows = {
+            way: (_count(frames), _count(drops)) for way, frames, drops in _FRAMES.findall(body)
+        }
+        if set(rows) == {"RX", "TX"}:
+            (rx, rx_dropped), (tx, tx_dropped) = rows["RX"], rows["TX"]
+            found[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
+        elif not rows and "could not retrieve stats" in body:
+            found[name] = PortCounters()
+        else:
+            raise ValueError(f"dpctl/show gives no counters of port {name}")
+    return found
+
+
+def _count(text: str) -> int | None:
+    return None if text == "?" else int(text)
+
+
+def _pmd_cycles(text: str) -> tuple[int, int]:
+    """Busy and idle cycles of all PMD threads, from `dpif-netdev/pmd-stats-show`."""
+    if not re.search(r"^pmd thread ", text, re.MULTILINE):
+        raise ValueError("pmd-stats-show names no PMD thread")
+    sums = {"processing": 0, "idle": 0}
+    for state, cycles in _CYCLES.findall(text):
+        sums[state] += int(cycles)
+    return sums["processing"], sums["idle"]
+
+
+class OvsDpdk(Switch):
     """One bridge of datapath type netdev: the NORMAL action, or a rule for each port."""
 
     name = "ovs-dpdk"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
+    counters = Counting(_counter_commands, _parse_counters)
     # The datapath makes taps of fixed names: one network namespace an instance.
-    environments = frozenset({"netns", "lxc", "docker", "podman"})
+    own_stack = True
     # The rings of a port, their number and length, are its front end's: OVS follows them.
     resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
 
@@ -89,8 +144,6 @@ class OvsDpdk:
         return True
 
     def accepts(self, w: Wiring) -> str | None:
-        if found := nic_refusal(w, self.name):
-            return found
         if w.memory == "no-huge":
             return (
                 f"{self.name} needs hugepages: its pool of frames takes {_POOL_MB} MB of them"
@@ -112,9 +165,6 @@ class OvsDpdk:
             )
             for port in w.ports
         }
-
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        return bridged_addressing(w)
 
     def start(self, w: Wiring) -> Plan:
         sockets = tuple(_socket(w, port) for port in w.ports if not port.nic)
@@ -158,23 +208,6 @@ class OvsDpdk:
             for port in w.ports
         )
 
-    def counters(self, w: Wiring) -> tuple[Run, ...]:
-        # The database's statistics are up to 5 s old; these are of the moment.
-        return (
-            Run("counters of the switch's ports", appctl(w, "dpctl/show", "-s")),
-            Run("cycles of its threads", appctl(w, "dpif-netdev/pmd-stats-show")),
-        )
-
-    def parse_counters(self, w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-        """Counters from both commands. A port without a front end has None for each."""
-        shown, cycles = (output.decode() for output in outputs)
-        ports = _port_counters(shown)
-        missing = [_interface(port) for port in w.ports if _interface(port) not in ports]
-        if missing:
-            raise ValueError(f"dpctl/show names no port {missing[0]}")
-        busy, idle = _pmd_cycles(cycles)
-        return Counters({port.id: ports[_interface(port)] for port in w.ports}, busy, idle)
-
 
 def _no_sockets(paths: tuple[str, ...]) -> Plan:
     remove = ("rm", "-f", *paths)
@@ -183,10 +216,6 @@ def _no_sockets(paths: tuple[str, ...]) -> Plan:
 
 def _socket(w: Wiring, port: Port) -> str:
     return f"{w.run_dir}/p{port.index}.sock"
-
-
-def _interface(port: Port) -> str:
-    return f"p{port.index}"
 
 
 def _off_the_pmds_cpus(w: Wiring) -> Plan:
@@ -250,39 +279,6 @@ def _queues(w: Wiring) -> tuple[str, ...]:
         *((f"options:n_rxq={w.queues}",) if w.queues > 1 else ()),
         *(f"options:n_{way}_desc={w.descriptors}" for way in length),
     )
-
-
-def _port_counters(text: str) -> dict[str, PortCounters]:
-    """Counters by interface, from `dpctl/show -s`. Its text about a port that has no front end
-    (`could not retrieve stats`) runs into the next port's line."""
-    parts = _PORT.split(text)
-    found = {}
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        rows = {
-            way: (_count(frames), _count(drops)) for way, frames, drops in _FRAMES.findall(body)
-        }
-        if set(rows) == {"RX", "TX"}:
-            (rx, rx_dropped), (tx, tx_dropped) = rows["RX"], rows["TX"]
-            found[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
-        elif not rows and "could not retrieve stats" in body:
-            found[name] = PortCounters()
-        else:
-            raise ValueError(f"dpctl/show gives no counters of port {name}")
-    return found
-
-
-def _count(text: str) -> int | None:
-    return None if text == "?" else int(text)
-
-
-def _pmd_cycles(text: str) -> tuple[int, int]:
-    """Busy and idle cycles of all PMD threads, from `dpif-netdev/pmd-stats-show`."""
-    if not re.search(r"^pmd thread ", text, re.MULTILINE):
-        raise ValueError("pmd-stats-show names no PMD thread")
-    sums = {"processing": 0, "idle": 0}
-    for state, cycles in _CYCLES.findall(text):
-        sums[state] += int(cycles)
-    return sums["processing"], sums["idle"]
 
 
 SWITCH = OvsDpdk()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
-from switchmark.model.topology import Addressing, Endpoint, Semantics, Wiring, mac_address
+from switchmark.model.topology import Semantics, Wiring, mac_address
 from switchmark.model.version import Version
 from switchmark.switches.eal import (
+    COUNTERS,
     MBUF_BYTES,
     PORT_KINDS,
     SOCKET_KINDS,
     PairedSwitch,
     are_neighbours,
-    eal_endpoints,
-    paired_addressing,
     pairs,
     probe_program,
-    refusal,
     start_program,
 )
 
@@ -42,7 +38,7 @@ class Testpmd(PairedSwitch):
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)
-    environments = frozenset({"netns", "host", "lxc", "docker", "podman"})
+    counters = COUNTERS
     resources = frozenset({"switch_cores", "queues", "descriptors"})
 
     def probe(self, host: Host) -> Version:
@@ -55,14 +51,7 @@ class Testpmd(PairedSwitch):
                 f"testpmd has at most {_RINGS} pairs of queues here, not {w.queues} at each of "
                 f"{len(w.ports)} ports"
             )
-        return refusal(w, self.name)
-
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return eal_endpoints(w)
-
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        macs = {port.id: mac_address(port.index) for port in w.ports}
-        return paired_addressing(w, macs, rewritten=w.semantics is Semantics.STATIC)
+        return super().accepts(w)
 
     def start(self, w: Wiring) -> Plan:
         # One frame is one mbuf, of whatever size.
