@@ -111,7 +111,7 @@ def _misfit(found: Any, name: str, method: Callable[..., Any]) -> str | None:
 
 def _misspelt(found: Any, contract: type[Any], names: set[str]) -> Iterator[str]:
     """Members that nobody would ask for, where a default stands in for what they are to be."""
-    if not isinstance(found, contract):
+    if contract not in type(found).__mro__:
         return
     for extra in sorted(set(dir(found)) - set(dir(contract)) - names):
         meant = difflib.get_close_matches(extra, names, 1, _MISSPELT)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -23,7 +24,8 @@ from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.script import describe
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write
 from switchmark.model.spec import Test
-from switchmark.model.topology import Endpoint, PortKind, Semantics
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
+from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
 from switchmark.plugins import check_contract
@@ -32,7 +34,7 @@ from switchmark.scenarios.base import Scenario
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Search
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import Switch
+from switchmark.switches.base import NO_COUNTERS, Switch
 
 TABLES: list[tuple[Any, Any]] = [
     (SWITCHES, Switch),
@@ -223,6 +225,89 @@ def test_a_plugin_with_another_signature_is_refused_with_both() -> None:
     plugin = SimpleNamespace(name="x", summary="", draw=lambda t: None)
     with pytest.raises(UsageError, match=r"draw\(t\) should be draw\(t, test\)"):
         check_contract(plugin, Scenario, "the plug-in x")
+
+
+@dataclass
+class Drawing:
+    """A scenario of somebody else's, with whatever `draw`."""
+
+    draw: Callable[..., None]
+    name: str = "x"
+    summary: str = ""
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda sheet, axes: None,
+        lambda t, test, since_then=None: None,
+        lambda *all_of_them: None,
+    ],
+)
+def test_a_plugin_may_name_its_arguments_and_have_optional_ones(draw: Callable[..., None]) -> None:
+    check_contract(Drawing(draw), Scenario, "the plug-in x")
+
+
+def test_a_plugin_that_needs_an_argument_that_nobody_gives_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"draw\(t, test, extra\) should be draw\(t, test\)"):
+        check_contract(Drawing(lambda t, test, extra: None), Scenario, "the plug-in x")
+
+
+def test_a_contract_may_gain_an_optional_argument() -> None:
+    class Grown(Protocol):
+        name: str
+        summary: str
+
+        def draw(self, t: object, test: object, since_then: bool = False) -> None: ...
+
+    check_contract(SCENARIOS["v2v"], Grown, "the plug-in x")
+
+
+class Mine(Switch):
+    """A switch of somebody else's that says what it must."""
+
+    name = "mine"
+    semantics = (Semantics.PATCH,)
+    port_kinds = (PortKind.VETH,)
+    counters = NO_COUNTERS
+
+    def probe(self, host: object) -> Version:
+        return Version("1")
+
+    def start(self, w: Wiring) -> tuple[()]:
+        return ()
+
+
+def test_a_switch_that_says_six_things_has_all_else_by_default() -> None:
+    check_contract(Mine(), Switch, "the plug-in mine")
+    assert not Mine().own_core(None)
+    assert not Mine().own_stack
+
+
+def test_a_switch_that_derives_from_nothing_is_told_where_defaults_are() -> None:
+    bare = SimpleNamespace(**{name: getattr(Mine(), name) for name in ("name", "probe", "start")})
+    with pytest.raises(UsageError) as refused:
+        check_contract(bare, Switch, "the plug-in x")
+    assert "it has no 'accepts', 'addressing', 'counters'," in refused.value.message
+    assert "derives from switchmark.switches.base.Switch has defaults" in refused.value.message
+
+
+def test_a_switch_that_does_not_say_whether_it_counts_is_refused() -> None:
+    silent = type("Silent", (Switch,), {k: v for k, v in vars(Mine).items() if k != "counters"})
+    with pytest.raises(UsageError, match="mine is no Switch: it has no 'counters'$"):
+        check_contract(silent(), Switch, "mine")
+
+
+def test_a_switch_whose_counters_are_something_else_is_refused() -> None:
+    other = type("Other", (Mine,), {"counters": lambda self, w: ()})
+    with pytest.raises(UsageError, match="'counters' is a method, not a Counting"):
+        check_contract(other(), Switch, "mine")
+
+
+def test_a_switch_with_a_misspelt_member_is_refused_with_what_it_means() -> None:
+    misspelt = type("Misspelt", (Mine,), {"setled": lambda self, w: ()})
+    with pytest.raises(UsageError, match="it has 'setled', .*: 'settled'?"):
+        check_contract(misspelt(), Switch, "mine")
 
 
 @pytest.mark.parametrize("scenario", sorted(set(SCENARIOS) - {"loopback"}))

@@ -36,6 +36,11 @@ from switchmark.model.spec import Test
         ({"engine": "udp", "environment": "host"}, ["IP stack", "--environment netns"]),
         ({"engine": "xdp-live", "direction": "bi"}, ["only sends"]),
         ({"switch": "ovs", "switch_environment": "host"}, ["does not run in environment host"]),
+        (
+            {"switch": "ovs-dpdk", "switch_environment": "lxc", "nic": "a0=03:00.0:04:00.0"}
+            | {"scenario": "p2v", "engine": "dpdk"},
+            ["lxc does not give the NIC 0000:03:00.0 to ovs-dpdk", "environment host or netns"],
+        ),
         ({"placement": "shared-process", "direction": "bi"}, ["shared-process"]),
         ({"switch": "macvlan", "scenario": "p2p"}, ["two physical ports", "v2v"]),
         ({"placement": "best"}, ["no placement 'best'", "0+2-5"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -42,8 +42,8 @@ may import besides itself."""
 RECORDS_ONLY = {"metrics", "plots", "report"}
 """They read records: not even what they import may reach `machine`."""
 
-PLAIN_WORDS = {"direct"}
-"""Names of switches that are words of English, too."""
+PLAIN_WORDS = {"direct", "host", "netns", "vm"}
+"""Names of switches and environments that are words of English, or of a tool, too."""
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
@@ -51,6 +51,31 @@ NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("campaign/floor.py", "direct"): "the cable whose latency is the tool's own",
 }
 """(file, name of a switch): why the name may stand there."""
+
+ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
+    ("model/spec.py", "netns"): "the default of the axes `environment` and `switch_environment`",
+    ("model/plan.py", "host"): "the node of whatever runs in none",
+    ("campaign/layout.py", "netns"): "where physical ports end, and the stack of who has a name",
+    ("campaign/calibration.py", "netns"): "where the cable lies that a calibration is made on",
+    ("campaign/floor.py", "netns"): "where the cable lies whose latency is the tool's own",
+    ("noises/web.py", "netns"): "the neighbour's own network, whatever the test's",
+    ("metrics/doubts.py", "netns"): "what cures a doubt, and is the default",
+    # Not the environment, but another thing of that name:
+    ("campaign/trial.py", "netns"): "a word of the traffic program's commands",
+    ("machine/clean.py", "netns"): "a word of ip's command line",
+    ("switches/links.py", "netns"): "a word of ip's command line",
+    ("noises/stress.py", "vm"): "a worker of stress-ng",
+    ("model/record.py", "host"): "a verdict",
+    ("metrics/verdict.py", "host"): "a verdict",
+    ("report/json.py", "host"): "a member of a record",
+}
+"""(file, name of an environment): why the name may stand there."""
+
+REQUIRED = {"name", "semantics", "port_kinds", "counters", "probe", "start"}
+"""What every driver of a switch says, in its own words."""
+
+LINES = {"switches/null.py": 30, "switches/linux_bridge.py": 60}
+"""The shortest drivers, which others are modelled on, and how long they may be."""
 
 
 def module_of(path: Path) -> str:
@@ -253,6 +278,7 @@ def ambiguous_names() -> set[str]:
 
 
 def places_of_names(names: Iterable[str]) -> Iterator[str]:
+    """Where a switch is named and should not be."""
     for name in sorted(names):
         own = {"switches/__init__.py", f"switches/{name.replace('-', '_')}.py"}
         word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
@@ -270,6 +296,75 @@ def places_of_names(names: Iterable[str]) -> Iterator[str]:
 
 def test_a_switch_is_named_only_in_its_own_file_and_the_table() -> None:
     assert not list(places_of_names(set(implementations("switches")) - ambiguous_names()))
+
+
+def places_of_environments(name: str, trees: Mapping[str, ast.AST]) -> Iterator[str]:
+    """Where an environment is named and should not be, in the trees of some files."""
+    word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    if name in PLAIN_WORDS:
+        word = re.compile(rf"^{name}$|environment {name}\b")
+    for file, tree in trees.items():
+        if file.startswith("environments/") or (file, name) in ENVIRONMENTS_NAMED_ELSEWHERE:
+            continue
+        yield from (
+            f"{file}:{line}: {text!r}" for line, text in strings_of(tree) if word.search(text)
+        )
+
+
+def test_an_environment_is_named_only_beside_its_table() -> None:
+    trees = {SOURCES[m].relative_to(PACKAGE).as_posix(): tree for m, tree in TREES.items()}
+    names = implementations("environments")
+    assert {"host", "netns", "vm"} < names.keys()
+    assert not [place for name in names for place in places_of_environments(name, trees)]
+
+
+def test_an_environment_that_is_named_is_found() -> None:
+    texts = ("x = 'netns'", "x = 'run it in environment netns'", "x = 'ip netns exec'")
+    found = [len(list(places_of_environments("netns", {"a.py": ast.parse(t)}))) for t in texts]
+    assert found == [1, 1, 0]
+    assert list(places_of_environments("docker", {"a.py": ast.parse("x = 'docker or so'")}))
+
+
+def members_of(tree: ast.AST) -> dict[str, set[str]]:
+    """What the classes of a file say themselves: names that they assign, and methods."""
+    return {
+        node.name: {
+            statement.name
+            if isinstance(statement, ast.FunctionDef)
+            else ast.unparse(statement.targets[0])
+            for statement in node.body
+            if isinstance(statement, ast.FunctionDef | ast.Assign)
+        }
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def test_a_driver_says_itself_what_no_default_can_say() -> None:
+    for file in implementations("switches").values():
+        members = members_of(ast.parse((PACKAGE / "switches" / file).read_text()))
+        (driver,) = (said for said in members.values() if "name" in said)
+        assert driver >= REQUIRED, file
+
+
+def test_the_contract_of_a_switch_requires_these_and_no_more() -> None:
+    (contract,) = (
+        node
+        for node in ast.walk(TREES["switchmark.switches.base"])
+        if isinstance(node, ast.ClassDef) and node.name == "Switch"
+    )
+    required = {
+        ast.unparse(s.target) for s in contract.body if isinstance(s, ast.AnnAssign) and not s.value
+    }
+    required |= {
+        s.name for s in contract.body if isinstance(s, ast.FunctionDef) and s.decorator_list
+    }
+    assert required == REQUIRED
+
+
+def test_the_shortest_drivers_stay_short() -> None:
+    for file, most in LINES.items():
+        assert len((PACKAGE / file).read_text().splitlines()) <= most, file
 
 
 def test_a_file_is_named_as_the_command_line_names_the_switch() -> None:
@@ -295,7 +390,7 @@ def test_a_switch_is_imported_only_through_the_table() -> None:
 
 
 def test_an_exception_for_a_name_is_still_needed() -> None:
-    for file, name in NAMED_ELSEWHERE:
+    for file, name in (*NAMED_ELSEWHERE, *ENVIRONMENTS_NAMED_ELSEWHERE):
         texts = [text for _, text in strings_of(ast.parse((PACKAGE / file).read_text()))]
         assert any(name in text for text in texts), (file, name)
 

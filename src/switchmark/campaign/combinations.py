@@ -138,7 +138,7 @@ def _place_reasons(test: Test) -> Iterable[Refusal]:
             ("environment", "engine"),
             f"engine {engine.name} goes through the IP stack: in environment "
             f"{test.environment} both ends are one host, and frames never reach the switch",
-            "--environment netns, or --engine raw-mmsg",
+            f"--environment {Test.model_fields['environment'].default}, or --engine raw-mmsg",
         )
     try:
         wanted_cpus(test.placement)
@@ -185,7 +185,7 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
             ("switch_environment", "environment"),
             f"environment {environment} opens the switch's ports on the host: the switch cannot be "
             f"in {test.switch_environment}",
-            "--switch-environment netns",
+            f"--switch-environment {Test.model_fields['switch_environment'].default}",
         )
     if test.queues > 1:
         yield Refusal(

@@ -1,0 +1,103 @@
+"""A new environment is one file: every switch and function runs in it as they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from switchmark.campaign.layout import lay_out
+from switchmark.campaign.resolve import check
+from switchmark.environments import TABLE, inside
+from switchmark.environments.base import Attachment, Environment, Needs
+from switchmark.machine.host import Host
+from switchmark.machine.script import describe
+from switchmark.model.plan import Node, Plan, Run
+from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
+from switchmark.model.version import Version
+from switchmark.plugins import Table, check_contract
+from switchmark.switches import TABLE as SWITCHES
+
+
+class Cell(Environment):
+    """All that the driver of a new environment has to say: here a kind of container."""
+
+    name = "cell"
+
+    def probe(self, host: Host) -> Version:
+        return Version("1")
+
+    def create(self, node: Node, needs: Needs) -> Plan:
+        return (Run("a cell", ("cell", "make", node.name), undo=("cell", "drop", node.name)),)
+
+    def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
+        moved = [a for a in attachments if a.endpoint.staged]
+        return tuple(
+            Run("into its cell", ("cell", "take", node.name, a.endpoint.staged)) for a in moved
+        )
+
+    def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return ("cell", "in", node.name, *argv)
+
+    def netns(self, node: Node) -> str | None:
+        return f"/run/cells/{node.name}"
+
+
+class Closet(Cell):
+    """One whose nodes have the host's network stack."""
+
+    name = "closet"
+    isolated = False
+
+
+@pytest.fixture(autouse=True)
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both environments in the table, as a line each there would put them."""
+    more = {one.name: one for one in (Cell(), Closet())}
+    table = Table({**TABLE, **more}, {})
+    for name, module in list(sys.modules.items()):
+        for attribute in ("TABLE", "ENVIRONMENTS"):
+            if name.startswith("switchmark.") and getattr(module, attribute, None) is TABLE:
+                monkeypatch.setattr(module, attribute, table)
+
+
+def kernels_switches() -> list[str]:
+    return sorted(name for name, one in SWITCHES.items() if PortKind.VETH in one.port_kinds)
+
+
+def test_it_fits_the_contract() -> None:
+    check_contract(Cell(), Environment, "cell")
+
+
+@pytest.mark.parametrize("switch", kernels_switches())
+def test_every_switch_of_the_kernel_runs_in_a_new_environment(switch: str) -> None:
+    test = Test(switch=switch, environment="cell", switch_environment="cell")
+    assert check(test) == []
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    lines = list(describe(layout.build(), inside))
+    for node in ("sm0000-sw", "sm0000-f0", "sm0000-f1"):
+        assert any(line.startswith(f"cell make {node}") for line in lines)
+    own = [line for line in lines if line.startswith("cell in sm0000-sw ")]
+    assert any(" ip link add " in line for line in own)
+    assert not any("sysctl" in line and not line.startswith("cell in ") for line in lines)
+    assert any(line.startswith("cell take sm0000-f0 sm0000-e0") for line in lines)
+
+
+@pytest.mark.parametrize("switch", kernels_switches())
+def test_only_a_switch_that_needs_a_stack_of_its_own_is_refused_one_without(switch: str) -> None:
+    refusals = check(Test(switch=switch, switch_environment="closet"))
+    wanted = SWITCHES[switch].own_stack
+    assert [r.why for r in refusals] == (
+        [f"switch {switch} does not run in environment closet"] if wanted else []
+    )
+    assert all("cell or docker" in (r.hint or "") for r in refusals)
+
+
+@pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge", "forwarder"])
+def test_functions_run_in_a_new_environment(function: str) -> None:
+    test = Test(switch="ovs", scenario="loopback", environment="cell", function=function)
+    assert check(test) == []
+    lines = list(describe(lay_out(test, prefix="sm0000", run_dir="/run/x").build(), inside))
+    assert any(line.startswith("cell in sm0000-f1 ") for line in lines)
