@@ -8,7 +8,7 @@ from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, Protocol, TypeVar, get_origin, get_type_hints
 
 from switchmark.errors import Unavailable, UsageError
 
@@ -82,7 +82,8 @@ def _missing(found: Any, contract: type[Any], names: Iterable[str]) -> Iterator[
 
 def _of_another_kind(found: Any, contract: type[Any]) -> Iterator[str]:
     """Values that should be of a class of this project's, and are not."""
-    for name, hint in get_type_hints(contract).items():
+    for name, asked in get_type_hints(contract).items():
+        hint = get_origin(asked) or asked
         ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
         if ours and hasattr(found, name) and not isinstance(getattr(found, name), hint):
             yield f"'{name}' is a {type(getattr(found, name)).__name__}, not a {hint.__name__}"

@@ -371,10 +371,10 @@ def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Layout) ->
 
 def test_counters_of_a_function_that_are_garbled_are_a_value_error(chained: Layout) -> None:
     for _, function, hosted in chained.hosted:
-        commands = function.counters(hosted)
+        commands = function.counters.commands(hosted)
         if commands:
             with pytest.raises(ValueError):
-                function.parse_counters(hosted, (b"}{",) * len(commands))
+                function.counters.parse(hosted, (b"}{",) * len(commands))
 
 
 def test_steps_with_a_function_say_why(chained: Layout) -> None:

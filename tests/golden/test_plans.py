@@ -154,7 +154,11 @@ def test_the_plan_is_the_one_on_file(
         *layout.build(),
         *layout.switch.counters.commands(layout.wiring),
         *layout.part_counters(),
-        *(step for _, function, hosted in layout.hosted for step in function.counters(hosted)),
+        *(
+            step
+            for _, function, hosted in layout.hosted
+            for step in function.counters.commands(hosted)
+        ),
     )
     golden(f"{name}.txt", "\n".join(describe(plan, inside)) + "\n")
 

@@ -209,13 +209,13 @@ def test_the_bridge_tells_what_it_lost() -> None:
     _, function, hosted = layout.hosted[0]
     assert function is PCAP_BRIDGE
     counts = b'{"in":[9,1],"out":[1,7],"failed":[0,2],"missed":[3,0]}\n'
-    assert function.parse_counters(hosted, (counts,)).ports == {
+    assert function.counters.parse(hosted, (counts,)).ports == {
         "f1.0": PortCounters(rx=9, tx=1, rx_dropped=3, tx_dropped=0),
         "f1.1": PortCounters(rx=1, tx=7, rx_dropped=0, tx_dropped=2),
     }
     for garbled in (b"", b"[]", b'{"in":[1]}', b'{"in":["x",1]}', b"\xff"):
         with pytest.raises(ValueError):
-            function.parse_counters(hosted, (garbled,))
+            function.counters.parse(hosted, (garbled,))
 
 
 def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -> None:
@@ -228,11 +228,11 @@ def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -
         )
 
     printed = f"[{link('sm0000-e1', 10, 0, 0)},{link('sm0000-e2', 0, 6, 1)}]".encode()
-    found = function.parse_counters(hosted, (printed,)).ports
+    found = function.counters.parse(hosted, (printed,)).ports
     assert found["f1.1"].tx_dropped == 3
     assert found["f1.0"].tx_dropped == 0
     with pytest.raises(ValueError, match="no link"):
-        function.parse_counters(hosted, (b"[]",))
+        function.counters.parse(hosted, (b"[]",))
 
 
 def test_every_function_but_the_ends_forwards() -> None:

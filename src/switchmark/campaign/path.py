@@ -176,9 +176,9 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
                 found[port.id] = links[layout.stack(part)][ifname]
     functions = {}
     for part, function, hosted in layout.hosted:
-        outputs = tuple(map(executor.run, function.counters(hosted)))
+        outputs = tuple(map(executor.run, function.counters.commands(hosted)))
         try:
-            functions[part.id] = function.parse_counters(hosted, outputs).ports
+            functions[part.id] = function.counters.parse(hosted, outputs).ports
         except ValueError as garbled:
             raise TrialFailed(
                 f"the counters of function {part.id} cannot be read: {garbled}"

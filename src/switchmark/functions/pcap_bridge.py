@@ -11,11 +11,11 @@ from signal import SIGTERM
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.errors import Unavailable
-from switchmark.functions.base import Hosted
+from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.base import Counters, Counting, PortCounters
 
 __all__ = ["PcapBridge", "program"]
 
@@ -29,18 +29,36 @@ def program() -> str:
     return (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
 
 
-class PcapBridge:
+def _counts(h: Hosted) -> str:
+    return f"{h.wiring.run_dir}/{h.node.name}.counts"
+
+
+def _counter_commands(h: Hosted) -> tuple[Run, ...]:
+    return (Run(f"counts of the bridge at {h.node.name}", ("cat", _counts(h)), at=h.node),)
+
+
+def _parse_counters(h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+    """Frames that libpcap had no room for, and those that a port did not take."""
+    try:
+        found = json.loads(outputs[0])
+        counts = [
+            PortCounters(*(int(found[name][side]) for name in ("in", "out", "missed", "failed")))
+            for side in (0, 1)
+        ]
+    except (KeyError, TypeError, IndexError) as missing:
+        raise ValueError(f"pcap-bridge wrote no count of {missing}") from missing
+    return Counters({port.id: each for port, each in zip(h.ports, counts, strict=True)})
+
+
+class PcapBridge(Function):
     """One process, asleep while no frame waits. It keeps its counts in a file of the run, brought
     up to date whenever nothing waits."""
 
     name = "pcap-bridge"
     summary = "a bridge of two ports on libpcap, as in Bonafiglia 2015"
-    played = False
-    forwards = True
-    rewrites = False
-    polls = False
     capabilities = frozenset({"NET_RAW"})
     port_kinds = KERNEL_PORTS
+    counters = Counting(_counter_commands, _parse_counters)
 
     def probe(self, host: Host) -> Version:
         """Its version and that of libpcap."""
@@ -53,9 +71,6 @@ class PcapBridge:
         if done.status:
             raise Unavailable(f"{_PROGRAM} version failed", hint=_HINT)
         return Version(done.stdout.decode(errors="replace").strip(), verified="verified")
-
-    def accepts(self, h: Hosted) -> str | None:
-        return None
 
     def start(self, h: Hosted) -> Plan:
         counts = _counts(h)
@@ -78,27 +93,6 @@ class PcapBridge:
                 unless_dead=_process(h),
             ),
         )
-
-    def counters(self, h: Hosted) -> tuple[Run, ...]:
-        return (Run(f"counts of the bridge at {h.node.name}", ("cat", _counts(h)), at=h.node),)
-
-    def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
-        """Frames that libpcap had no room for, and those that a port did not take."""
-        try:
-            found = json.loads(outputs[0])
-            counts = [
-                PortCounters(
-                    *(int(found[name][side]) for name in ("in", "out", "missed", "failed"))
-                )
-                for side in (0, 1)
-            ]
-        except (KeyError, TypeError, IndexError) as missing:
-            raise ValueError(f"{self.name} wrote no count of {missing}") from missing
-        return Counters({port.id: each for port, each in zip(h.ports, counts, strict=True)})
-
-
-def _counts(h: Hosted) -> str:
-    return f"{h.wiring.run_dir}/{h.node.name}.counts"
 
 
 def _process(h: Hosted) -> str:

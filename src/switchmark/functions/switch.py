@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.functions.base import Hosted
+from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Flow, Port, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import Counters, Switch
+from switchmark.switches.base import Counters, Counting, Switch
 
 __all__ = ["FUNCTIONS", "SwitchFunction"]
 
@@ -24,13 +24,9 @@ _ONLY_CPU = (0,)
 """Of a machine with a kernel of its own, which is pinned as a whole."""
 
 
-class SwitchFunction:
+class SwitchFunction(Function):
     """A switch as it forwards unless it is asked otherwise: between two ports every one is a
     wire, which leaves frames as they are."""
-
-    played = False
-    forwards = True
-    rewrites = False
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
@@ -38,6 +34,7 @@ class SwitchFunction:
         self.summary = f"the switch {switch.name} between two ports, inside the node"
         self.polls = switch.own_core(None)
         self.port_kinds = switch.function_kinds
+        self.counters = Counting(self._counter_commands, self._parse_counters)
         # One of interfaces makes its own; one of sockets is of DPDK, as is the engine of that name.
         of_interfaces = not KERNEL_PORTS.isdisjoint(self.port_kinds)
         self.capabilities = frozenset({"NET_ADMIN" if of_interfaces else "SYS_NICE"})
@@ -83,10 +80,10 @@ class SwitchFunction:
     def settled(self, h: Hosted) -> Plan:
         return self._switch.settled(self._wiring(h))
 
-    def counters(self, h: Hosted) -> tuple[Run, ...]:
+    def _counter_commands(self, h: Hosted) -> tuple[Run, ...]:
         return self._switch.counters.commands(self._wiring(h))
 
-    def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+    def _parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
         return self._switch.counters.parse(self._wiring(h), outputs)
 
 

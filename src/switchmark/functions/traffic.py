@@ -11,12 +11,12 @@ from typing import Any
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import CommandFailed, TrialFailed
-from switchmark.functions.base import Hosted
+from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host, Process
-from switchmark.model.plan import Node, Plan, Run, Spawn
+from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters
+from switchmark.switches.base import NO_COUNTERS
 
 __all__ = ["Forwarder", "Traffic", "TrafficProcess", "process_name"]
 
@@ -28,7 +28,7 @@ def process_name(node: Node) -> str:
     return f"traffic-{node.name}"
 
 
-class Traffic:
+class Traffic(Function):
     """switchmark-traffic, one process a node. It ends with its stdin, or by SIGTERM, which would
     reach but the client of a container's runtime, and leave us a zombie for init to reap."""
 
@@ -36,17 +36,13 @@ class Traffic:
     summary = "the traffic program as an end: sender, receiver, client or server"
     played = True
     forwards = False
-    rewrites = False
     polls = True
-    capabilities: frozenset[str] = frozenset()
     port_kinds = frozenset(PortKind)
+    counters = NO_COUNTERS
 
     def probe(self, host: Host) -> Version:
         """The version of the traffic program."""
         return ENGINES["null"].probe(host)
-
-    def accepts(self, h: Hosted) -> str | None:
-        return None
 
     def start(self, h: Hosted) -> Plan:
         return (
@@ -58,15 +54,6 @@ class Traffic:
                 stop=(_NO_SIGNAL, 2.0),
             ),
         )
-
-    def settled(self, h: Hosted) -> Plan:
-        return ()
-
-    def counters(self, h: Hosted) -> tuple[Run, ...]:
-        return ()
-
-    def parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
-        return Counters()
 
 
 class Forwarder(Traffic):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
@@ -25,20 +25,20 @@ class Site:
     seconds: float
 
 
-@runtime_checkable
-class Noise(Protocol):
-    """A noise. Its processes are Spawns, which must live until they are stopped."""
+class Noise(ABC):
+    """A noise: a driver says its name, a summary, `probe` and `start`. Its
+    processes are Spawns, which must live until they are stopped."""
 
     name: str
     summary: str
 
+    @abstractmethod
     def probe(self, host: Host) -> Version:
         """The version, or Unavailable with what is missing."""
-        ...
 
+    @abstractmethod
     def start(self, site: Site) -> Plan:
         """From nothing to noise."""
-        ...
 
 
 def on_cpus(site: Site, argv: tuple[str, ...]) -> tuple[str, ...]:

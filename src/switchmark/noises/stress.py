@@ -10,11 +10,11 @@ from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Spawn
 from switchmark.model.version import Version
-from switchmark.noises.base import Site, on_cpus
+from switchmark.noises.base import Noise, Site, on_cpus
 
 
 @dataclass(slots=True)
-class Stress:
+class Stress(Noise):
     """A class of stress-ng's workers: `stressor` is the option that takes their number."""
 
     name: str

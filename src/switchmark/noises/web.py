@@ -14,7 +14,7 @@ from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.version import Version
-from switchmark.noises.base import Site, on_cpus
+from switchmark.noises.base import Noise, Site, on_cpus
 
 _URL = "http://127.0.0.1:8080/"
 _CLIENTS = 100  # at once, as the Apache benchmark of the Phoronix suite has them
@@ -42,7 +42,7 @@ http {{
 _PAGE = "0123456789abcdef" * 64
 
 
-class Web:
+class Web(Noise):
     """nginx and ab, which asks it for one page again and again: a process each.
 
     An nginx with workers writes its title over its environment, and with it over the run's mark.

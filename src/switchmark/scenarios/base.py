@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from switchmark.errors import UsageError
 from switchmark.model.spec import Test
@@ -15,16 +15,16 @@ __all__ = ["Nic", "Scenario", "copied", "join", "nics", "physical"]
 _HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"
 
 
-@runtime_checkable
-class Scenario(Protocol):
-    """A scenario. `draw` raises UsageError for axes that it cannot follow."""
+class Scenario(ABC):
+    """A scenario: a driver says its name, a summary and `draw`."""
 
     name: str
     summary: str
 
+    @abstractmethod
     def draw(self, t: Topology, test: Test) -> None:
-        """Draw `test.pairs` pairs, in the test's direction."""
-        ...
+        """Draw `test.pairs` pairs, in the test's direction. UsageError for axes that it cannot
+        follow."""
 
 
 @dataclass(frozen=True, slots=True)

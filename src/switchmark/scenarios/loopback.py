@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Port, Topology
-from switchmark.scenarios.base import physical
+from switchmark.scenarios.base import Scenario, physical
 
 _USUAL = "forwarder"
 
 
-class Loopback:
+class Loopback(Scenario):
     """`chains` chains of `chain` functions between `a0` and `b0`, which all of them share, and
     between the ends of each further pair.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
-from switchmark.scenarios.base import copied, physical
+from switchmark.scenarios.base import Scenario, copied, physical
 
 
-class P2v:
+class P2v(Scenario):
     """Pairs of one source and one sink, or copies of it, all through the same switch."""
 
     name = "p2v"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
-from switchmark.scenarios.base import join, physical
+from switchmark.scenarios.base import Scenario, join, physical
 
 
-class V2p:
+class V2p(Scenario):
     """Pairs of one source and one sink, all through the same switch."""
 
     name = "v2p"

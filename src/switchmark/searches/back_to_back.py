@@ -12,6 +12,7 @@ from switchmark.searches.base import (
     LoadBounds,
     Measure,
     Probe,
+    Search,
     bracket,
     goal_of,
     limit_of,
@@ -24,7 +25,7 @@ _SENT_BY_THEN = 0.5
 """Of what a trial's time has room for: a longer burst is no burst."""
 
 
-class BackToBack:
+class BackToBack(Search):
     """`burst_frames` is the mean over the repeats, of one sender. `buffer_s` is the time that the
     buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded during
     the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is searched
@@ -32,8 +33,6 @@ class BackToBack:
 
     name = "back-to-back"
     summary = "the longest burst without loss, and the buffer that it shows"
-    independent = False
-    finds_rate = True
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)

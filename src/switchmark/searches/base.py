@@ -6,9 +6,10 @@ that was cut off is gone through again with the trials that it has had.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
@@ -83,20 +84,22 @@ class Estimate:
     verdict: str | None = None
 
 
-@runtime_checkable
-class Search(Protocol):
-    """A search. `measure` is its only way to the lab. The trials of an `independent` one do not
-    depend on each other: those of other tests may come between them. One that `finds_rate` takes
-    the rate asked for as the highest to be tried."""
+class Search(ABC):
+    """A search: a driver says its name, a summary, and `find`, whose only way to the lab is
+    `measure`."""
 
     name: str
     summary: str
-    independent: bool
-    finds_rate: bool
 
+    independent: bool = False
+    """Its trials do not depend on each other: those of other tests may come between them."""
+
+    finds_rate: bool = True
+    """It takes the rate asked for as the highest to be tried."""
+
+    @abstractmethod
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         """Run trials until the answer is known. Errors of `measure` pass through."""
-        ...
 
 
 @dataclass(slots=True)

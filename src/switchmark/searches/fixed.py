@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from switchmark.model.spec import TrialSpec
-from switchmark.searches.base import Estimate, LoadBounds, Measure, repeated
+from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, repeated
 
 
-class Fixed:
+class Fixed(Search):
     """No search at all: one trial a repeat."""
 
     name = "fixed"

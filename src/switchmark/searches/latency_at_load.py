@@ -9,6 +9,7 @@ from switchmark.searches.base import (
     LoadBounds,
     Measure,
     Probe,
+    Search,
     goal_of,
     limit_of,
     repeated,
@@ -16,13 +17,11 @@ from switchmark.searches.base import (
 )
 
 
-class LatencyAtLoad:
+class LatencyAtLoad(Search):
     """A goal for each load; the figures of the test itself are those of the highest load."""
 
     name = "latency-at-load"
     summary = "latency at shares of R+: 10, 50 and 99 %, or --loads"
-    independent = False
-    finds_rate = True
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)

@@ -7,10 +7,10 @@ from statistics import median
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.record import Record
 from switchmark.model.spec import TrialSpec
-from switchmark.searches.base import Estimate, LoadBounds, Measure, goal_of, repeated
+from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, goal_of, repeated
 
 
-class Max:
+class Max(Search):
     """Sends as fast as it goes, whatever rate was asked for."""
 
     name = "max"

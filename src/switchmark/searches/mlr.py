@@ -16,6 +16,7 @@ from switchmark.searches.base import (
     LoadBounds,
     Measure,
     Probe,
+    Search,
     goal_of,
     limit_of,
     limit_of_all,
@@ -36,13 +37,11 @@ class _Exhausted(Exception):
     """The search has had all trials that it may have."""
 
 
-class Mlr:
+class Mlr(Search):
     """Two goals: `ndr` without loss, and `pdr` with the loss asked for."""
 
     name = "mlr"
     summary = "NDR and PDR together, by the MLRsearch library"
-    independent = False
-    finds_rate = True
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal

@@ -18,6 +18,7 @@ from switchmark.searches.base import (
     Measure,
     Probe,
     Saturation,
+    Search,
     bracket,
     goal_of,
     limit_of,
@@ -32,14 +33,11 @@ _FIRST_STEP = 4
 """Of the precision: how far from R+ a second rate is tried."""
 
 
-class BinarySearch:
+class BinarySearch(Search):
     """The highest rate whose loss is within a ratio: 0, or the one asked for.
 
     A frame that should have been sent and was not counts as lost: the load was not offered.
     """
-
-    independent = False
-    finds_rate = True
 
     def __init__(self, name: str, summary: str, *, lossless: bool) -> None:
         self.name = name

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
@@ -26,6 +27,8 @@ from switchmark.model.topology import (
 from switchmark.model.version import Version
 
 __all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch"]
+
+_Place = TypeVar("_Place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +51,19 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
-    """How the counters of a switch are read: `commands` print what `parse` understands.
+class Counting(Generic[_Place]):
+    """How the counters of a switch are read, or those of a function: `commands` print what `parse`
+    understands. Both are told the wiring, or where the function is.
 
     `parse` gets the outputs in the order of the commands. ValueError if they are garbled.
     """
 
-    commands: Callable[[Wiring], tuple[Run, ...]]
-    parse: Callable[[Wiring, tuple[bytes, ...]], Counters]
+    commands: Callable[[_Place], tuple[Run, ...]]
+    parse: Callable[[_Place, tuple[bytes, ...]], Counters]
 
 
-NO_COUNTERS = Counting(lambda w: (), lambda w, outputs: Counters())
-"""What a switch that counts nothing says: that it does not is an answer, too."""
+NO_COUNTERS: Counting[Any] = Counting(lambda place: (), lambda place, outputs: Counters())
+"""What one that counts nothing says: that it does not is an answer, too."""
 
 
 class Switch(ABC):
@@ -72,7 +76,7 @@ class Switch(ABC):
     name: str
     semantics: tuple[Semantics, ...]
     port_kinds: tuple[PortKind, ...]
-    counters: Counting
+    counters: Counting[Wiring]
 
     resources: frozenset[str] = frozenset()
     """The axes, of `switch_cores`, `queues`, `descriptors` and `copies`, that it follows: it
