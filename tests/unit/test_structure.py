@@ -367,6 +367,12 @@ def test_the_shortest_drivers_stay_short() -> None:
         assert len((PACKAGE / file).read_text().splitlines()) <= most, file
 
 
+def test_no_file_of_a_driver_is_too_long_to_be_read_at_once() -> None:
+    files = [path for folder in DRIVERS for path in (PACKAGE / folder).glob("*.py")]
+    assert files
+    assert not [str(path) for path in files if len(path.read_text().splitlines()) > 350]
+
+
 def test_a_file_is_named_as_the_command_line_names_the_switch() -> None:
     names = implementations("switches")
     assert names

@@ -9,13 +9,11 @@ from switchmark.model.version import Version
 from switchmark.switches.eal import (
     COUNTERS,
     PORT_KINDS,
-    PairedSwitch,
-    are_neighbours,
     probe_program,
     program,
-    refusal,
     start_program,
 )
+from switchmark.switches.paired import PairedSwitch, are_neighbours
 
 _PROGRAM = "dpdk-skeleton"
 _HINT = "make setup"
@@ -35,7 +33,7 @@ class Basicfwd(PairedSwitch):
         return probe_program(host, program(_PROGRAM), _HINT)
 
     def accepts(self, w: Wiring) -> str | None:
-        found = refusal(w, self.name)
+        found = super().accepts(w)
         if found is None and not are_neighbours(w):
             return (
                 "basicfwd joins its NICs in the order of their PCI addresses, and then its virtual "

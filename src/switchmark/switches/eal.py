@@ -1,7 +1,8 @@
 """What every DPDK program has in common as a switch: memory, cores, sockets, telemetry.
 
 Its ports are NICs by PCI address and virtual devices in the order of the topology (`device_ids`);
-it forwards between the ports 2i and 2i+1. Knows no switch: each gives its own program and options.
+it forwards between the ports 2i and 2i+1 (`paired`). Knows no switch: each gives its own program
+and options.
 """
 
 from __future__ import annotations
@@ -23,17 +24,14 @@ from switchmark.machine.mbufs import pool_megabytes
 from switchmark.machine.pci import UIO, bind
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import (
-    Addressing,
     Endpoint,
     Port,
     PortKind,
-    Semantics,
     Wiring,
-    ip_address,
     mac_address,
 )
 from switchmark.model.version import Verified, Version
-from switchmark.switches.base import Counters, Counting, PortCounters, Switch
+from switchmark.switches.base import Counters, Counting, PortCounters
 
 __all__ = [
     "COUNTERS",
@@ -41,19 +39,14 @@ __all__ = [
     "PORT_KINDS",
     "SOCKET_KINDS",
     "VERIFIED_PORTS",
-    "PairedSwitch",
-    "are_neighbours",
     "device_ids",
     "eal_counters",
     "eal_endpoints",
-    "paired_addressing",
-    "pairs",
     "parse_eal_counters",
     "pci_options",
     "port_mac",
     "probe_program",
     "program",
-    "refusal",
     "start_program",
     "wait_linked",
 ]
@@ -67,7 +60,6 @@ MBUF_BYTES = 2176
 
 _BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
 _QUEUE_MB = 2  # of each pair of queues but the first of a port
-_PORTS = 32  # RTE_MAX_ETHPORTS
 _VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
 
 
@@ -104,44 +96,6 @@ def device_ids(w: Wiring) -> Mapping[str, int]:
 def _bus_order(port: Port) -> tuple[int, str]:
     address = port.nic or ""
     return len(address), address
-
-
-def pairs(w: Wiring) -> list[tuple[int, int]]:
-    """DPDK's numbers of the ports 2i and 2i+1."""
-    ids = [device_ids(w)[port.id] for port in w.ports]
-    return list(zip(ids[::2], ids[1::2], strict=True))
-
-
-def are_neighbours(w: Wiring) -> bool:
-    """Does DPDK number the ports so that 2i and 2i+1 are a pair?"""
-    return all({a, b} == {a & ~1, a | 1} for a, b in pairs(w))
-
-
-def refusal(w: Wiring, name: str) -> str | None:
-    """Why a program that forwards between the ports 2i and 2i+1 cannot make a wiring."""
-    if any(end.server and (end.backend or w.kind is PortKind.MEMIF) for end in w.given.values()):
-        return (
-            f"function {name} connects to its ports: none is there that listens\n\n"
-            "hint: a switch of its own between the functions"
-        )
-    nic = next((port.nic for port in w.ports if port.nic), None)
-    if nic and w.semantics is not Semantics.PATCH:
-        return (
-            f"{name} would write the MAC of the NIC {nic} into frames, which only the NIC knows"
-            f"\n\nhint: --semantics {Semantics.PATCH}"
-        )
-    if len(w.ports) % 2:
-        return f"{name} forwards between pairs of ports: {len(w.ports)} ports are not pairs"
-    if len(w.ports) > _PORTS:
-        return f"{name} has at most {_PORTS} ports, not {len(w.ports)}"
-    for flow in w.flows:
-        source, sink = w.port(flow.source), w.port(flow.sink)
-        if source.index ^ 1 != sink.index:
-            return (
-                f"{name} forwards between the ports 2i and 2i+1: it cannot join port "
-                f"{source.index} ({source.id}) to port {sink.index} ({sink.id})"
-            )
-    return None
 
 
 def _socket(w: Wiring, port: Port) -> str:
@@ -194,24 +148,6 @@ def port_mac(w: Wiring, port: Port) -> str:
     if w.kind is PortKind.VHOST_USER:
         return f"56:48:4f:53:54:{device_ids(w)[port.id]:02x}"
     return mac_address(port.index, router=True)
-
-
-def paired_addressing(
-    w: Wiring, macs: Mapping[str, str], *, rewritten: bool
-) -> Mapping[str, Addressing]:
-    """A patch, or a program that writes both MACs: its port's own, and that of the sink."""
-    return {
-        flow.id: Addressing(
-            sent_src_mac=macs[source.id],
-            sent_dst_mac=port_mac(w, source) if rewritten else macs[sink.id],
-            seen_src_mac=port_mac(w, sink) if rewritten else macs[source.id],
-            seen_dst_mac=macs[sink.id],
-            source_ip=ip_address(source.index),
-            sink_ip=ip_address(sink.index),
-        )
-        for flow in w.flows
-        for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
-    }
 
 
 def start_program(
@@ -396,29 +332,3 @@ def _stats(line: str) -> dict[str, int]:
 
 COUNTERS = Counting(eal_counters, parse_eal_counters)
 """Those of the program's ports, as telemetry tells them."""
-
-
-class PairedSwitch(Switch):
-    """A DPDK program that forwards between the ports 2i and 2i+1: it polls, has all its ports from
-    the start, and telemetry tells their links. A patch, unless asked to write both MACs."""
-
-    function_kinds = frozenset(PORT_KINDS)
-
-    def own_core(self, mode: str | None) -> bool:
-        return True
-
-    def accepts(self, w: Wiring) -> str | None:
-        return refusal(w, self.name)
-
-    def macs(self, w: Wiring) -> Mapping[str, str]:
-        """The MACs of the functions' ends, by port id."""
-        return {port.id: mac_address(port.index) for port in w.ports}
-
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return eal_endpoints(w, self.macs(w))
-
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        return paired_addressing(w, self.macs(w), rewritten=w.semantics is Semantics.STATIC)
-
-    def settled(self, w: Wiring) -> Plan:
-        return wait_linked(w)

@@ -11,12 +11,11 @@ from switchmark.model.version import Version
 from switchmark.switches.eal import (
     COUNTERS,
     PORT_KINDS,
-    PairedSwitch,
-    pairs,
     probe_program,
     program,
     start_program,
 )
+from switchmark.switches.paired import PairedSwitch, pairs
 
 _PROGRAM = "dpdk-l2fwd"
 _HINT = "make setup"

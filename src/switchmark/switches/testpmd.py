@@ -11,12 +11,10 @@ from switchmark.switches.eal import (
     MBUF_BYTES,
     PORT_KINDS,
     SOCKET_KINDS,
-    PairedSwitch,
-    are_neighbours,
-    pairs,
     probe_program,
     start_program,
 )
+from switchmark.switches.paired import PairedSwitch, are_neighbours, pairs
 
 _PROGRAM = "dpdk-testpmd"
 _HINT = "apt-get install dpdk-dev"
