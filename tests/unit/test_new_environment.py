@@ -13,7 +13,7 @@ from switchmark.environments import TABLE, inside
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.machine.host import Host
 from switchmark.machine.script import describe
-from switchmark.model.plan import Node, Plan, Run
+from switchmark.model.plan import Node, Plan, Run, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
@@ -93,6 +93,16 @@ def test_only_a_switch_that_needs_a_stack_of_its_own_is_refused_one_without(swit
         [f"switch {switch} does not run in environment closet"] if wanted else []
     )
     assert all("cell or docker" in (r.hint or "") for r in refusals)
+
+
+def test_settings_of_a_stack_that_is_the_hosts_are_leased_for_the_machine() -> None:
+    layout = lay_out(Test(switch_environment="closet"), prefix="sm0000", run_dir="/run/x")
+    leased = [step for step in layout.build() if isinstance(step, Write) and step.machine_wide]
+    assert {step.path.rpartition("-")[2] for step in leased} == {
+        *("iptables", "ip6tables", "arptables"),
+    }
+    own = lay_out(Test(switch_environment="cell"), prefix="sm0000", run_dir="/run/x")
+    assert not [step for step in own.build() if isinstance(step, Write)]
 
 
 @pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge", "forwarder"])
