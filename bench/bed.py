@@ -14,10 +14,10 @@ from signal import SIGINT
 from types import MappingProxyType
 from typing import Any
 
-from switchmark.campaign.layout import Layout, lay_out
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
+from switchmark.layout.layout import Layout, lay_out
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost, Process

@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.bed import Bed, Track
-from switchmark.campaign.crew import Crew
-from switchmark.campaign.meter import Meter
-from switchmark.campaign.outcome import PathCounters
-from switchmark.campaign.trial import Trials
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.lab.crew import Crew
+from switchmark.lab.meter import Meter
+from switchmark.lab.outcome import PathCounters
+from switchmark.lab.trial import Trials
 from switchmark.machine.perf import Counting
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult

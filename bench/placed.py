@@ -8,10 +8,10 @@ from bench.bed import require_root
 from bench.comparison import Comparison, Session
 from bench.pairs import Limit, interleaved
 from bench.report import Row, absolute, compared
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.measure import Lab
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
+from switchmark.lab.measure import Lab
+from switchmark.layout.layout import Layout, lay_out
 from switchmark.machine.host import LocalHost
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -19,6 +17,8 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions import traffic
 from switchmark.functions.base import Function
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import check
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.script import describe
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from switchmark.campaign import layout as layout_module
-from switchmark.campaign.layout import lay_out
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside, vm
 from switchmark.functions import pcap_bridge, traffic
+from switchmark.layout import layout as layout_module
+from switchmark.layout.layout import lay_out
+from switchmark.layout.resolve import check
 from switchmark.machine.pci import DRIVERS, Device, hand_over
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe

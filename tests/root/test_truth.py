@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import combinations, layout, measure, path, resolve
-from switchmark.campaign.calibration import Calibrations
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.trial import Trials
+from switchmark.lab import measure, path
+from switchmark.lab.calibration import Calibrations
+from switchmark.lab.measure import Lab
+from switchmark.lab.trial import Trials
+from switchmark.layout import combinations, layout, resolve
 from switchmark.machine.cgroups import V1, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.calibration import Calibrations, Mode
-from switchmark.campaign.layout import Layout, lay_out
 from switchmark.errors import TrialFailed
+from switchmark.lab.calibration import Calibrations, Mode
+from switchmark.layout.layout import Layout, lay_out
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.model.record import PartReport, TrialResult

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import check
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import check
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Tenant, place
 from switchmark.model.plan import Run

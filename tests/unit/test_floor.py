@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.floor import Floors
-from switchmark.campaign.layout import Layout, lay_out
 from switchmark.errors import TrialFailed
+from switchmark.lab.floor import Floors
+from switchmark.layout.layout import Layout, lay_out
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.model.record import Latency, TrialResult

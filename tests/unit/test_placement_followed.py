@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import prepare as preparing
-from switchmark.campaign.calibration import Calibrations
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.prepare import prepare
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
+from switchmark.lab import prepare as preparing
+from switchmark.lab.calibration import Calibrations
+from switchmark.lab.measure import Lab
+from switchmark.lab.prepare import prepare
 from switchmark.machine.cpus import Cpu
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec

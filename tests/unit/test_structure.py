@@ -29,11 +29,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE | {"plugins"},
     "plots": BASE | {"plugins", "metrics"},
     "papers": BASE,
-    "campaign": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
-    "report": BASE | {"metrics", "plots", "papers", "campaign"},
+    "layout": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
+    "lab": BASE | {"layout", "machine", "metrics", "plugins"} | DRIVERS,
+    "campaign": BASE | {"layout", "machine"} | DRIVERS,
+    "report": BASE | {"metrics", "plots", "papers"},
     "cli": BASE
     | DRIVERS
-    | {"machine", "metrics", "plots", "plugins", "papers", "campaign", "report"},
+    | {"machine", "metrics", "plots", "plugins", "papers", "report"}
+    | {"campaign", "lab", "layout"},
     "__main__": {"cli"},
 }
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it
@@ -47,8 +50,8 @@ PLAIN_WORDS = {"direct"}
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
-    ("campaign/calibration.py", "direct"): "the cable that every switch is held against",
-    ("campaign/floor.py", "direct"): "the cable whose latency is the tool's own",
+    ("lab/calibration.py", "direct"): "the cable that every switch is held against",
+    ("lab/floor.py", "direct"): "the cable whose latency is the tool's own",
 }
 """(file, name of a switch): why the name may stand there."""
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import lay_out
-from switchmark.campaign.trust import Trust
-from switchmark.campaign.ways import ways_of
+from switchmark.lab.trust import Trust
+from switchmark.layout.layout import lay_out
+from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import place
@@ -545,12 +545,12 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
-        "campaign/outcome.py": (
+        "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
         ),
-        "campaign/measure.py": ("uncertain",),
+        "lab/measure.py": ("uncertain",),
         "errors.py": ("not-equivalent", "host-busy"),
-        "campaign/trust.py": (
+        "lab/trust.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
         ),

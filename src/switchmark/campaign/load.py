@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from switchmark.campaign.expand import count, grouped, product, varying
+from switchmark.campaign.expand import count, grouped, product
 from switchmark.campaign.values import (
     MAX_TESTS,
     nearest,
@@ -26,6 +26,7 @@ from switchmark.campaign.values import (
     takes_none,
 )
 from switchmark.errors import UsageError
+from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 from switchmark.searches import TABLE as SEARCHES
@@ -47,7 +48,7 @@ and with a warm-up each these take as long as one of the usual duration."""
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], Sequence[Refusal]]
-"""Every reason why a test can never work; `campaign.resolve.check`."""
+"""Every reason why a test can never work; `layout.resolve.check`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,8 +130,9 @@ def run(
 @with_axes
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     """Print the tests and the exact steps of each; touch nothing, need no root."""
-    from switchmark.campaign.expand import label, path_key, telling
-    from switchmark.campaign.prepare import plan
+    from switchmark.lab.prepare import plan
+    from switchmark.layout.sharing import path_key
+    from switchmark.model.labels import label, telling
 
     tests = _campaign(campaign, axes).tests
     shown = telling(tests)
@@ -187,7 +188,7 @@ def paper(
 ) -> int:
     """Run an experiment of the literature, and show its results beside the published ones."""
     from switchmark.campaign.load import parse
-    from switchmark.campaign.resolve import check
+    from switchmark.layout.resolve import check
     from switchmark.papers.experiment import read
     from switchmark.report.paper import print_beside
 
@@ -343,7 +344,7 @@ def compare(
 
 def _campaign(path: Path | None, axes: Mapping[str, str]) -> Campaign:
     from switchmark.campaign.load import from_options, load
-    from switchmark.campaign.resolve import check
+    from switchmark.layout.resolve import check
 
     return from_options(axes, check) if path is None else load(path, axes, check)
 
@@ -363,9 +364,9 @@ def _check_keep(keep: bool, campaign: Campaign) -> None:
 
 
 def _new_run(campaign: Campaign, out: Path) -> RunFolder:
-    from switchmark.campaign.facts import host_facts
     from switchmark.campaign.store import RunFolder
     from switchmark.machine.anchor import anchor
+    from switchmark.machine.facts import host_facts
 
     anchor()
     return RunFolder.create(out, campaign, host_facts())
@@ -375,9 +376,9 @@ def _lab_options(
     keep: bool, capture: int | None, calibrate: str, gate: str, rerun: int
 ) -> dict[str, Any]:
     """What the lab is told besides the tests; UsageError for a word that it does not know."""
-    from switchmark.campaign.calibration import Mode
-    from switchmark.campaign.gate import Gate
     from switchmark.errors import UsageError
+    from switchmark.lab.calibration import Mode
+    from switchmark.lab.gate import Gate
 
     for option, value, words in (("calibrate", calibrate, Mode), ("gate", gate, Gate)):
         if value not in get_args(words):
@@ -397,9 +398,9 @@ class _Shown:
 
 def _measure(folder: RunFolder, show: _Shown, options: dict[str, Any], strict: bool) -> int:
     """Run what is missing; show all that the folder has, however the run ends."""
-    from switchmark.campaign.measure import Lab
     from switchmark.campaign.run import run
     from switchmark.cli.progress import JsonObjects, watch
+    from switchmark.lab.measure import Lab
 
     progress = watch(folder.campaign.tests, show.quiet)
     lab = Lab(folder.path, **options)

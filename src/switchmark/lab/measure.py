@@ -1,6 +1,6 @@
 """The lab: brings a test's path up, measures what its search asks for, takes it down again.
 
-A path stays up for the next test if that shares it (`expand.path_key`) and nothing has failed.
+A path stays up for the next test if that shares it (`layout.sharing`) and nothing has failed.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from types import TracebackType
 from typing import Any, Self
 
 from switchmark import __version__
-from switchmark.campaign.calibration import Calibrations, Mode
-from switchmark.campaign.capture import captures, check_capture
-from switchmark.campaign.expand import shares_path
-from switchmark.campaign.floor import Floors
-from switchmark.campaign.gate import Gate, pass_gate
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.path import BuiltPath, build_path
-from switchmark.campaign.prepare import environments_of, followed, noise_beside, prepare
-from switchmark.campaign.trust import Trust, used_cpus
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.lab.calibration import Calibrations, Mode
+from switchmark.lab.floor import Floors
+from switchmark.lab.gate import Gate, pass_gate
+from switchmark.lab.path import BuiltPath, build_path
+from switchmark.lab.prepare import environments_of, followed, noise_beside, prepare
+from switchmark.lab.trust import Trust, used_cpus
+from switchmark.layout.capture import captures, check_capture
+from switchmark.layout.layout import Layout
+from switchmark.layout.sharing import shares_path
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit
 from switchmark.machine.cpus import read_cpus

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from switchmark.campaign.calibration import MeasureOnCable
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.resolve import check
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.lab.calibration import MeasureOnCable
+from switchmark.layout.layout import Layout
+from switchmark.layout.resolve import check
 from switchmark.machine.placement import Placement
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.latency import latency_of

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from switchmark.campaign.crew import Crew, Job, jobs_of, opened_by, reads_one_clock
-from switchmark.campaign.layout import Layout
 from switchmark.errors import TrialFailed
+from switchmark.lab.crew import Crew, Job, jobs_of, opened_by, reads_one_clock
+from switchmark.layout.layout import Layout
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.balance import AT_SWITCH

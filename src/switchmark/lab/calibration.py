@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any, Literal
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import check
 from switchmark.machine.placement import Placement, Seat
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval

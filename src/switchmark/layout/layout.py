@@ -469,7 +469,7 @@ def lay_out(
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
-    All names of the test must be known (`campaign.resolve`). UsageError for what the
+    All names of the test must be known (`layout.resolve`). UsageError for what the
     scenario cannot draw. `policy` is the placement that is followed: what the test asks for, unless
     that left it open.
     """
@@ -565,7 +565,7 @@ def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> A
 def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
     """The kind that the test names, else the first of the switch's that engine, environment and
     functions take too, those of user space before the kernel's where the engine is of user space;
-    the switch's first where there is none, which `campaign.resolve` refuses."""
+    the switch's first where there is none, which `layout.resolve` refuses."""
     switch = SWITCHES[test.switch]
     if test.port != "auto":
         if test.port not in switch.port_kinds:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from switchmark.campaign.layout import Layout
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.layout.layout import Layout
 from switchmark.model.topology import Flow, Part, Port, Role
 
 __all__ = ["Crew", "Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]

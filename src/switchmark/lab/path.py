@@ -8,16 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from switchmark.campaign.crew import Crew
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.meter import Meter
-from switchmark.campaign.outcome import PathCounters
-from switchmark.campaign.prepare import find_nics, lend_nics
-from switchmark.campaign.trial import Trials
-from switchmark.campaign.trust import used_cpus
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
+from switchmark.lab.crew import Crew
+from switchmark.lab.meter import Meter
+from switchmark.lab.outcome import PathCounters
+from switchmark.lab.prepare import find_nics, lend_nics
+from switchmark.lab.trial import Trials
+from switchmark.lab.trust import used_cpus
+from switchmark.layout.layout import Layout
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import may_share_process
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import may_share_process
 from switchmark.machine.cgroups import cpu_root
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.host import Host, LocalHost

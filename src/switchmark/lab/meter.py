@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from switchmark.campaign.layout import Layout
 from switchmark.errors import SwitchmarkError
+from switchmark.layout.layout import Layout
 from switchmark.machine.executor import Executor
 from switchmark.machine.noise import thread_switches
 from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts

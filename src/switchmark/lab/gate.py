@@ -11,10 +11,10 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.trial import Trials
-from switchmark.campaign.ways import ways_of
 from switchmark.errors import HostTooBusy, NotEquivalent
+from switchmark.lab.trial import Trials
+from switchmark.layout.layout import Layout
+from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import format_cpus
 from switchmark.metrics.balance import AT_SWITCH, balanced
 from switchmark.model.record import TrialResult

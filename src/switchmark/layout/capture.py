@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from switchmark.campaign.layout import Layout, network_stack
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
+from switchmark.layout.layout import Layout, network_stack
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
 
 __all__ = ["captures", "check_capture"]

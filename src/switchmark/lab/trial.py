@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from switchmark.campaign.crew import Crew, Job, distinct, jobs_of, opened_by, reads_one_clock
-from switchmark.campaign.expand import RX_BURST
-from switchmark.campaign.layout import UDP_PORT, Layout, frame_sizes
-from switchmark.campaign.meter import Meter, Window
-from switchmark.campaign.outcome import Outcome, PathCounters
 from switchmark.engines.base import Engine
 from switchmark.errors import SetupFailed
+from switchmark.lab.crew import Crew, Job, distinct, jobs_of, opened_by, reads_one_clock
+from switchmark.lab.meter import Meter, Window
+from switchmark.lab.outcome import Outcome, PathCounters
+from switchmark.layout.layout import UDP_PORT, Layout, frame_sizes
+from switchmark.layout.sharing import RX_BURST
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
 from switchmark.model.record import TrialResult

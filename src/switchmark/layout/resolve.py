@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from switchmark.campaign.combinations import listed, reasons_of_axes
-from switchmark.campaign.layout import BARE, Layout, lay_out, opened_in
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.layout.combinations import listed, reasons_of_axes
+from switchmark.layout.layout import BARE, Layout, lay_out, opened_in
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
 from switchmark.machine.placement import SHARED_PROCESS, place, wanted_cpus
