@@ -18,6 +18,7 @@ from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter
 from switchmark.lab.outcome import PathCounters
 from switchmark.lab.trial import Trials
+from switchmark.layout.assembly import join, settled
 from switchmark.machine.perf import Counting
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
@@ -86,7 +87,7 @@ def trial(
             if track.opened_by_programs:
                 bed.executor.execute(plan)
 
-        trials.open(join=lambda: execute(layout.join()), settle=lambda: execute(layout.settled()))
+        trials.open(join=lambda: execute(join(layout)), settle=lambda: execute(settled(layout)))
         return trials.measure(TrialSpec(rate_pps=rate_pps, duration_s=seconds, warmup_s=_WARMUP_S))
 
 

@@ -13,6 +13,7 @@ from switchmark.lab import prepare as preparing
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
+from switchmark.layout.roles import processes_of
 from switchmark.machine.cpus import Cpu
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
@@ -46,7 +47,7 @@ def test_the_layout_is_of_the_placement_that_is_followed(
     cores(count)
     layout, placement = drawn(Test(**axes))
     assert placement.policy == layout.policy == policy
-    assert len(layout.processes()) == (1 if policy == "shared-process" else 2)
+    assert len(processes_of(layout)) == (1 if policy == "shared-process" else 2)
 
 
 def test_results_of_hosts_that_place_otherwise_have_other_keys(cores: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from switchmark.lab.trust import Trust
 from switchmark.layout.layout import lay_out
+from switchmark.layout.roles import tenants_of
 from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
@@ -420,7 +421,7 @@ def judged(
     drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
-    judge = Trust(drawn, place(drawn.tenants(), CPUS[:2]), CPUS, **(trust or {}))
+    judge = Trust(drawn, place(tenants_of(drawn), CPUS[:2]), CPUS, **(trust or {}))
     found = found or trial()
     if not found.counters:
         ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}

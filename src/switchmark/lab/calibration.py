@@ -21,6 +21,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
+from switchmark.layout.roles import steering_of, tenants_of
 from switchmark.machine.placement import Placement, Seat
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
@@ -129,7 +130,7 @@ class Calibrations:
         """Count a trial of a test on the cable among those of its calibration, if nothing
         disturbed it."""
         spec = trial.spec
-        if test.switch != _CABLE or layout.steering is not None or test.copies > 1:
+        if test.switch != _CABLE or steering_of(layout) is not None or test.copies > 1:
             return
         if not is_saturating(test) or spec.rate_pps is not None or spec.frames is not None:
             return
@@ -244,7 +245,7 @@ def _without_switch(test: Test, layout: Layout) -> dict[str, Test]:
         return {}
     cable = _on_cable(test, layout)
     found = {"ends": cable}
-    if layout.steering is not None:
+    if steering_of(layout) is not None:
         found["ends"] = _without_functions(cable)
         if test.switch != _CABLE:
             side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
@@ -290,11 +291,11 @@ def _seated(cable: Test, layout: Layout, placement: Placement) -> Placement:
     """The placement of a test for its cable: each sender, receiver and forwarder there has the
     seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
     of_kind: dict[str, list[str]] = {}
-    for tenant in layout.tenants():
+    for tenant in tenants_of(layout):
         of_kind.setdefault(tenant.kind, []).append(tenant.id)
     turns: dict[str, int] = {}
     seats: dict[str, Seat] = {}
-    for tenant in lay_out(cable, prefix="sm", run_dir="/run").tenants():
+    for tenant in tenants_of(lay_out(cable, prefix="sm", run_dir="/run")):
         if tenant.kind not in of_kind:
             continue
         turn = turns[tenant.kind] = turns.get(tenant.kind, -1) + 1

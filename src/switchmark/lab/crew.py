@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.layout.layout import Layout
+from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.model.topology import Flow, Part, Port, Role
 
 __all__ = ["Crew", "Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
@@ -39,7 +40,7 @@ def jobs_of(layout: Layout, part: Part) -> list[Job]:
     queues = layout.wiring.queues
     jobs = []
     flows = max(1, len(_flows_of(layout, part))) * layout.test.flows
-    for role in layout.roles(part):
+    for role in roles_of(layout, part):
         if role is not Role.SENDER:
             jobs.append(Job(part, role, 0, 0, flows))
             continue
@@ -72,7 +73,7 @@ def reads_one_clock(layout: Layout, part: Part) -> bool:
     """Do both ends of the flows that a part receives read one clock?"""
     ends = {port for flow in layout.received_by(part) for port in (flow.source, flow.sink)}
     holders = [p for p in layout.parts if ends & {port.id for port in p.ports}]
-    return not any(map(layout.own_kernel, holders))
+    return not any(own_kernel(layout, part) for part in holders)
 
 
 def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:

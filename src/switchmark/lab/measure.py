@@ -28,6 +28,8 @@ from switchmark.lab.prepare import environments_of, followed, noise_beside, prep
 from switchmark.lab.trust import Trust, used_cpus
 from switchmark.layout.capture import captures, check_capture
 from switchmark.layout.layout import Layout
+from switchmark.layout.needs import guest_megabytes
+from switchmark.layout.roles import has_own_memory, hosted_parts, parts_in_guests, steering_of
 from switchmark.layout.sharing import shares_path
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit
@@ -287,9 +289,9 @@ class Lab:
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
                 "semantics": layout.wiring.semantics,
-                "steering": layout.steering,
+                "steering": steering_of(layout),
                 "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
-                "memory": layout.wiring.memory if layout.own_memory else None,
+                "memory": layout.wiring.memory if has_own_memory(layout) else None,
                 "engine_mode": " | ".join(modes) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
@@ -452,7 +454,7 @@ class Lab:
     def _noise(self, layout: Layout, placement: Placement) -> dict[str, Any]:
         """What else happens on the cores of a test while it rests. What polls on a path that is
         up is no noise: its cores are left out."""
-        polling = ["switch", *(part.id for part, _, _ in layout.hosted)]
+        polling = ["switch", *(part.id for part, _, _ in hosted_parts(layout))]
         cpus = used_cpus(placement, but=polling if self._up or self.kept else ())
         return dict(certificate(self._host, traffic_program(), cpus))
 
@@ -492,10 +494,10 @@ class Lab:
 
     def _refuse_without_memory(self, layout: Layout) -> None:
         """Unavailable where the machines of a test would not fit into this host's memory."""
-        needed, meminfo = layout.guest_megabytes(), self._host.read("/proc/meminfo")
+        needed, meminfo = guest_megabytes(layout), self._host.read("/proc/meminfo")
         free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
         if needed > free:
-            count = sum(map(layout.own_kernel, layout.parts))
+            count = len(parts_in_guests(layout))
             raise Unavailable(
                 f"{count} virtual machines need {needed} MB of memory; {free} MB are available",
                 hint="--pairs with a smaller number",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from switchmark.errors import TrialFailed
 from switchmark.lab.crew import Crew, Job, jobs_of, opened_by, reads_one_clock
 from switchmark.layout.layout import Layout
+from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.balance import AT_SWITCH
@@ -166,18 +167,18 @@ class Outcome:
             mine = [next(tasks) for _ in jobs_of(self.layout, part)]
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
             cores = None if together else thread["cpu_ns"] / elapsed_ns
-            if self.layout.own_kernel(part):
+            if own_kernel(self.layout, part):
                 cpu = next(iter(self.layout.seats.get(part.id, ())), None)
                 cores = used[part.id][0]
             # What a guest thinks it used is not what its machine took of the host.
-            unknown = together or self.layout.own_kernel(part)
+            unknown = together or own_kernel(self.layout, part)
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
             found.append(
                 PartReport(
                     part=part.id,
-                    roles=tuple(role.value for role in self.layout.roles(part)),
+                    roles=tuple(role.value for role in roles_of(self.layout, part)),
                     cpu=cpu,
                     cores=cores,
                     user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
@@ -218,7 +219,7 @@ class Outcome:
         guests = {
             port.id
             for part in self.layout.parts
-            if self.layout.own_kernel(part)
+            if own_kernel(self.layout, part)
             for port in part.ports
         }
         for place, counters in path.links.items():

@@ -17,7 +17,10 @@ from switchmark.lab.outcome import PathCounters
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
 from switchmark.lab.trust import used_cpus
+from switchmark.layout.assembly import construct, join, machine_of, part_counters, settled
 from switchmark.layout.layout import Layout
+from switchmark.layout.needs import stack_of
+from switchmark.layout.roles import hosted_parts, processes_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
@@ -57,7 +60,7 @@ def build_path(
     mark = executor.mark()
     nics = find_nics(host, layout)
     executor.execute(lend_nics(host, layout, nics))
-    executor.execute(layout.construct())
+    executor.execute(construct(layout))
     crews = [
         Crew(
             TrafficProcess(
@@ -65,7 +68,7 @@ def build_path(
             ),
             parts,
         )
-        for node, parts in layout.processes()
+        for node, parts in processes_of(layout)
     ]
     daemons = {
         "switch": (
@@ -79,13 +82,15 @@ def build_path(
                 hosted.node,
                 _spawned(executor, function.start(hosted)),
             )
-            for part, function, hosted in layout.hosted
+            for part, function, hosted in hosted_parts(layout)
         },
     }
 
     # What a guest's process takes of its machine is less than the machine takes of this host.
     machines = {
-        part.id: boot for part in layout.parts for boot in _spawned(executor, layout.machine(part))
+        part.id: boot
+        for part in layout.parts
+        for boot in _spawned(executor, machine_of(layout, part))
     }
 
     def alive() -> None:
@@ -112,7 +117,7 @@ def build_path(
             "+".join(part.id for part in parts): _at_work(
                 node, [executor.process(process_name(node))]
             )
-            for node, parts in layout.processes()
+            for node, parts in processes_of(layout)
         }
 
     trials = Trials(
@@ -133,10 +138,10 @@ def build_path(
         ),
     )
     trials.open(
-        join=lambda: executor.execute(layout.join()),
-        settle=lambda: executor.execute(layout.settled()),
+        join=lambda: executor.execute(join(layout)),
+        settle=lambda: executor.execute(settled(layout)),
     )
-    programs = [executor.process(process_name(node)) for node, _ in layout.processes()]
+    programs = [executor.process(process_name(node)) for node, _ in processes_of(layout)]
     others = [process for _, _, processes in daemons.values() for process in processes]
     _, at, of_switch = daemons["switch"]
     return BuiltPath(
@@ -168,14 +173,14 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             )
     at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
     found = {f"{port}{AT_SWITCH}": each for port, each in at_switch.items()}
-    links = {step.at: parse_link_counters(executor.run(step)) for step in layout.part_counters()}
+    links = {step.at: parse_link_counters(executor.run(step)) for step in part_counters(layout)}
     for part in layout.parts:
         for port in part.ports:
             ifname = layout.endpoints[port.id].ifname
             if ifname:
-                found[port.id] = links[layout.stack(part)][ifname]
+                found[port.id] = links[stack_of(layout, part)][ifname]
     functions = {}
-    for part, function, hosted in layout.hosted:
+    for part, function, hosted in hosted_parts(layout):
         outputs = tuple(map(executor.run, function.counters(hosted)))
         try:
             functions[part.id] = function.parse_counters(hosted, outputs).ports

@@ -9,8 +9,10 @@ from functools import partial
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
+from switchmark.layout.assembly import build, construct
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import may_share_process
+from switchmark.layout.roles import tenants_of
 from switchmark.machine.cgroups import cpu_root
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.host import Host, LocalHost
@@ -69,7 +71,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         *seats,
         *doubts,
         *lent,
-        *describe(layout.build(), inside),
+        *describe(build(layout), inside),
         *(
             line
             for each in {each.noise: each for each in (test, *others)}.values()
@@ -148,7 +150,7 @@ def prepare(
         seats={part: seat.cpus for part, seat in placement.seats.items()},
     )
     layout = draw(memory="hugepages")
-    pages = tuple(step for step in layout.construct() if isinstance(step, Reserve))
+    pages = tuple(step for step in construct(layout) if isinstance(step, Reserve))
     if test.memory == "auto" and pages and not can(pages):
         layout = draw(memory="no-huge")
     return layout, placement
@@ -161,7 +163,7 @@ def followed(test: Test, mode: str | None) -> str:
 
 def _placed(test: Test, layout: Layout) -> Placement:
     may_share = test.placement == AUTO and may_share_process(test)
-    return place(layout.tenants(), read_cpus(), test.placement, may_share=may_share)
+    return place(tenants_of(layout), read_cpus(), test.placement, may_share=may_share)
 
 
 def noise_beside(layout: Layout, placement: Placement) -> Plan:

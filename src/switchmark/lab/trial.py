@@ -17,7 +17,10 @@ from switchmark.errors import SetupFailed
 from switchmark.lab.crew import Crew, Job, distinct, jobs_of, opened_by, reads_one_clock
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome, PathCounters
+from switchmark.layout.assembly import awaits_switch
 from switchmark.layout.layout import UDP_PORT, Layout, frame_sizes
+from switchmark.layout.needs import netns_of
+from switchmark.layout.roles import engine_of, own_kernel, place_of, rewrites_of
 from switchmark.layout.sharing import RX_BURST
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
@@ -83,7 +86,7 @@ class Trials:
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
         self._openings = {crew: self._opening(crew) for crew in self._crews}
-        waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
+        waiting = [crew for crew in self._crews if awaits_switch(self._layout, crew.parts)]
         left = list(self._crews)
         while left:  # side by side, but for those that another has to listen for
             ready = [crew for crew in left if not self._connects(crew, left)] or left[:1]
@@ -118,7 +121,7 @@ class Trials:
 
     def _foreign(self, crew: Crew) -> bool:
         """Is a process on another kernel than this host's, with another clock?"""
-        return any(self._layout.own_kernel(part) for part in crew.parts)
+        return any(own_kernel(self._layout, part) for part in crew.parts)
 
     def _connects(self, crew: Crew, others: Sequence[Crew]) -> bool:
         """Does a process connect to a socket on which one of the others listens?"""
@@ -137,9 +140,9 @@ class Trials:
             {
                 **self._port(crew, part, port),
                 "queue": queue,
-                "options": self._layout.engine_of(part).port_options(
+                "options": engine_of(self._layout, part).port_options(
                     self._layout.wiring,
-                    self._layout.place_of(part),
+                    place_of(self._layout, part),
                     endpoints,
                     played.index(port),
                     self._layout.test.driver,
@@ -167,7 +170,7 @@ class Trials:
 
     def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
         test, endpoint = self._layout.test, self._layout.endpoints[port.id]
-        engine = self._layout.engine_of(part)
+        engine = engine_of(self._layout, part)
         opened: dict[str, Any] = {
             "engine": engine.name,
             "ifname": endpoint.ifname,
@@ -179,7 +182,7 @@ class Trials:
             # With several flows answers and arrivals come from, or go to, other ports too.
             opened |= {**self._addresses(port), "connected": test.flows == 1}
         if len(crew.parts) > 1:
-            opened["netns"] = self._layout.netns(part) or ""
+            opened["netns"] = netns_of(self._layout, part) or ""
         return opened
 
     def _frame_bytes(self, engine: Engine) -> int:
@@ -206,7 +209,7 @@ class Trials:
 
     def _seat(self, part: Part) -> dict[str, Any]:
         seat = self._placement.seats[part.id]
-        if self._layout.own_kernel(part):  # whose only CPU is pinned as a whole
+        if own_kernel(self._layout, part):  # whose only CPU is pinned as a whole
             return {"cpu": 0, "yield": True}
         pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
         return {**pinned, "yield": seat.yield_}
@@ -303,7 +306,7 @@ class Trials:
         if role is Role.FORWARDER:
             forward: dict[str, Any] = {
                 "burst": RX_BURST,
-                "rewrite": self._layout.rewrites(part),
+                "rewrite": rewrites_of(self._layout, part),
             }
             if learning:
                 forward["announce"] = [self._announcement(port) for port in part.ports]

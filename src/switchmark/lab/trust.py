@@ -10,6 +10,7 @@ from typing import Any
 
 from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout
+from switchmark.layout.roles import forwards
 from switchmark.layout.ways import uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.noise import Snapshot, thread_times
@@ -87,7 +88,7 @@ class Trust:
         functions = {
             part.id: [port.id for port in part.ports]
             for part in self.layout.parts
-            if self.layout.forwards(part)
+            if forwards(part)
         }
         ways = ways_of(self.layout)
         trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
-from switchmark.layout.layout import Layout, network_stack
+from switchmark.layout.layout import Layout
+from switchmark.layout.needs import network_stack
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
 
 __all__ = ["captures", "check_capture"]
