@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
-from switchmark.lab.prepare import plan
 from switchmark.machine.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import Completed

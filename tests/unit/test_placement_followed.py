@@ -13,6 +13,7 @@ from switchmark.lab import prepare as preparing
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
+from switchmark.lab.probes import Probes
 from switchmark.layout.roles import processes_of
 from switchmark.machine.cpus import Cpu
 from switchmark.model.record import TrialResult
@@ -25,7 +26,7 @@ POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`cores(n)`: the host has so many from now on."""
-    monkeypatch.setattr(Lab, "_probe", lambda *those: Version("1"))
+    monkeypatch.setattr(Probes, "probe", lambda *those: Version("1"))
 
     def has(count: int) -> None:
         monkeypatch.setattr(preparing, "read_cpus", lambda: tuple(map(Cpu, range(count))))

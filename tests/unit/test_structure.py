@@ -50,8 +50,7 @@ PLAIN_WORDS = {"direct"}
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
-    ("lab/calibration.py", "direct"): "the cable that every switch is held against",
-    ("lab/floor.py", "direct"): "the cable whose latency is the tool's own",
+    ("layout/cables.py", "direct"): "the cable that every switch is held against",
 }
 """(file, name of a switch): why the name may stand there."""
 

@@ -549,7 +549,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
         ),
-        "lab/measure.py": ("uncertain",),
+        "lab/searching.py": ("uncertain",),
         "errors.py": ("not-equivalent", "host-busy"),
         "lab/trust.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),

@@ -1,17 +1,13 @@
-"""The traffic processes of a path: which parts each plays, with which tasks, on which ports."""
+"""A process of the traffic program that is up, and whom it plays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.layout.layout import Layout
-from switchmark.layout.roles import own_kernel, roles_of
-from switchmark.model.topology import Flow, Part, Port, Role
+from switchmark.model.topology import Part
 
-__all__ = ["Crew", "Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
+__all__ = ["Crew"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,62 +16,3 @@ class Crew:
 
     process: TrafficProcess
     parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One task of a process: a role of a part, on one of the queues of its port (a forwarder: of
-    both), with `flows` of its flows, from number `first` on."""
-
-    part: Part
-    role: Role
-    queue: int
-    first: int
-    flows: int
-
-
-def jobs_of(layout: Layout, part: Part) -> list[Job]:
-    """The tasks of a part. Each queue is sent to by a task of its own, so that a flow stays
-    on its queue; what is received is counted by one, which reads all queues."""
-    queues = layout.wiring.queues
-    jobs = []
-    flows = max(1, len(_flows_of(layout, part))) * layout.test.flows
-    for role in roles_of(layout, part):
-        if role is not Role.SENDER:
-            jobs.append(Job(part, role, 0, 0, flows))
-            continue
-        bounds = [flows * queue // queues for queue in range(queues + 1)]
-        jobs += [
-            Job(part, role, queue, first, end - first)
-            for queue, (first, end) in enumerate(pairwise(bounds))
-        ]
-    return jobs
-
-
-def _flows_of(layout: Layout, part: Part) -> tuple[Flow, ...]:
-    """The flows that a part sends, or else receives: as many go each way."""
-    return distinct(layout.sent_by(part) or layout.received_by(part))
-
-
-def opened_by(layout: Layout, crew: Crew) -> list[tuple[Part, Port, int]]:
-    """The ports that a process opens: a part's, each once for each queue that it uses."""
-    return list(
-        dict.fromkeys(
-            (part, port, job.queue)
-            for part in crew.parts
-            for job in jobs_of(layout, part)
-            for port in part.ports
-        )
-    )
-
-
-def reads_one_clock(layout: Layout, part: Part) -> bool:
-    """Do both ends of the flows that a part receives read one clock?"""
-    ends = {port for flow in layout.received_by(part) for port in (flow.source, flow.sink)}
-    holders = [p for p in layout.parts if ends & {port.id for port in p.ports}]
-    return not any(own_kernel(layout, part) for part in holders)
-
-
-def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:
-    """The first of each: copies are made of the frames of one."""
-    return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]

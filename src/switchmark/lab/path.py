@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments import inside
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
+from switchmark.lab.counters import PathCounters
 from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter
-from switchmark.lab.outcome import PathCounters
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
 from switchmark.lab.trust import used_cpus
@@ -21,6 +22,7 @@ from switchmark.layout.assembly import construct, join, machine_of, part_counter
 from switchmark.layout.layout import Layout
 from switchmark.layout.needs import stack_of
 from switchmark.layout.roles import hosted_parts, processes_of
+from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
@@ -30,10 +32,11 @@ from switchmark.machine.placement import Placement
 from switchmark.machine.processes import children, cpu_ns, in_network
 from switchmark.metrics.balance import AT_SWITCH
 from switchmark.model.plan import Node, Plan, Spawn
+from switchmark.model.spec import Test
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
-__all__ = ["BuiltPath", "build_path"]
+__all__ = ["BuiltPath", "build_path", "entrances"]
 
 
 @dataclass(slots=True)
@@ -50,6 +53,11 @@ class BuiltPath:
     at_work: Callable[[], Collection[int]]
     nics: Mapping[str, Device] = field(default_factory=dict)
     gate: dict[str, Any] | None = None
+
+    def serves(self, test: Test) -> bool:
+        """Can a test be measured on this path? Not on one that has died."""
+        lives = all(process.poll() is None for process in self.processes)
+        return shares_path(self.layout.test, test) and lives
 
 
 def build_path(
@@ -153,6 +161,13 @@ def build_path(
         at_work=lambda: _at_work(at, of_switch) if of_switch else (),
         nics=nics,
     )
+
+
+def entrances(layout: Layout, run: str) -> list[str]:
+    """How to enter each node of a path that is kept, and to end the run that it is of."""
+    nodes = dict.fromkeys((layout.wiring.at, *layout.nodes.values()))
+    shells = [inside(node, ("bash",)) for node in nodes]
+    return [" ".join(shell) for shell in shells if shell != ("bash",)] + [f"switchmark clean {run}"]
 
 
 def _spawned(executor: Executor, steps: Plan) -> list[Process]:

@@ -1,4 +1,4 @@
-"""Frames of a path's ports, as tcpdump saw them."""
+"""Frames of a path's ports, as tcpdump sees them: into files of the run's folder. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan
     where it has none; `run` is the folder of the run, `number` the test's."""
     if not frames:
         return ()
-    (run / "captures").mkdir(exist_ok=True)
     steps: Plan = ()
     for part in layout.parts:
         for port in part.ports:

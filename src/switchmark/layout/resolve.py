@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -14,7 +13,7 @@ from switchmark.layout.layout import BARE, Layout, lay_out, opened_in
 from switchmark.layout.roles import (
     engine_of,
     hosted_parts,
-    own_kernel,
+    parts_in_guests,
     played_parts,
     steering_of,
     tenants_of,
@@ -23,7 +22,7 @@ from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
 from switchmark.machine.placement import SHARED_PROCESS, place, wanted_cpus
 from switchmark.model.plan import Spawn
-from switchmark.model.refusal import Refusal
+from switchmark.model.refusal import Refusal, unknown_name
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.noises import parse_noise
@@ -32,7 +31,7 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["check", "may_share_process", "unknown_name"]
+__all__ = ["check", "may_share_process"]
 
 _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
@@ -44,14 +43,6 @@ _OF_A_WIRING = (
 )
 """Axes that decide which ports a switch or a function has, and how frames go between them: what a
 driver may refuse, without saying by which of them."""
-
-
-def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
-    """The refusal of a name that is in no table, with the nearest one."""
-    names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"
-    return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)
 
 
 def _unusable(name: str, table: Mapping[str, object], axis: str) -> Refusal | None:
@@ -303,7 +294,7 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     name = test.environment
-    if any(own_kernel(layout, p) and layout.endpoints[p.ports[0].id].backend for p in layout.parts):
+    if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_guests(layout)):
         yield Refusal(
             ("environment", "switch"),
             f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",
