@@ -42,6 +42,17 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it
 may import besides itself."""
 
+WINGS = {"campaign", "lab", "layout"}
+
+FILE_LINES, CLASS_MEMBERS, WING_LINES = 350, 15, 2700
+"""What a reader holds in mind: lines of a file, public methods and properties of a class, lines of
+a wing."""
+
+LONGER: dict[str, str] = {
+    "switches/eal.py": "what all switches of DPDK share",
+}
+"""File: why it may be longer."""
+
 RECORDS_ONLY = {"metrics", "plots", "report"}
 """They read records: not even what they import may reach `machine`."""
 
@@ -311,3 +322,48 @@ def test_no_file_is_a_drawer_for_odds_and_ends() -> None:
 
 def test_a_module_says_what_it_owns() -> None:
     assert not [m for m, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
+
+
+# --- sizes -----------------------------------------------------------------------------------
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_a_file_can_be_read_at_a_sitting() -> None:
+    lengths = {path.relative_to(PACKAGE).as_posix(): lines_of(path) for path in SOURCES.values()}
+    longer = {file: lines for file, lines in lengths.items() if lines > FILE_LINES}
+    assert {file: lines for file, lines in longer.items() if file not in LONGER} == {}
+    assert set(LONGER) <= set(longer), "an exception that is not needed any more"
+
+
+def public_members(node: ast.ClassDef) -> set[str]:
+    """Methods and properties of a class; fields are not counted."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    names = {each.name for each in node.body if isinstance(each, functions)}
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_a_class_has_one_job() -> None:
+    large = {
+        f"{module}.{node.name}": len(members)
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and len(members := public_members(node)) > CLASS_MEMBERS
+    }
+    assert large == {}
+
+
+def test_public_members_are_methods_and_properties_alone() -> None:
+    text = "class A:\n a: int\n def f(self): ...\n @property\n def g(self): ...\n def _h(self): ..."
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.ClassDef)
+    assert public_members(node) == {"f", "g"}
+
+
+def test_a_wing_can_be_known_by_heart() -> None:
+    lengths = {
+        wing: sum(lines_of(path) for path in (PACKAGE / wing).glob("**/*.py")) for wing in WINGS
+    }
+    assert all(0 < lines <= WING_LINES for lines in lengths.values()), lengths
