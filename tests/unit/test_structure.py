@@ -181,6 +181,16 @@ def test_a_circle_is_found() -> None:
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
 
 
+def test_a_layout_is_drawn_without_a_host() -> None:
+    touching = {f"switchmark.machine.{name}" for name in ("executor", "host", "workspace")}
+    refused = {
+        module: sorted(names & touching)
+        for module, names in IMPORTS.items()
+        if folder_of(module) == "layout" and names & touching
+    }
+    assert not refused
+
+
 def test_only_the_machine_starts_processes() -> None:
     starters = {
         module: sorted(starts)
