@@ -186,7 +186,7 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
             return super().read(path)
 
     with Lab(tmp_path) as lab:
-        lab._host = Full()
+        lab._host = lab._probes.host = Full()
         record = lab.run(1, "key", machines(), (), lambda trial: None)
     assert record.status == "refused"
     assert record.error is not None
