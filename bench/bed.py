@@ -14,10 +14,13 @@ from signal import SIGINT
 from types import MappingProxyType
 from typing import Any
 
-from switchmark.campaign.layout import Layout, lay_out
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
+from switchmark.layout.assembly import create_nodes
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.needs import attachments_of
+from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost, Process
@@ -103,7 +106,7 @@ class Bed:
         test = Test.model_validate({"switch": switch, "engine": engine, **axes})
         prefix, folder = f"{self._workspace.run}-{letter}", str(self._workspace.folder)
         layout = lay_out(test, prefix=prefix, run_dir=folder)
-        placement = place(layout.tenants(), read_cpus(), "pinned")
+        placement = place(tenants_of(layout), read_cpus(), "pinned")
         cores = placement.seats["switch"].cpus
         layout = lay_out(test, prefix=prefix, run_dir=folder, cores=cores)
         track = Track(layout, placement)
@@ -158,10 +161,10 @@ class RxCounter:
 def _plan(track: Track) -> Plan:
     """`Layout.build` without the functions, and without what awaits them."""
     layout = track.layout
-    steps = layout.create_nodes() + layout.switch.start(layout.wiring)
+    steps = create_nodes(layout) + layout.switch.start(layout.wiring)
     for part in layout.parts:
         node = layout.nodes[part.id]
-        steps += ENVIRONMENTS[node.environment].attach(node, layout.attachments(part))
+        steps += ENVIRONMENTS[node.environment].attach(node, attachments_of(layout, part))
     if track.opened_by_programs:
         return steps
     return (

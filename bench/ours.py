@@ -10,14 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.bed import Bed, Track
-from switchmark.campaign.crew import Crew
-from switchmark.campaign.meter import Meter
-from switchmark.campaign.outcome import PathCounters
-from switchmark.campaign.trial import Trials
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.lab.counters import PathCounters
+from switchmark.lab.crew import Crew
+from switchmark.lab.meter import Meter
+from switchmark.lab.trial import Trials
+from switchmark.layout.assembly import join, settled
 from switchmark.machine.perf import Counting
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
@@ -86,7 +87,7 @@ def trial(
             if track.opened_by_programs:
                 bed.executor.execute(plan)
 
-        trials.open(join=lambda: execute(layout.join()), settle=lambda: execute(layout.settled()))
+        trials.open(join=lambda: execute(join(layout)), settle=lambda: execute(settled(layout)))
         return trials.measure(TrialSpec(rate_pps=rate_pps, duration_s=seconds, warmup_s=_WARMUP_S))
 
 

@@ -11,8 +11,8 @@ from bench.comparison import Comparison, Session
 from bench.ours import run_alone
 from bench.pairs import Limit
 from bench.report import Row, absolute
-from switchmark.campaign.measure import Lab
 from switchmark.errors import Unavailable
+from switchmark.lab.measure import Lab
 from switchmark.machine.cpus import read_cpus
 from switchmark.model.spec import Test
 

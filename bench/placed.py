@@ -8,10 +8,12 @@ from bench.bed import require_root
 from bench.comparison import Comparison, Session
 from bench.pairs import Limit, interleaved
 from bench.report import Row, absolute, compared
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.measure import Lab
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
+from switchmark.lab.measure import Lab
+from switchmark.layout.assembly import create_nodes, node_of
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.needs import attachments_of
 from switchmark.machine.host import LocalHost
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan
@@ -90,7 +92,7 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
             first, second = (_node(layout, part) for part in (0, 1))
             if ENVIRONMENTS[environment].own_kernel:
                 switch = layout.switch.start(layout.wiring)
-                session.bed.executor.execute(layout.create_nodes() + switch)
+                session.bed.executor.execute(create_nodes(layout) + switch)
             session.bed.executor.execute(first)
             before = time.monotonic()
             session.bed.executor.execute(tuple(step for step in second if step not in first))
@@ -109,10 +111,10 @@ def _node(layout: Layout, index: int) -> Plan:
     """The steps that make a part's node, and bring its interfaces up."""
     part = layout.parts[index]
     environment = ENVIRONMENTS[layout.test.environment]
-    made = layout.node_of(part)
+    made = node_of(layout, part)
     if not environment.own_kernel:
         return made
-    return made + environment.attach(layout.nodes[part.id], layout.attachments(part))
+    return made + environment.attach(layout.nodes[part.id], attachments_of(layout, part))
 
 
 PLACED = (

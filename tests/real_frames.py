@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.resolve import check
+from switchmark.lab.measure import Lab
+from switchmark.layout.resolve import check
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 import pytest
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -20,6 +18,10 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions import traffic
 from switchmark.functions.base import Function
+from switchmark.layout.assembly import build
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import check
+from switchmark.layout.roles import hosted_parts, played_parts
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.script import describe
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write
@@ -84,7 +86,7 @@ def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Layou
 
 
 def test_what_a_switch_makes_carries_the_prefix(layout: Layout) -> None:
-    for step in layout.build():
+    for step in build(layout):
         if isinstance(step, Run) and step.argv[:3] == ("ip", "link", "add"):
             assert step.argv[3].startswith("sm0000-")
         if isinstance(step, Run) and step.argv[:3] == ("ip", "netns", "add"):
@@ -94,7 +96,7 @@ def test_what_a_switch_makes_carries_the_prefix(layout: Layout) -> None:
 
 
 def test_every_step_says_why_and_every_argv_is_made_of_words(layout: Layout) -> None:
-    for step in layout.build():
+    for step in build(layout):
         assert step.why
         if isinstance(step, Run | Spawn):
             assert all(word for word in step.argv)
@@ -110,7 +112,7 @@ def test_settled_only_waits(layout: Layout) -> None:
 
 
 def test_plans_are_pure(layout: Layout) -> None:
-    assert layout.build() == layout.build()
+    assert build(layout) == build(layout)
 
 
 def test_a_switch_names_its_semantics(layout: Layout) -> None:
@@ -343,18 +345,18 @@ def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Layout) -> None:
-    for part, function, hosted in chained.hosted:
+    for part, function, hosted in hosted_parts(chained):
         assert [end.kind for end in hosted.ends] == [chained.wiring.kind] * 2
         steps = function.start(hosted)
         assert any(step.at == chained.nodes[part.id] for step in steps if hasattr(step, "at"))
         assert all(isinstance(step, Wait) for step in function.settled(hosted))
-    assert len(chained.hosted) + len(chained.played) == 4
+    assert len(hosted_parts(chained)) + len(played_parts(chained)) == 4
 
 
 def test_what_a_function_makes_is_its_own(chained: Layout) -> None:
     made = [
         step.name if isinstance(step, Spawn) else step.argv[3]
-        for step in chained.build()
+        for step in build(chained)
         if isinstance(step, Spawn) or (isinstance(step, Run) and step.argv[1:3] == ("link", "add"))
     ]
     assert len(set(made)) == len(made)
@@ -362,7 +364,7 @@ def test_what_a_function_makes_is_its_own(chained: Layout) -> None:
 
 
 def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Layout) -> None:
-    for part, function, hosted in chained.hosted:
+    for part, function, hosted in hosted_parts(chained):
         words = " ".join(
             word for step in function.start(hosted) if isinstance(step, Spawn) for word in step.argv
         )
@@ -370,7 +372,7 @@ def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Layout) ->
 
 
 def test_counters_of_a_function_that_are_garbled_are_a_value_error(chained: Layout) -> None:
-    for _, function, hosted in chained.hosted:
+    for _, function, hosted in hosted_parts(chained):
         commands = function.counters.commands(hosted)
         if commands:
             with pytest.raises(ValueError):

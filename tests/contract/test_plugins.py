@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.campaign.resolve import check
 from switchmark.cli.listing import Thing, listed
+from switchmark.layout.resolve import check
 from switchmark.model.spec import Test
 from switchmark.plugins import Table, load_plugins
 from switchmark.switches import TABLE as SWITCHES
@@ -45,7 +45,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table[Switch]:
     own = (SWITCHES["null"], SWITCHES["direct"])
     table = load_plugins("switchmark.switches", Switch, own)  # type: ignore[type-abstract]
     monkeypatch.setattr("switchmark.switches.TABLE", table)
-    monkeypatch.setattr("switchmark.campaign.resolve.SWITCHES", table)
+    monkeypatch.setattr("switchmark.layout.resolve.SWITCHES", table)
     return table
 
 

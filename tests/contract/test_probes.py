@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import lay_out
 from switchmark.cli import doctor
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs
 from switchmark.errors import Unavailable
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.layout.layout import lay_out
 from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Node, Plan, Run, Wait

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from switchmark.campaign import layout as layout_module
-from switchmark.campaign.layout import lay_out
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside, vm
 from switchmark.functions import pcap_bridge, traffic
+from switchmark.layout import assembly, needs
+from switchmark.layout.assembly import build, part_counters
+from switchmark.layout.layout import lay_out
+from switchmark.layout.resolve import check
+from switchmark.layout.roles import hosted_parts
 from switchmark.machine.pci import DRIVERS, Device, hand_over
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe
@@ -140,7 +142,8 @@ def test_the_plan_is_the_one_on_file(
     name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
-    monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+    for module in (assembly, needs):
+        monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setattr(vm, "traffic_program", lambda: "switchmark-traffic")
     monkeypatch.setattr(eal, "traffic_program", lambda: "switchmark-traffic")
@@ -151,12 +154,12 @@ def test_the_plan_is_the_one_on_file(
     assert check(test) == []
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (
-        *layout.build(),
+        *build(layout),
         *layout.switch.counters.commands(layout.wiring),
-        *layout.part_counters(),
+        *part_counters(layout),
         *(
             step
-            for _, function, hosted in layout.hosted
+            for _, function, hosted in hosted_parts(layout)
             for step in function.counters.commands(hosted)
         ),
     )
@@ -196,14 +199,15 @@ def test_the_users_docker_daemon_is_left_as_it_is(
     golden: Golden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
-    monkeypatch.setattr(layout_module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+    for module in (assembly, needs):
+        monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     layout = lay_out(
         Test(environment="docker"),
         prefix="smtest",
         run_dir=RUN_DIR,
         modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"},
     )
-    text = "\n".join(describe(layout.build(), inside)) + "\n"
+    text = "\n".join(describe(build(layout), inside)) + "\n"
     assert "dockerd" not in text
     golden("variants/linux-bridge-docker-daemon.txt", text)
 
@@ -215,4 +219,4 @@ def test_the_kernels_datapath_has_a_plan_too(
     layout = lay_out(
         Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
     )
-    golden("variants/ovs-kernel.txt", "\n".join(describe(layout.build(), inside)) + "\n")
+    golden("variants/ovs-kernel.txt", "\n".join(describe(build(layout), inside)) + "\n")

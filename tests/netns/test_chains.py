@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
-from switchmark.campaign.measure import Lab
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import program
+from switchmark.lab.measure import Lab
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 

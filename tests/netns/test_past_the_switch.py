@@ -33,9 +33,9 @@ for end in uxa uxb uxc; do ip link set $end up; done
 MEASURE = """
 import json, sys
 from pathlib import Path
-from switchmark.campaign import gate
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.resolve import check
+from switchmark.lab import gate
+from switchmark.lab.measure import Lab
+from switchmark.layout.resolve import check
 from switchmark.model.spec import Test
 
 gate._LAG_S = 0.01  # counters of a veth are those of the moment

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only, skip_refused
-from switchmark.campaign import trial as trials
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.functions.traffic import TrafficProcess
+from switchmark.lab import trial as trials
+from switchmark.layout.resolve import check
 from switchmark.machine import perf
 from switchmark.metrics.latency import PERCENTILES, merged
 from switchmark.model.spec import Test

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.campaign.measure import Lab
+from switchmark.lab.measure import Lab
 from switchmark.machine.clean import clean
 from switchmark.model.plan import Plan, Run
 from switchmark.model.record import Record

@@ -12,7 +12,7 @@ import pytest
 
 from host_state import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only, skip_refused
-from switchmark.campaign.trial import Trials
+from switchmark.lab.trial import Trials
 from switchmark.metrics.cpu import DISAGREEMENT, cost
 from switchmark.model.topology import PortKind, Role
 from switchmark.switches import TABLE as SWITCHES

@@ -27,7 +27,7 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
-from switchmark.campaign.measure import Lab
+from switchmark.lab.measure import Lab
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test

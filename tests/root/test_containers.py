@@ -18,13 +18,13 @@ from scapy.utils import rdpcap
 
 from host_state import COMMAND, hugepages, marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
-from switchmark.campaign.layout import UDP_PORT
-from switchmark.campaign.measure import Lab
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import docker, inside
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import cgroup_parent, cgroups
+from switchmark.lab.measure import Lab
+from switchmark.layout.layout import UDP_PORT
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost
 from switchmark.machine.processes import in_network

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from host_state import of_run, start, wait_for
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
+from switchmark.lab.measure import Lab
+from switchmark.layout.resolve import check
 from switchmark.machine.clean import clean
 from switchmark.machine.host import LocalHost
 from switchmark.machine.processes import marked

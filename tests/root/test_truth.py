@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import combinations, layout, measure, path, resolve
-from switchmark.campaign.calibration import Calibrations
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.trial import Trials
+from switchmark.lab import path, probes
+from switchmark.lab.calibration import Calibrations
+from switchmark.lab.measure import Lab
+from switchmark.lab.trial import Trials
+from switchmark.layout import combinations, layout, resolve
 from switchmark.machine.cgroups import V1, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
@@ -50,7 +51,7 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.syspath_prepend(str(PLUGINS))
     table = load_plugins("switchmark.switches", Switch, TABLE.values())  # type: ignore[type-abstract]
-    for module in (combinations, layout, measure, resolve):
+    for module in (combinations, layout, probes, resolve):
         monkeypatch.setattr(module, "SWITCHES", table)
     truth = table["truth"]
     monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)

@@ -14,10 +14,10 @@ import pytest
 
 from host_state import marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.resolve import check
 from switchmark.environments import vm
 from switchmark.errors import Unavailable
+from switchmark.lab.measure import Lab
+from switchmark.layout.resolve import check
 from switchmark.machine.host import LocalHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
@@ -186,7 +186,7 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
             return super().read(path)
 
     with Lab(tmp_path) as lab:
-        lab._host = Full()
+        lab._host = lab._probes.host = Full()
         record = lab.run(1, "key", machines(), (), lambda trial: None)
     assert record.status == "refused"
     assert record.error is not None

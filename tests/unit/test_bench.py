@@ -19,7 +19,7 @@ from bench.testpmd import devices, received
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from switchmark.campaign.layout import lay_out
+from switchmark.layout.layout import lay_out
 from switchmark.machine.placement import Placement
 from switchmark.model.spec import Test
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.calibration import Calibrations, Mode
-from switchmark.campaign.layout import Layout, lay_out
 from switchmark.errors import TrialFailed
+from switchmark.lab.calibration import Calibrations, Mode
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.model.record import PartReport, TrialResult
@@ -83,7 +84,7 @@ class Bench:
 def drawn(**axes: Any) -> tuple[Test, Layout, Placement]:
     test = Test(**axes)
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return test, layout, place(layout.tenants(), [Cpu(0), Cpu(1)])
+    return test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)])
 
 
 @pytest.fixture

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmark.campaign.expand import (
-    grouped,
-    label,
-    product,
-    run_order,
-    shares_path,
-    telling,
-    varying,
-)
+from switchmark.campaign.expand import grouped, product, run_order
+from switchmark.layout.sharing import shares_path
+from switchmark.model.labels import label, telling, varying
 from switchmark.model.spec import Test
 
 TESTS = grouped(

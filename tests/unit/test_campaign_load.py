@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.campaign.load import Campaign, dump, from_options, load
-from switchmark.campaign.resolve import check
 from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
+from switchmark.layout.resolve import check
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 

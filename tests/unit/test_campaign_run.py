@@ -13,10 +13,10 @@ from typing import Self
 import pytest
 
 from switchmark.campaign.load import from_options
-from switchmark.campaign.measure import next_stored
 from switchmark.campaign.run import run, time_left
 from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
+from switchmark.lab.searching import next_stored
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.searches.base import LoadBounds

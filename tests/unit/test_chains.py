@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import check
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
+from switchmark.layout.assembly import build
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import check
+from switchmark.layout.roles import hosted_parts, rewrites_of, steering_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Tenant, place
 from switchmark.model.plan import Run
@@ -42,27 +44,27 @@ def test_a_switch_sees_each_crossing_as_a_flow() -> None:
 
 def test_a_learning_switch_finds_each_function_by_the_macs_that_the_one_before_writes() -> None:
     layout = laid_out()
-    assert layout.steering == "learning by rewritten MACs"
+    assert steering_of(layout) == "learning by rewritten MACs"
     a = layout.addressing["a0-b0"]
     assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(1))
     assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(4), mac_address(5))
     assert a.sink_ip != a.source_ip
     one, two = layout.parts[1:3]
     # Back to whom the frames there come from, and on to the next: what comes in finds both ways.
-    assert layout.rewrites(one) == [
+    assert rewrites_of(layout, one) == [
         {"src_mac": mac_address(1), "dst_mac": mac_address(0)},
         {"src_mac": mac_address(2), "dst_mac": mac_address(3)},
     ]
-    assert layout.rewrites(two) == [
+    assert rewrites_of(layout, two) == [
         {"src_mac": mac_address(3), "dst_mac": mac_address(2)},
         {"src_mac": mac_address(4), "dst_mac": mac_address(5)},
     ]
-    assert laid_out(direction="bi").rewrites(one) == layout.rewrites(one)
+    assert rewrites_of(laid_out(direction="bi"), one) == rewrites_of(layout, one)
 
 
 def test_where_nobody_writes_macs_frames_are_for_the_sink_from_the_start() -> None:
     layout = laid_out(switch="ovs", function="pcap-bridge")
-    assert layout.steering == "static by in-port"
+    assert steering_of(layout) == "static by in-port"
     assert layout.wiring.semantics is Semantics.STATIC
     a = layout.addressing["a0-b0"]
     assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(5))
@@ -87,13 +89,13 @@ def test_pairs_have_chains_of_their_own() -> None:
 
 def test_chains_differ_in_the_source_mac_of_their_frames() -> None:
     layout = laid_out(switch="ovs", chains=3, chain=1, direction="bi")
-    assert layout.steering == "static by in-port and source MAC"
+    assert steering_of(layout) == "static by in-port and source MAC"
     sent = [layout.addressing[flow.id].sent_src_mac for flow in layout.flows]
     assert len(set(sent)) == 6
     assert not set(sent) & {end.mac for end in layout.endpoints.values()}
     (rules,) = (
         step.stdin.decode().splitlines()
-        for step in layout.build()
+        for step in build(layout)
         if isinstance(step, Run) and "add-flows" in step.argv and step.stdin
     )
     assert rules[:3] == [
@@ -109,7 +111,7 @@ def test_what_is_not_sent_one_way_needs_no_rule() -> None:
     layout = laid_out(switch="ovs", chains=2, chain=1)
     rules = next(
         step.stdin.decode()
-        for step in layout.build()
+        for step in build(layout)
         if isinstance(step, Run) and "add-flows" in step.argv and step.stdin
     )
     assert "in_port=6," not in rules
@@ -126,11 +128,11 @@ def test_what_is_not_sent_one_way_needs_no_rule() -> None:
     ],
 )
 def test_the_tool_chooses_how_to_steer(axes: dict[str, Any], steering: str) -> None:
-    assert laid_out(**axes).steering == steering
+    assert steering_of(laid_out(**axes)) == steering
 
 
 def test_without_a_chain_nothing_is_steered() -> None:
-    assert lay_out(Test(), prefix="sm0000", run_dir="/run/x").steering is None
+    assert steering_of(lay_out(Test(), prefix="sm0000", run_dir="/run/x")) is None
 
 
 def test_traffic_stands_for_the_usual_forwarder() -> None:
@@ -206,7 +208,7 @@ def test_a_function_that_sleeps_has_no_seat() -> None:
 
 def test_the_bridge_tells_what_it_lost() -> None:
     layout = laid_out(switch="ovs", function="pcap-bridge")
-    _, function, hosted = layout.hosted[0]
+    _, function, hosted = hosted_parts(layout)[0]
     assert function is PCAP_BRIDGE
     counts = b'{"in":[9,1],"out":[1,7],"failed":[0,2],"missed":[3,0]}\n'
     assert function.counters.parse(hosted, (counts,)).ports == {
@@ -219,7 +221,7 @@ def test_the_bridge_tells_what_it_lost() -> None:
 
 
 def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -> None:
-    _, function, hosted = laid_out(switch="ovs", function="linux-bridge").hosted[0]
+    _, function, hosted = hosted_parts(laid_out(switch="ovs", function="linux-bridge"))[0]
 
     def link(name: str, rx: int, tx: int, tx_dropped: int) -> str:
         return (

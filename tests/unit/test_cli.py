@@ -17,8 +17,8 @@ from typing import Any, Self
 import pytest
 
 import switchmark
-import switchmark.campaign.measure
-import switchmark.campaign.prepare
+import switchmark.cli.steps
+import switchmark.lab.measure
 import switchmark.machine.anchor
 from switchmark.cli import main
 from switchmark.cli.doctor import Finding
@@ -78,7 +78,7 @@ def cli(
     """Run a command in an empty folder, with the fake lab and without privileges."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(switchmark.campaign.measure, "Lab", FakeLab)
+    monkeypatch.setattr(switchmark.lab.measure, "Lab", FakeLab)
     monkeypatch.setattr(switchmark.machine.anchor, "anchor", lambda: None)
 
     def call(*arguments: str) -> Ended:
@@ -363,7 +363,7 @@ def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> N
 
 
 def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switchmark.campaign.prepare, "plan", lambda *tests: ["ip link add x"])
+    monkeypatch.setattr(switchmark.cli.steps, "plan", lambda *tests: ["ip link add x"])
     assert cli("plan", "--burst", "1,2").out == (
         "# --- test 1 of 2: linux-bridge burst 1\n"
         "# --- test 2 of 2: linux-bridge burst 2\n"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import lay_out
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable, UsageError
+from switchmark.layout.layout import lay_out
 from switchmark.machine.host import Completed
 from switchmark.machine.nics import lend
 from switchmark.machine.recording import RecordingHost

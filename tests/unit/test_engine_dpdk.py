@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from switchmark.campaign.layout import lay_out
 from switchmark.engines import TABLE as ENGINES
+from switchmark.layout.layout import lay_out
 from switchmark.model.plan import Reserve
 from switchmark.model.spec import Test
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.floor import Floors
-from switchmark.campaign.layout import Layout, lay_out
 from switchmark.errors import TrialFailed
+from switchmark.lab.floor import Floors
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.model.record import Latency, TrialResult
@@ -73,7 +74,7 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
 def drawn(**axes: Any) -> tuple[Test, Layout, Placement]:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return test, layout, place(layout.tenants(), [Cpu(0), Cpu(1)])
+    return test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)])
 
 
 def of_1_kpps(frames: int | None = None) -> TrialSpec:

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from switchmark.campaign.gate import pass_gate
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.trial import Trials
 from switchmark.errors import HostTooBusy, NotEquivalent
+from switchmark.lab.gate import pass_gate
+from switchmark.lab.trial import Trials
+from switchmark.layout.layout import Layout, lay_out
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 

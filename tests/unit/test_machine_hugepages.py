@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchmark.campaign.prepare import prepare
 from switchmark.errors import SetupFailed, Unavailable
+from switchmark.lab.prepare import prepare
 from switchmark.machine.clean import clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from switchmark.campaign.layout import lay_out
-from switchmark.campaign.resolve import check
 from switchmark.environments import TABLE, inside
 from switchmark.environments.base import Attachment, Environment, Needs
+from switchmark.layout.assembly import build
+from switchmark.layout.layout import lay_out
+from switchmark.layout.resolve import check
 from switchmark.machine.host import Host
 from switchmark.machine.script import describe
 from switchmark.model.plan import Node, Plan, Run, Write
@@ -76,7 +77,7 @@ def test_every_switch_of_the_kernel_runs_in_a_new_environment(switch: str) -> No
     test = Test(switch=switch, environment="cell", switch_environment="cell")
     assert check(test) == []
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    lines = list(describe(layout.build(), inside))
+    lines = list(describe(build(layout), inside))
     for node in ("sm0000-sw", "sm0000-f0", "sm0000-f1"):
         assert any(line.startswith(f"cell make {node}") for line in lines)
     own = [line for line in lines if line.startswith("cell in sm0000-sw ")]
@@ -97,17 +98,18 @@ def test_only_a_switch_that_needs_a_stack_of_its_own_is_refused_one_without(swit
 
 def test_settings_of_a_stack_that_is_the_hosts_are_leased_for_the_machine() -> None:
     layout = lay_out(Test(switch_environment="closet"), prefix="sm0000", run_dir="/run/x")
-    leased = [step for step in layout.build() if isinstance(step, Write) and step.machine_wide]
+    leased = [step for step in build(layout) if isinstance(step, Write) and step.machine_wide]
     assert {step.path.rpartition("-")[2] for step in leased} == {
         *("iptables", "ip6tables", "arptables"),
     }
     own = lay_out(Test(switch_environment="cell"), prefix="sm0000", run_dir="/run/x")
-    assert not [step for step in own.build() if isinstance(step, Write)]
+    assert not [step for step in build(own) if isinstance(step, Write)]
 
 
 @pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge", "forwarder"])
 def test_functions_run_in_a_new_environment(function: str) -> None:
     test = Test(switch="ovs", scenario="loopback", environment="cell", function=function)
     assert check(test) == []
-    lines = list(describe(lay_out(test, prefix="sm0000", run_dir="/run/x").build(), inside))
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    lines = list(describe(build(layout), inside))
     assert any(line.startswith("cell in sm0000-f1 ") for line in lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.prepare import plan
+from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
 from switchmark.machine.cpus import read_cpus

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from switchmark.campaign.resolve import check
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
+from switchmark.layout.resolve import check
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed
 from switchmark.machine.pci import UIO, VFIO, Device, find_device, hand_over

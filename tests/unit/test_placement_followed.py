@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import prepare as preparing
-from switchmark.campaign.calibration import Calibrations
-from switchmark.campaign.measure import Lab
-from switchmark.campaign.prepare import prepare
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
+from switchmark.lab import prepare as preparing
+from switchmark.lab.calibration import Calibrations
+from switchmark.lab.measure import Lab
+from switchmark.lab.prepare import prepare
+from switchmark.lab.probes import Probes
+from switchmark.layout.roles import processes_of
 from switchmark.machine.cpus import Cpu
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
@@ -24,7 +26,7 @@ POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`cores(n)`: the host has so many from now on."""
-    monkeypatch.setattr(Lab, "_probe", lambda *those: Version("1"))
+    monkeypatch.setattr(Probes, "probe", lambda *those: Version("1"))
 
     def has(count: int) -> None:
         monkeypatch.setattr(preparing, "read_cpus", lambda: tuple(map(Cpu, range(count))))
@@ -46,7 +48,7 @@ def test_the_layout_is_of_the_placement_that_is_followed(
     cores(count)
     layout, placement = drawn(Test(**axes))
     assert placement.policy == layout.policy == policy
-    assert len(layout.processes()) == (1 if policy == "shared-process" else 2)
+    assert len(processes_of(layout)) == (1 if policy == "shared-process" else 2)
 
 
 def test_results_of_hosts_that_place_otherwise_have_other_keys(cores: Any, tmp_path: Path) -> None:

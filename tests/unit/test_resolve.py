@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign import resolve
-from switchmark.campaign.resolve import check, may_share_process
+from switchmark.layout import resolve
+from switchmark.layout.resolve import check, may_share_process
 from switchmark.model.spec import Test
 
 

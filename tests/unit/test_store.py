@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchmark.campaign.facts import host_facts
 from switchmark.campaign.load import Campaign, from_options
 from switchmark.campaign.store import RunFolder, key, read_campaign, read_records
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.machine.facts import host_facts
 from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.report.json import to_object

@@ -29,15 +29,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": BASE | {"plugins"},
     "plots": BASE | {"plugins", "metrics"},
     "papers": BASE,
-    "campaign": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
-    "report": BASE | {"metrics", "plots", "papers", "campaign"},
+    "layout": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
+    "lab": BASE | {"layout", "machine", "metrics", "plugins"} | DRIVERS,
+    "campaign": BASE | {"layout", "machine"} | DRIVERS,
+    "report": BASE | {"metrics", "plots", "papers"},
     "cli": BASE
     | DRIVERS
-    | {"machine", "metrics", "plots", "plugins", "papers", "campaign", "report"},
+    | {"machine", "metrics", "plots", "plugins", "papers", "report"}
+    | {"campaign", "lab", "layout"},
     "__main__": {"cli"},
 }
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it
 may import besides itself."""
+
+WINGS = {"campaign", "lab", "layout"}
+
+FILE_LINES, CLASS_MEMBERS, WING_LINES = 350, 15, 2700
+"""What a reader holds in mind: lines of a file, public methods and properties of a class, lines of
+a wing."""
 
 RECORDS_ONLY = {"metrics", "plots", "report"}
 """They read records: not even what they import may reach `machine`."""
@@ -47,21 +56,20 @@ PLAIN_WORDS = {"direct", "host", "netns", "vm"}
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
-    ("campaign/calibration.py", "direct"): "the cable that every switch is held against",
-    ("campaign/floor.py", "direct"): "the cable whose latency is the tool's own",
+    ("layout/cables.py", "direct"): "the cable that every switch is held against",
 }
 """(file, name of a switch): why the name may stand there."""
 
 ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/spec.py", "netns"): "the default of the axes `environment` and `switch_environment`",
     ("model/plan.py", "host"): "the node of whatever runs in none",
-    ("campaign/layout.py", "netns"): "where physical ports end, and the stack of who has a name",
-    ("campaign/calibration.py", "netns"): "where the cable lies that a calibration is made on",
-    ("campaign/floor.py", "netns"): "where the cable lies whose latency is the tool's own",
+    ("layout/layout.py", "netns"): "where physical ports end",
+    ("layout/needs.py", "netns"): "the network stack of who has a namespace with a name",
+    ("layout/cables.py", "netns"): "where the cable lies that a switch is held against",
     ("noises/web.py", "netns"): "the neighbour's own network, whatever the test's",
     ("metrics/doubts.py", "netns"): "what cures a doubt, and is the default",
     # Not the environment, but another thing of that name:
-    ("campaign/trial.py", "netns"): "a word of the traffic program's commands",
+    ("layout/orders.py", "netns"): "a word of the traffic program's commands",
     ("machine/clean.py", "netns"): "a word of ip's command line",
     ("switches/links.py", "netns"): "a word of ip's command line",
     ("noises/stress.py", "vm"): "a worker of stress-ng",
@@ -191,6 +199,16 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def test_a_circle_is_found() -> None:
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
+
+
+def test_a_layout_is_drawn_without_a_host() -> None:
+    touching = {f"switchmark.machine.{name}" for name in ("executor", "host", "workspace")}
+    refused = {
+        module: sorted(names & touching)
+        for module, names in IMPORTS.items()
+        if folder_of(module) == "layout" and names & touching
+    }
+    assert not refused
 
 
 def test_only_the_machine_starts_processes() -> None:
@@ -367,12 +385,6 @@ def test_the_shortest_drivers_stay_short() -> None:
         assert len((PACKAGE / file).read_text().splitlines()) <= most, file
 
 
-def test_no_file_of_a_driver_is_too_long_to_be_read_at_once() -> None:
-    files = [path for folder in DRIVERS for path in (PACKAGE / folder).glob("*.py")]
-    assert files
-    assert not [str(path) for path in files if len(path.read_text().splitlines()) > 350]
-
-
 def test_a_file_is_named_as_the_command_line_names_the_switch() -> None:
     names = implementations("switches")
     assert names
@@ -410,3 +422,47 @@ def test_no_file_is_a_drawer_for_odds_and_ends() -> None:
 
 def test_a_module_says_what_it_owns() -> None:
     assert not [m for m, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
+
+
+# --- sizes -----------------------------------------------------------------------------------
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_a_file_can_be_read_at_a_sitting() -> None:
+    lengths = {path.relative_to(PACKAGE).as_posix(): lines_of(path) for path in SOURCES.values()}
+    longer = {file: lines for file, lines in lengths.items() if lines > FILE_LINES}
+    assert longer == {}
+
+
+def public_members(node: ast.ClassDef) -> set[str]:
+    """Methods and properties of a class; fields are not counted."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    names = {each.name for each in node.body if isinstance(each, functions)}
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_a_class_has_one_job() -> None:
+    large = {
+        f"{module}.{node.name}": len(members)
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and len(members := public_members(node)) > CLASS_MEMBERS
+    }
+    assert large == {}
+
+
+def test_public_members_are_methods_and_properties_alone() -> None:
+    text = "class A:\n a: int\n def f(self): ...\n @property\n def g(self): ...\n def _h(self): ..."
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.ClassDef)
+    assert public_members(node) == {"f", "g"}
+
+
+def test_a_wing_can_be_known_by_heart() -> None:
+    lengths = {
+        wing: sum(lines_of(path) for path in (PACKAGE / wing).glob("**/*.py")) for wing in WINGS
+    }
+    assert all(0 < lines <= WING_LINES for lines in lengths.values()), lengths

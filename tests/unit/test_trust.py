@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from switchmark.campaign.layout import lay_out
-from switchmark.campaign.trust import Trust
-from switchmark.campaign.ways import ways_of
+from switchmark.lab.trust import Trust
+from switchmark.layout.layout import lay_out
+from switchmark.layout.roles import tenants_of
+from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import place
@@ -420,7 +421,7 @@ def judged(
     drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
-    judge = Trust(drawn, place(drawn.tenants(), CPUS[:2]), CPUS, **(trust or {}))
+    judge = Trust(drawn, place(tenants_of(drawn), CPUS[:2]), CPUS, **(trust or {}))
     found = found or trial()
     if not found.counters:
         ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}
@@ -545,12 +546,12 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
-        "campaign/outcome.py": (
+        "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
         ),
-        "campaign/measure.py": ("uncertain",),
+        "lab/searching.py": ("uncertain",),
         "errors.py": ("not-equivalent", "host-busy"),
-        "campaign/trust.py": (
+        "lab/trust.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
         ),

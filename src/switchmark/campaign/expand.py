@@ -11,49 +11,10 @@ import random
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from switchmark.layout.sharing import path_key
 from switchmark.model.spec import Test
-from switchmark.model.units import mtu_for
 
-__all__ = [
-    "RX_BURST",
-    "count",
-    "grouped",
-    "label",
-    "path_key",
-    "product",
-    "run_order",
-    "shares_path",
-    "telling",
-    "varying",
-]
-
-RX_BURST = 64
-"""Frames that a receiver takes at once: every port has buffers for so many."""
-
-_OF_A_TRIAL = frozenset(
-    {
-        *("frame_size", "rate", "burst", "touch"),
-        *("search", "loss_ratio", "precision", "loads", "noise"),
-        *("duration", "warmup", "repeat", "until_certain", "seed"),
-    }
-)
-"""Axes that only a test's trials depend on: what the traffic program is told for each of them,
-and who makes noise beside them."""
-
-
-def path_key(test: Test) -> Hashable:
-    """What a path depends on: tests of one key can be measured on one, one after the other.
-
-    Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
-    DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
-    """
-    fixed = tuple(getattr(test, axis) for axis in Test.model_fields if axis not in _OF_A_TRIAL)
-    return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
-
-
-def shares_path(a: Test, b: Test | None) -> bool:
-    """Whether what is up for `a` serves `b` too."""
-    return b is not None and path_key(a) == path_key(b)
+__all__ = ["count", "grouped", "product", "run_order"]
 
 
 def count(axes: Mapping[str, Sequence[Any]]) -> int:
@@ -87,38 +48,3 @@ def run_order(tests: Sequence[Test], seed: int) -> list[int]:
         for block in blocks:
             draw.shuffle(block)
     return list(itertools.chain.from_iterable(blocks))
-
-
-def varying(tests: Sequence[Test]) -> tuple[str, ...]:
-    """The axes in which these tests differ, in the order of Test's fields."""
-    return tuple(
-        name for name in Test.model_fields if len({getattr(test, name) for test in tests}) > 1
-    )
-
-
-def telling(tests: Sequence[Test]) -> tuple[str, ...]:
-    """The varying axes that a reader needs to tell these tests apart: how a test is measured is
-    left out where the other axes tell it."""
-    axes = list(varying(tests))
-    for axis in ("seed", "warmup", "repeat", "until_certain", "duration", "search", "burst"):
-        fewer = [other for other in axes if other != axis]
-        if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
-            axes = fewer
-    return tuple(axes)
-
-
-def label(test: Test, axes: Sequence[str]) -> str:
-    """A test in a few words: its switch, and its values on `axes`."""
-    words = [test.switch]
-    for axis in axes:
-        value = getattr(test, axis)
-        if axis == "frame_size":
-            words.append(f"{value} B" if isinstance(value, int) else value)
-        elif axis != "switch" and value is not None:
-            words.append(f"{axis.replace('_', ' ')} {value}" if _is_bare(value) else str(value))
-    return " ".join(words)
-
-
-def _is_bare(value: object) -> bool:
-    """Whether a value needs the axis beside it to be understood."""
-    return not isinstance(value, str) or value == "max" or value[:1].isdigit()

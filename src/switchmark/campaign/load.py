@@ -15,7 +15,9 @@ from typing import Any
 
 import yaml
 
-from switchmark.campaign.expand import count, grouped, product, varying
+from switchmark.campaign.expand import count, grouped, product
+from switchmark.campaign.problems import Place, Problems
+from switchmark.campaign.text import compose, read_text
 from switchmark.campaign.values import (
     MAX_TESTS,
     nearest,
@@ -26,6 +28,7 @@ from switchmark.campaign.values import (
     takes_none,
 )
 from switchmark.errors import UsageError
+from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 from switchmark.searches import TABLE as SEARCHES
@@ -33,13 +36,8 @@ from switchmark.searches import TABLE as SEARCHES
 __all__ = ["Campaign", "Check", "dump", "from_options", "load", "parse"]
 
 _UNNAMED = "run"
-_MAX_BYTES = 1 << 24
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
-_END_OF_FILE = "<stream end>"
-_OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
-"""What PyYAML calls a flow collection, and what a person does."""
-
 _COMPARED = {"repeat": 3, "duration": 3.0}
 """What a test has by itself where several switches are compared: an interval takes three trials,
 and with a warm-up each these take as long as one of the usual duration."""
@@ -47,7 +45,7 @@ and with a warm-up each these take as long as one of the usual duration."""
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], Sequence[Refusal]]
-"""Every reason why a test can never work; `campaign.resolve.check`."""
+"""Every reason why a test can never work; `layout.resolve.check`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,48 +65,15 @@ class _Axis:
     """The values of one axis, and where they are written."""
 
     values: tuple[Any, ...]
-    place: _Place
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Place:
-    """A line of a file, or an option of the command line (line 0)."""
-
-    line: int
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.line else self.source
+    place: Place
 
 
 _Block = Mapping[str, _Axis]
 
 
-class _Problems:
-    """What is wrong, gathered; the same thing at the same place is said once."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[_Place, str], None] = {}
-
-    def add(self, place: _Place, what: str) -> None:
-        self._found[place, what] = None
-
-    def settle(self) -> None:
-        """Raise UsageError if anything was found: one line each, in the order of the file."""
-        found = sorted(self._found)
-        if len(found) == 1:
-            place, what = found[0]
-            message, _, hint = what.partition("\n\nhint: ")
-            raise UsageError(f"{place}: {message}", hint=hint or None)
-        if found:
-            lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in found)
-            each = "\n".join(line.replace("\n", "\n    ") for line in lines)
-            raise UsageError(f"{len(found)} problems\n" + _indented(each))
-
-
 def load(path: Path, options: Mapping[str, str], check: Check) -> Campaign:
     """The campaign in a file, with axes of the command line in place of the file's."""
-    return parse(_read_text(path), options, check, source=str(path), name=_name_of(path))
+    return parse(read_text(path), options, check, source=str(path), name=_name_of(path))
 
 
 def parse(
@@ -116,7 +81,7 @@ def parse(
 ) -> Campaign:
     """The campaign in the text of a file, as `load`. `source` is how its places are told, `name`
     the campaign's unless the text has one."""
-    problems = _Problems()
+    problems = Problems()
     own_name, blocks = _read_blocks(text, source, problems)
     overrides = _read_options(options, problems)
     problems.settle()
@@ -125,7 +90,7 @@ def parse(
 
 def from_options(options: Mapping[str, str], check: Check) -> Campaign:
     """The campaign that axes of the command line make by themselves."""
-    problems = _Problems()
+    problems = Problems()
     block = _read_options(options, problems)
     problems.settle()
     return _campaign(_UNNAMED, [block], check)
@@ -144,7 +109,7 @@ def dump(campaign: Campaign) -> str:
 
 
 def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
-    problems = _Problems()
+    problems = Problems()
     axes = [{name: axis.values for name, axis in block.items()} for block in blocks]
     if (total := sum(map(count, axes))) > MAX_TESTS:
         longest = max(blocks[0].values(), key=lambda axis: len(axis.values))
@@ -172,14 +137,14 @@ def _compared(test: Test, block: _Block) -> Test:
     return test.model_copy(update=usual)
 
 
-def _blamed(refusal: Refusal, test: Test, block: _Block) -> _Place:
+def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:
     """Where the first axis that a refusal is about is written with a value other than the usual
     one, or else at all; the last axis written where none of them is."""
     written = [axis for axis in refusal.axes if axis in block]
     unusual = [axis for axis in written if getattr(test, axis) != _usual(axis)]
     for axis in (*unusual, *written):
         return block[axis].place
-    return max((axis.place for axis in block.values()), default=_Place(0, "the defaults"))
+    return max((axis.place for axis in block.values()), default=Place(0, "the defaults"))
 
 
 def _usual(axis: str) -> Any:
@@ -190,14 +155,14 @@ def _usual(axis: str) -> Any:
 # --- files -----------------------------------------------------------------------------------
 
 
-def _read_blocks(text: str, source: str, problems: _Problems) -> tuple[str, list[_Block]]:
+def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[_Block]]:
     """The campaign's own name, empty if it has none, and the axes of each of its products."""
-    root = _compose(text, source)
+    root = compose(text, source)
     top, special = _read_mapping(root, source, problems, ("name", "tests"))
     name = _read_name(special.get("name"), source, problems)
     if "tests" not in special:
         if not top:
-            problems.add(_Place(1, source), "no axis is given; write, for instance, rate: max")
+            problems.add(Place(1, source), "no axis is given; write, for instance, rate: max")
         return name, [top]
     items = special["tests"]
     place = _place(items, source)
@@ -215,60 +180,8 @@ def _read_blocks(text: str, source: str, problems: _Problems) -> tuple[str, list
     return name, blocks
 
 
-def _read_text(path: Path) -> str:
-    try:
-        if not path.is_file():
-            what = "is a directory" if path.is_dir() else "is no file"
-            raise UsageError(f"{path}: {what if path.exists() else 'no such file'}")
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, so it is no campaign")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: not UTF-8 text") from error
-
-
-def _compose(text: str, source: str) -> yaml.Node:
-    """The file's tree of nodes, which know their lines; nothing is constructed from tags."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise UsageError(f"{source}:{line}: not text: it holds 0x{error.character:02x}") from error
-    except yaml.MarkedYAMLError as error:
-        raise UsageError(_syntax(error, text, source)) from error
-    except RecursionError as error:
-        raise UsageError(f"{source}:1: nested too deeply for a campaign") from error
-    if root is None:
-        raise UsageError(
-            f"{source}:1: the file is empty", hint="begin with campaigns/smallest.yaml"
-        )
-    return root
-
-
-def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
-    """What is wrong with the syntax of a file, after its line. A list or mapping that is still
-    open where the file ends is told where it begins."""
-    mark = error.problem_mark or error.context_mark
-    what = str(error.problem or error.context)
-    if _END_OF_FILE in what and error.context_mark:
-        mark = error.context_mark
-        kind = next((kind for name, kind in _OPENED.items() if name in str(error.context)), "text")
-        what = f"the {kind} that begins here is not closed when the file ends"
-    number = mark.line if mark else 0
-    lines = text.splitlines()
-    if number < len(lines) and re.match(r"[ ]*\t", lines[number]):
-        what = "the line is indented with a tab; YAML takes spaces"
-    return f"{source}:{number + 1}: {what}"
-
-
 def _read_mapping(
-    node: yaml.Node, source: str, problems: _Problems, special: tuple[str, ...]
+    node: yaml.Node, source: str, problems: Problems, special: tuple[str, ...]
 ) -> tuple[_Block, Mapping[str, yaml.Node]]:
     """The axes of a mapping, and its special keys."""
     if not isinstance(node, yaml.MappingNode):
@@ -301,8 +214,8 @@ def _read_mapping(
 
 
 def _read_texts(
-    node: yaml.Node, name: str, source: str, problems: _Problems
-) -> list[tuple[str, _Place]]:
+    node: yaml.Node, name: str, source: str, problems: Problems
+) -> list[tuple[str, Place]]:
     """The scalars of an axis' value or list, as they are written."""
     key = option_name(name)
     place = _place(node, source)
@@ -333,7 +246,7 @@ def _name_of(path: Path) -> str:
     return found[0] if found else _UNNAMED
 
 
-def _read_name(node: yaml.Node | None, source: str, problems: _Problems) -> str:
+def _read_name(node: yaml.Node | None, source: str, problems: Problems) -> str:
     if node is None:
         return ""
     if isinstance(node, yaml.ScalarNode) and _NAME.fullmatch(node.value):
@@ -345,23 +258,23 @@ def _read_name(node: yaml.Node | None, source: str, problems: _Problems) -> str:
     return ""
 
 
-def _place(node: yaml.Node, source: str) -> _Place:
-    return _Place(node.start_mark.line + 1, source)
+def _place(node: yaml.Node, source: str) -> Place:
+    return Place(node.start_mark.line + 1, source)
 
 
 # --- values ----------------------------------------------------------------------------------
 
 
-def _read_options(options: Mapping[str, str], problems: _Problems) -> _Block:
+def _read_options(options: Mapping[str, str], problems: Problems) -> _Block:
     block = {}
     for name, text in options.items():
-        place = _Place(0, f"--{option_name(name)}")
+        place = Place(0, f"--{option_name(name)}")
         block[name] = _read_axis(name, [(text, place)], place, problems)
     return block
 
 
 def _read_axis(
-    name: str, texts: Sequence[tuple[str, _Place]], place: _Place, problems: _Problems
+    name: str, texts: Sequence[tuple[str, Place]], place: Place, problems: Problems
 ) -> _Axis:
     values: list[Any] = []
     for text, where in texts:
@@ -374,10 +287,6 @@ def _read_axis(
     if name == "seed" and len(values) > 1:
         problems.add(place, "a campaign has one seed")
     return _Axis(tuple(dict.fromkeys(values)), place)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def _flow(row: Mapping[str, Any]) -> str:

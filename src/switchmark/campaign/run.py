@@ -26,7 +26,7 @@ __all__ = ["Lab", "Progress", "run", "time_left"]
 
 
 class Lab(AbstractContextManager["Lab"], Protocol):
-    """Where tests are measured; `campaign.measure.Lab` is the real one."""
+    """Where tests are measured; `lab.measure.Lab` is the real one."""
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """The versions that the test's figures depend on."""

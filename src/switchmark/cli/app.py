@@ -8,22 +8,41 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated
 
 import typer
 
 import switchmark
+from switchmark.cli.arguments import (
+    CalibrateOption,
+    CampaignFile,
+    Capture,
+    GateOption,
+    Json,
+    JsonLines,
+    Keep,
+    Out,
+    Quiet,
+    Rerun,
+    RunFolderPath,
+    Strict,
+    Wide,
+)
 from switchmark.cli.options import with_axes
-
-if TYPE_CHECKING:
-    from switchmark.campaign.load import Campaign
-    from switchmark.campaign.store import RunFolder
-    from switchmark.model.record import Record
+from switchmark.cli.running import (
+    Shown,
+    campaign_of,
+    check_keep,
+    lab_options,
+    measure,
+    new_run,
+    print_json,
+    print_records,
+    print_report,
+)
 
 __all__ = ["app"]
 
@@ -36,47 +55,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-CampaignFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="[CAMPAIGN.yaml]", help="a file of axes", show_default=False),
-]
-RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder")]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="where run folders are kept")]
-JsonLines = Annotated[
-    bool, typer.Option("--json", help="one object a test on stdout, each on one line; no table")
-]
-Json = Annotated[bool, typer.Option("--json", help="an array of objects on stdout")]
-Wide = Annotated[
-    bool, typer.Option("--wide", help="all columns of the table, whatever the terminal's width")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no progress on stderr")]
-Keep = Annotated[
-    bool, typer.Option("--keep", help="leave the topology up, and say how to enter each node")
-]
-Capture = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="keep the first N frames of each port as pcap"),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="exit with 5 if a trial is doubted")]
-CalibrateOption = Annotated[
-    str,
-    typer.Option(
-        metavar="WHEN", help="the traffic program without a switch: auto, never, again [auto]"
-    ),
-]
-GateOption = Annotated[
-    str,
-    typer.Option(
-        metavar="WHAT", help="a switch that does other work: refuse, doubt, off (untried) [refuse]"
-    ),
-]
-Rerun = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
-]
-
-_BARS_WIDTH = 100
-_FAILED, _UNAVAILABLE, _INCOMPLETE, _DOUBTED = 1, 3, 4, 5
+_FAILED, _UNAVAILABLE, _INCOMPLETE = 1, 3, 4
 
 
 @app.callback(invoke_without_command=True)
@@ -120,20 +99,21 @@ def run(
     An axis takes one value, a comma list, or start..step..stop. One that is given here takes
     the place of the campaign's.
     """
-    found = _campaign(campaign, axes)
-    _check_keep(keep, found)
-    lab = _lab_options(keep, capture, calibrate, gate, rerun)
-    return _measure(_new_run(found, out), _Shown(as_json, wide, quiet), lab, strict)
+    found = campaign_of(campaign, axes)
+    check_keep(keep, found)
+    lab = lab_options(keep, capture, calibrate, gate, rerun)
+    return measure(new_run(found, out), Shown(as_json, wide, quiet), lab, strict)
 
 
 @app.command("plan")
 @with_axes
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     """Print the tests and the exact steps of each; touch nothing, need no root."""
-    from switchmark.campaign.expand import label, path_key, telling
-    from switchmark.campaign.prepare import plan
+    from switchmark.cli.steps import plan
+    from switchmark.layout.sharing import path_key
+    from switchmark.model.labels import label, telling
 
-    tests = _campaign(campaign, axes).tests
+    tests = campaign_of(campaign, axes).tests
     shown = telling(tests)
     numbered = enumerate(tests, 1)
     for _, sharing in itertools.groupby(numbered, lambda each: path_key(each[1])):
@@ -163,10 +143,10 @@ def resume(
     from switchmark.campaign.store import RunFolder, read_campaign
     from switchmark.machine.anchor import anchor
 
-    _check_keep(keep, read_campaign(folder))
+    check_keep(keep, read_campaign(folder))
     anchor()
-    lab = _lab_options(keep, capture, calibrate, gate, rerun)
-    return _measure(RunFolder(folder), _Shown(as_json, wide, quiet), lab, strict)
+    lab = lab_options(keep, capture, calibrate, gate, rerun)
+    return measure(RunFolder(folder), Shown(as_json, wide, quiet), lab, strict)
 
 
 @app.command()
@@ -187,11 +167,11 @@ def paper(
 ) -> int:
     """Run an experiment of the literature, and show its results beside the published ones."""
     from switchmark.campaign.load import parse
-    from switchmark.campaign.resolve import check
+    from switchmark.layout.resolve import check
     from switchmark.papers.experiment import read
     from switchmark.report.paper import print_beside
 
-    lab = _lab_options(False, capture, calibrate, gate, rerun)
+    lab = lab_options(False, capture, calibrate, gate, rerun)
     experiment = read(name)
     campaign = parse(
         experiment.text(),
@@ -200,8 +180,8 @@ def paper(
         source=f"paper {name}",
         name=name.replace("/", "-"),
     )
-    folder = _new_run(campaign, out)
-    status = _measure(folder, _Shown(as_json, wide, quiet), lab, strict)
+    folder = new_run(campaign, out)
+    status = measure(folder, Shown(as_json, wide, quiet), lab, strict)
     if not as_json:
         print()
         print_beside(experiment, folder.latest, sys.stdout)
@@ -227,7 +207,7 @@ def list_(
 
     entries = listed(thing_named(thing), port)
     if as_json:
-        _print_json(entries)
+        print_json(entries)
     else:
         print_listed(entries, sys.stdout)
     return 0
@@ -240,7 +220,7 @@ def doctor(as_json: Json = False) -> int:
 
     findings = examine()
     if as_json:
-        _print_json([asdict(finding) for finding in findings])
+        print_json([asdict(finding) for finding in findings])
     else:
         print_findings(findings, sys.stdout)
     return 0 if all(finding.ok for finding in findings if finding.needed) else _UNAVAILABLE
@@ -286,10 +266,10 @@ def report(
         write(found)
     for name, records in found:
         if as_json:
-            _print_records(records)
+            print_records(records)
         elif output is None:
             print(f"{name}\n")
-            _print_report(records, wide)
+            print_report(records, wide)
     return 0
 
 
@@ -336,119 +316,3 @@ def compare(
         pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in found
     )
     return _FAILED if lacking or slower else 0
-
-
-# --- what the commands share -----------------------------------------------------------------
-
-
-def _campaign(path: Path | None, axes: Mapping[str, str]) -> Campaign:
-    from switchmark.campaign.load import from_options, load
-    from switchmark.campaign.resolve import check
-
-    return from_options(axes, check) if path is None else load(path, axes, check)
-
-
-def _check_keep(keep: bool, campaign: Campaign) -> None:
-    """UsageError or Unavailable if the path of this campaign cannot be kept."""
-    from switchmark.errors import Unavailable, UsageError
-    from switchmark.machine.anchor import privileges
-
-    if keep and len(campaign.tests) > 1:
-        raise UsageError(
-            f"--keep leaves one path up, and this campaign has {len(campaign.tests)} tests",
-            hint="give every axis one value",
-        )
-    if keep and privileges() != "root":
-        raise Unavailable("--keep needs root: what a user makes ends with its command")
-
-
-def _new_run(campaign: Campaign, out: Path) -> RunFolder:
-    from switchmark.campaign.facts import host_facts
-    from switchmark.campaign.store import RunFolder
-    from switchmark.machine.anchor import anchor
-
-    anchor()
-    return RunFolder.create(out, campaign, host_facts())
-
-
-def _lab_options(
-    keep: bool, capture: int | None, calibrate: str, gate: str, rerun: int
-) -> dict[str, Any]:
-    """What the lab is told besides the tests; UsageError for a word that it does not know."""
-    from switchmark.campaign.calibration import Mode
-    from switchmark.campaign.gate import Gate
-    from switchmark.errors import UsageError
-
-    for option, value, words in (("calibrate", calibrate, Mode), ("gate", gate, Gate)):
-        if value not in get_args(words):
-            raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
-    return {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """How the results of a run are shown: `as_json` or in tables, which may be `wide`; `quiet`
-    without what happens meanwhile."""
-
-    as_json: bool
-    wide: bool
-    quiet: bool
-
-
-def _measure(folder: RunFolder, show: _Shown, options: dict[str, Any], strict: bool) -> int:
-    """Run what is missing; show all that the folder has, however the run ends."""
-    from switchmark.campaign.measure import Lab
-    from switchmark.campaign.run import run
-    from switchmark.cli.progress import JsonObjects, watch
-
-    progress = watch(folder.campaign.tests, show.quiet)
-    lab = Lab(folder.path, **options)
-    if show.as_json:
-        _print_records([record for record in folder.latest if record.status == "ok"])
-    try:
-        with folder, JsonObjects(progress) if show.as_json else progress as shown:
-            run(folder, lab, shown)
-    finally:
-        if folder.latest and not show.as_json:
-            _print_report(folder.latest, show.wide)
-        for line in (*lab.kept, *lab.left):
-            print(line, file=sys.stderr)
-        if not show.quiet:
-            print(f"records are in {folder.path}", file=sys.stderr)
-    return _status(folder.latest, strict)
-
-
-def _status(records: Sequence[Record], strict: bool) -> int:
-    statuses = {record.status for record in records}
-    if statuses == {"refused"}:
-        return _UNAVAILABLE
-    if statuses - {"ok"}:
-        return _FAILED
-    return _DOUBTED if strict and any(record.doubts for record in records) else 0
-
-
-def _print_report(records: Sequence[Record], wide: bool) -> None:
-    """Tables, notes and bars: as wide as the terminal, and where that is unknown, or with `wide`,
-    as the tables need to be."""
-    from switchmark.report.bars import bars
-    from switchmark.report.notes import footnotes
-    from switchmark.report.table import sections, table_lines
-
-    columns = shutil.get_terminal_size((0, 0)).columns
-    for section in sections(records):
-        print(*table_lines(section, None if wide else columns or None), sep="\n", end="\n\n")
-    for note in footnotes(records):
-        print(note)
-    for line in ("", *bars(records, min(columns or _BARS_WIDTH, _BARS_WIDTH))):
-        print(line)
-
-
-def _print_records(records: Sequence[Record]) -> None:
-    from switchmark.report.json import to_object
-
-    for record in records:
-        print(json.dumps(to_object(record)))
-
-
-def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=2))

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from switchmark.campaign.facts import host_facts
 from switchmark.cli.listing import Thing, listed
 from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import format_cpus, read_cpus
+from switchmark.machine.facts import host_facts
 from switchmark.machine.host import LocalHost
 from switchmark.machine.noise import certificate
 from switchmark.machine.perf import probe as probe_counters

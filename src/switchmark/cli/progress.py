@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from switchmark.campaign.expand import label, telling
 from switchmark.campaign.run import Progress
+from switchmark.model.labels import label, telling
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.report.figures import outcome

@@ -48,7 +48,7 @@ def judge(
     cable: bool = False,
 ) -> tuple[Verdict, dict[str, Any]]:
     """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
-    `campaign.calibration`), None where nobody measured it; `own_core` says that the switch
+    `lab.calibration`), None where nobody measured it; `own_core` says that the switch
     forwards on cores that it shares with nobody, so that it takes no time of who sends; `cable`
     that there is no switch, as in the calibration itself."""
     evidence = _evidence(trial, calibration)

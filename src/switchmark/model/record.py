@@ -107,7 +107,7 @@ class TrialResult(_Frozen):
     frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
     start of the measured phase, on the receivers' clock. `evidence` has what the verdict, the
     doubts and the balance of the ports rest on, `cost` what the kernel and the processor counted
-    of the measured phase and its drain (`campaign.meter`)."""
+    of the measured phase and its drain (`lab.meter`)."""
 
     spec: TrialSpec
     elapsed_ns: int = Field(gt=0)

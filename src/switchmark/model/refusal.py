@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
-__all__ = ["Refusal"]
+__all__ = ["Refusal", "unknown_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +23,11 @@ class Refusal:
 
     def __str__(self) -> str:
         return self.why if self.hint is None else f"{self.why}\n\nhint: {self.hint}"
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
+    """The refusal of a name that is in no table, with the nearest one."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"
+    return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)

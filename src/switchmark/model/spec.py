@@ -32,7 +32,7 @@ def _usual_burst(axes: dict[str, Any]) -> int:
 
 class Test(BaseModel):
     """One point: every axis at one value. Names are checked against the tables later
-    (`campaign.resolve`), ranges here. Rates are per sender and kept as written."""
+    (`layout.resolve`), ranges here. Rates are per sender and kept as written."""
 
     __test__ = False  # not a test case, whatever pytest thinks of its name
 

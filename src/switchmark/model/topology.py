@@ -6,13 +6,13 @@ end is held by a *part* (the traffic program in a role, or another function).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
 from switchmark.errors import UsageError
+from switchmark.model.addresses import group_mac_address, ip_address, mac_address, pci_address
 from switchmark.model.plan import Node
 
 __all__ = [
@@ -65,16 +65,6 @@ class Role(StrEnum):
     CLIENT = "client"
     SERVER = "server"
     FORWARDER = "forwarder"
-
-
-_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE)
-
-
-def pci_address(text: str) -> str | None:
-    """The PCI address that `text` is, with its domain (`03:00.0` is in 0000); None if it is
-    something else."""
-    found = _PCI.fullmatch(text)
-    return f"{found[1] or '0000'}:{found[2]}".lower() if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,26 +345,3 @@ class Wiring:
         if len(name) > 15:
             raise UsageError(f"the interface name '{name}' is longer than 15 bytes")
         return name
-
-
-def group_mac_address(index: int) -> str:
-    """The MAC of a group that nobody joins: a learning switch floods what is sent to it."""
-    return f"03:53:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
-
-
-def mac_address(
-    index: int, *, router: bool = False, unheard: bool = False, split: bool = False
-) -> str:
-    """The locally administered MAC of port `index`, of the router's side of that port, or one
-    for its interface that no frame is sent to. `split`: of one chain among several that share a
-    port; `index` is then that of the port, times 256, and the number of the chain."""
-    kind = "52" if router else "55" if unheard else "56" if split else "53"
-    return f"02:{kind}:4d:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
-
-
-def ip_address(index: int, *, net: int | None = None) -> str:
-    """An address of RFC 2544's benchmark network: port `index` of one flat 198.18.0.0/16, or
-    host `index` of the 198.18.`net`.0/24 that a router gives a port."""
-    if net is not None:
-        return f"198.18.{net}.{index}"
-    return f"198.18.{(index + 1) >> 8}.{(index + 1) & 255}"

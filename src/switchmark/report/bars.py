@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from switchmark.campaign.expand import label, telling
+from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.report.figures import DOUBT_MARK, format_ns, rate
 from switchmark.report.json import to_object

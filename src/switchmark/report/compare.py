@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from switchmark.campaign.expand import label, telling
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.statistics import difference_p, ratio_interval
 from switchmark.metrics.throughput import is_lower_bound, rates_pps, received
+from switchmark.model.labels import label, telling
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import Test
 from switchmark.model.units import format_pps

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from switchmark.campaign.expand import label, telling
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.latency import floor_ns
 from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.units import format_pps
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns

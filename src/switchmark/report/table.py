@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from switchmark.campaign.expand import telling
+from switchmark.model.labels import telling
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.report.figures import bound, doubt, floor, format_ns, interval, rate, share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from switchmark.campaign.layout import Layout
+from switchmark.layout.layout import Layout
 from switchmark.metrics.balance import AT_SWITCH, Way
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind

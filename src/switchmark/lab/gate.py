@@ -7,21 +7,21 @@ more, is not measured.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.trial import Trials
-from switchmark.campaign.ways import ways_of
 from switchmark.errors import HostTooBusy, NotEquivalent
+from switchmark.lab.trial import Trials
+from switchmark.layout.layout import Layout
+from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import format_cpus
 from switchmark.metrics.balance import AT_SWITCH, balanced
+from switchmark.model.headers import differences
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import PortKind
 
-__all__ = ["Gate", "differences", "pass_gate"]
+__all__ = ["Gate", "pass_gate"]
 
 Gate = Literal["refuse", "doubt", "off"]
 """What is done with a switch that fails: not measured, measured with a doubt, not even tried."""
@@ -162,42 +162,6 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
         arrived, counted = frames["arrived"], frames["counted"]
         yield f"{arrived} frames arrived, and {place} counted {counted}: they went past the switch"
     yield from _wrong_at_ports(layout, trial)
-
-
-def differences(found: bytes, promised: bytes) -> list[str]:
-    """What of the headers of a frame is not as promised, in words, up to the ports; lengths and
-    checksums of its own are right or wrong by themselves."""
-    one, other = _fields(found), _fields(promised)
-    wrong = [
-        f"{name} {one.get(name, 'none')} instead of {other.get(name, 'none')}"
-        for name in dict.fromkeys((*other, *one))
-        if one.get(name) != other.get(name)
-    ]
-    at = found.find(b"\x08\x00\x45", 12) + 2
-    words = struct.unpack(">10H", found[at : at + 20])
-    if sum(words) % 0xFFFF:
-        wrong.append("a wrong checksum of the IP header")
-    return wrong or ["another length than the IP header says"]
-
-
-def _fields(head: bytes) -> dict[str, str]:
-    at = 12
-    fields = {"destination MAC": head[:6].hex(":"), "source MAC": head[6:12].hex(":")}
-    if head[12:14] == b"\x81\x00":
-        fields["VLAN tag"] = str(int.from_bytes(head[14:16]))
-        at += 4
-    ip = head[at + 2 :]
-    return fields | {
-        "EtherType": head[at : at + 2].hex(),
-        "TOS": str(ip[1]),
-        "IP identification": ip[4:6].hex(),
-        "fragment bits": ip[6:8].hex(),
-        "TTL": str(ip[8]),
-        "source address": ".".join(map(str, ip[12:16])),
-        "destination address": ".".join(map(str, ip[16:20])),
-        "source port": str(int.from_bytes(ip[20:22])),
-        "destination port": str(int.from_bytes(ip[22:24])),
-    }
 
 
 def _wrong_at_ports(layout: Layout, trial: TrialResult) -> Iterator[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from switchmark.campaign.crew import Crew, Job, jobs_of, opened_by, reads_one_clock
-from switchmark.campaign.layout import Layout
 from switchmark.errors import TrialFailed
+from switchmark.lab.counters import PathCounters
+from switchmark.lab.crew import Crew
+from switchmark.layout.layout import Layout
+from switchmark.layout.roles import own_kernel, roles_of
+from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.balance import AT_SWITCH
@@ -18,9 +21,8 @@ from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Part, Role
 from switchmark.model.units import FCS_BYTES
-from switchmark.switches.base import PortCounters
 
-__all__ = ["LinkCounters", "Outcome", "PathCounters"]
+__all__ = ["Outcome"]
 
 _SHORT_S = 1.0
 _STEAL = 0.01
@@ -29,44 +31,6 @@ _COUNTED = ("late", "after_drain", "beyond", "duplicated", "reordered", "corrupt
 _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
 the frames that look older, too few for the 99.9th percentile to be one of them."""
-
-LinkCounters = Mapping[str, PortCounters]
-"""Counters of both ends of each port: `f0`, the link at the part, and `f0@switch`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PathCounters:
-    """Counters of a path at one moment, or between two; the cycles are those of the switch's
-    polling threads, None where it does not tell. `functions` are those of functions that the
-    traffic program does not play, by part and port."""
-
-    links: LinkCounters
-    busy_cycles: int | None = None
-    idle_cycles: int | None = None
-    functions: Mapping[str, LinkCounters] = field(default_factory=dict)
-
-    def since(self, before: PathCounters) -> PathCounters:
-        """What was counted since `before`."""
-        return PathCounters(
-            _difference(before.links, self.links),
-            _less(before.busy_cycles, self.busy_cycles),
-            _less(before.idle_cycles, self.idle_cycles),
-            {
-                part: _difference(before.functions.get(part, {}), ports)
-                for part, ports in self.functions.items()
-            },
-        )
-
-    def as_dict(self) -> dict[str, dict[str, int | None]]:
-        """The counters as a record keeps them: by place, and the cycles under `switch`."""
-        found = {place: asdict(each) for place, each in self.links.items()}
-        for part, ports in self.functions.items():
-            found |= {f"function {part} {port}": asdict(each) for port, each in ports.items()}
-        if self.busy_cycles is not None:
-            cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
-            return {**found, "switch": cycles}
-        return found
-
 
 _Sent = dict[str, tuple[tuple[Job, dict[str, Any]], ...]]
 """By flow, the tasks that sent it with their reports."""
@@ -156,7 +120,7 @@ class Outcome:
     def _part_reports(
         self, crew: Crew, report: dict[str, Any], used: Mapping[str, tuple[float, ...]]
     ) -> list[PartReport]:
-        opened = opened_by(self.layout, crew)
+        opened = opened_by(self.layout, crew.parts)
         elapsed_ns = int(report["duration_ns"])
         together = len(crew.parts) > 1
         found = []
@@ -166,18 +130,18 @@ class Outcome:
             mine = [next(tasks) for _ in jobs_of(self.layout, part)]
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
             cores = None if together else thread["cpu_ns"] / elapsed_ns
-            if self.layout.own_kernel(part):
+            if own_kernel(self.layout, part):
                 cpu = next(iter(self.layout.seats.get(part.id, ())), None)
                 cores = used[part.id][0]
             # What a guest thinks it used is not what its machine took of the host.
-            unknown = together or self.layout.own_kernel(part)
+            unknown = together or own_kernel(self.layout, part)
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
             found.append(
                 PartReport(
                     part=part.id,
-                    roles=tuple(role.value for role in self.layout.roles(part)),
+                    roles=tuple(role.value for role in roles_of(self.layout, part)),
                     cpu=cpu,
                     cores=cores,
                     user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
@@ -203,7 +167,7 @@ class Outcome:
         places: dict[str, int] = defaultdict(int)
         for crew, report in zip(self.crews, reports, strict=True):
             for (_, port, _), counts in zip(
-                opened_by(self.layout, crew), report["ports"], strict=True
+                opened_by(self.layout, crew.parts), report["ports"], strict=True
             ):
                 places[f"ring {port.id}"] += counts["rx_ring_drops"]
                 places[f"engine {port.id}"] += counts["tx_drops"] + counts["rx_invalid"]
@@ -218,7 +182,7 @@ class Outcome:
         guests = {
             port.id
             for part in self.layout.parts
-            if self.layout.own_kernel(part)
+            if own_kernel(self.layout, part)
             for port in part.ports
         }
         for place, counters in path.links.items():
@@ -368,23 +332,6 @@ class Outcome:
 
 def _mean(shares: Sequence[float]) -> float | None:
     return sum(shares) / len(shares) if shares else None
-
-
-def _less(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else b - a
-
-
-def _difference(before: LinkCounters, after: LinkCounters) -> LinkCounters:
-    return {
-        place: PortCounters(
-            rx=_less(old.rx, new.rx),
-            tx=_less(old.tx, new.tx),
-            rx_dropped=_less(old.rx_dropped, new.rx_dropped),
-            tx_dropped=_less(old.tx_dropped, new.tx_dropped),
-        )
-        for place, new in after.items()
-        if (old := before.get(place)) is not None
-    }
 
 
 def _added(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from switchmark.campaign.layout import frame_sizes
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.layout.layout import frame_sizes
 from switchmark.machine.placement import SHARED_PROCESS, wanted_cpus
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test

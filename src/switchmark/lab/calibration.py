@@ -12,16 +12,17 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from statistics import median_low
 from typing import Any, Literal
 
-from switchmark.campaign.layout import Layout, lay_out
-from switchmark.campaign.resolve import check
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
-from switchmark.machine.placement import Placement, Seat
+from switchmark.layout.cables import CABLE, seats_on_cable, without_switch
+from switchmark.layout.layout import Layout
+from switchmark.layout.resolve import check
+from switchmark.layout.roles import steering_of
+from switchmark.machine.placement import Placement
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.record import TrialResult
@@ -51,18 +52,8 @@ _KEPT = 9
 _RECENT_S = 3600.0
 """A host that others share is not the same for long: what is older at the beginning of a run is
 measured anew."""
-_CABLE = "direct"
 _NOT_OF_CABLE = ("switch ", "placement")
 """Versions that a calibration does not depend on; the cable's placement is that of the test."""
-
-_ENDS = "p2p"
-"""What is left of a chain without its functions: it begins and ends at physical ports."""
-
-_OWN = (
-    *("search", "loss_ratio", "precision", "loads", "until_certain"),
-    *("rate", "duration", "warmup", "repeat", "seed"),
-)
-"""Axes of a test that a calibration does not depend on."""
 
 
 def is_saturating(test: Test) -> bool:
@@ -129,7 +120,7 @@ class Calibrations:
         """Count a trial of a test on the cable among those of its calibration, if nothing
         disturbed it."""
         spec = trial.spec
-        if test.switch != _CABLE or layout.steering is not None or test.copies > 1:
+        if test.switch != CABLE or steering_of(layout) is not None or test.copies > 1:
             return
         if not is_saturating(test) or spec.rate_pps is not None or spec.frames is not None:
             return
@@ -145,8 +136,8 @@ class Calibrations:
     ) -> dict[str, tuple[Test, Placement, str]]:
         """What is measured for a test, by name: each with its placement and its key."""
         found = {}
-        for name, cable in _without_switch(test, layout).items():
-            seated = _seated(cable, layout, placement)
+        for name, cable in without_switch(test, layout).items():
+            seated = seats_on_cable(cable, layout, placement)
             found[name] = (cable, seated, _key(cable, seated, versions))
         return found
 
@@ -204,7 +195,7 @@ def _told(known: Mapping[str, Any]) -> dict[str, Any]:
     by_rate = {figures["rate_pps"][1]: figures for figures in known["recent"]}
     median = by_rate[median_low([figures["rate_pps"][1] for figures in known["recent"]])]
     return {
-        "switch": _CABLE,
+        "switch": CABLE,
         **{name: value for name, value in median.items() if name != "at"},
         "trials": len(known["recent"]),
         "null_pps": known["null_pps"],
@@ -235,73 +226,6 @@ def _figures(trial: TrialResult) -> dict[str, Any]:
         "receiver_ns": own_ns(trial, "receiver"),
         "doubts": list(trial.doubts),
     }
-
-
-def _without_switch(test: Test, layout: Layout) -> dict[str, Test]:
-    """The tests that show what a test does but for its switch, by name; none where no cable joins
-    its ends."""
-    if test.dimension != "throughput":
-        return {}
-    cable = _on_cable(test, layout)
-    found = {"ends": cable}
-    if layout.steering is not None:
-        found["ends"] = _without_functions(cable)
-        if test.switch != _CABLE:
-            side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
-            found["functions"] = cable.model_copy(update=side_by_side)
-    if test.copies > 1:
-        found["ends"] = cable.model_copy(update={"copies": 1})
-        found["apart"] = found["ends"].model_copy(update={"pairs": test.copies})
-    if check(found["ends"]):
-        return {}
-    return {name: each for name, each in found.items() if name == "ends" or not check(each)}
-
-
-def _on_cable(test: Test, layout: Layout) -> Test:
-    """The same test on the cable. A limit of the switch's CPU goes with the switch."""
-    kind = layout.wiring.kind
-    changes: dict[str, Any] = {
-        name: Test.model_fields[name].get_default() for name in (*_OWN, "semantics", "switch_cores")
-    }
-    return test.model_copy(
-        update={
-            **changes,
-            "switch": _CABLE,
-            "switch_environment": "netns",
-            "port": str(kind) if kind in SWITCHES[_CABLE].port_kinds else "auto",
-            "nic": None,
-            "placement": layout.policy,
-            "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
-        }
-    )
-
-
-def _without_functions(cable: Test) -> Test:
-    """The ends of a chain. A sender that splits its frames over several varies their source."""
-    gone = ("function", "chain", "chains", "environment", "image", "cpu_limit")
-    changes: dict[str, Any] = {name: Test.model_fields[name].get_default() for name in gone}
-    if cable.chains > 1:
-        changes["flows"] = cable.flows * cable.chains
-        changes["flows_by"] = "mac" if cable.flows == 1 else cable.flows_by
-    return cable.model_copy(update={**changes, "scenario": _ENDS})
-
-
-def _seated(cable: Test, layout: Layout, placement: Placement) -> Placement:
-    """The placement of a test for its cable: each sender, receiver and forwarder there has the
-    seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
-    of_kind: dict[str, list[str]] = {}
-    for tenant in layout.tenants():
-        of_kind.setdefault(tenant.kind, []).append(tenant.id)
-    turns: dict[str, int] = {}
-    seats: dict[str, Seat] = {}
-    for tenant in lay_out(cable, prefix="sm", run_dir="/run").tenants():
-        if tenant.kind not in of_kind:
-            continue
-        turn = turns[tenant.kind] = turns.get(tenant.kind, -1) + 1
-        whose = of_kind[tenant.kind]
-        seat = placement.seats[whose[turn % len(whose)]]
-        seats[tenant.id] = replace(seat, yield_=True) if turn >= len(whose) else seat
-    return replace(placement, seats={**seats, "switch": placement.seats["switch"]})
 
 
 def _key(cable: Test, placement: Placement, versions: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The traffic processes of a path: which parts each plays, with which tasks, on which ports."""
+"""The tasks of the parts that the traffic program plays, and the ports that they open. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from switchmark.campaign.layout import Layout
-from switchmark.functions.traffic import TrafficProcess
+from switchmark.layout.layout import Layout
+from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.model.topology import Flow, Part, Port, Role
 
-__all__ = ["Crew", "Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
-
-
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """A traffic process and the parts that it plays."""
-
-    process: TrafficProcess
-    parts: tuple[Part, ...]
+__all__ = ["Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,7 @@ def jobs_of(layout: Layout, part: Part) -> list[Job]:
     queues = layout.wiring.queues
     jobs = []
     flows = max(1, len(_flows_of(layout, part))) * layout.test.flows
-    for role in layout.roles(part):
+    for role in roles_of(layout, part):
         if role is not Role.SENDER:
             jobs.append(Job(part, role, 0, 0, flows))
             continue
@@ -56,12 +48,12 @@ def _flows_of(layout: Layout, part: Part) -> tuple[Flow, ...]:
     return distinct(layout.sent_by(part) or layout.received_by(part))
 
 
-def opened_by(layout: Layout, crew: Crew) -> list[tuple[Part, Port, int]]:
-    """The ports that a process opens: a part's, each once for each queue that it uses."""
+def opened_by(layout: Layout, parts: Sequence[Part]) -> list[tuple[Part, Port, int]]:
+    """The ports that a process of these parts opens: each once for each queue that it uses."""
     return list(
         dict.fromkeys(
             (part, port, job.queue)
-            for part in crew.parts
+            for part in parts
             for job in jobs_of(layout, part)
             for port in part.ports
         )
@@ -72,7 +64,7 @@ def reads_one_clock(layout: Layout, part: Part) -> bool:
     """Do both ends of the flows that a part receives read one clock?"""
     ends = {port for flow in layout.received_by(part) for port in (flow.source, flow.sink)}
     holders = [p for p in layout.parts if ends & {port.id for port in p.ports}]
-    return not any(map(layout.own_kernel, holders))
+    return not any(own_kernel(layout, part) for part in holders)
 
 
 def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:

@@ -8,16 +8,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from switchmark.campaign.crew import Crew
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.meter import Meter
-from switchmark.campaign.outcome import PathCounters
-from switchmark.campaign.prepare import find_nics, lend_nics
-from switchmark.campaign.trial import Trials
-from switchmark.campaign.trust import used_cpus
 from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments import inside
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
+from switchmark.lab.counters import PathCounters
+from switchmark.lab.crew import Crew
+from switchmark.lab.meter import Meter
+from switchmark.lab.prepare import find_nics, lend_nics
+from switchmark.lab.trial import Trials
+from switchmark.lab.trust import used_cpus
+from switchmark.layout.assembly import construct, join, machine_of, part_counters, settled
+from switchmark.layout.layout import Layout
+from switchmark.layout.needs import stack_of
+from switchmark.layout.roles import hosted_parts, processes_of
+from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
@@ -27,10 +32,11 @@ from switchmark.machine.placement import Placement
 from switchmark.machine.processes import children, cpu_ns, in_network
 from switchmark.metrics.balance import AT_SWITCH
 from switchmark.model.plan import Node, Plan, Spawn
+from switchmark.model.spec import Test
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
-__all__ = ["BuiltPath", "build_path"]
+__all__ = ["BuiltPath", "build_path", "entrances"]
 
 
 @dataclass(slots=True)
@@ -48,6 +54,11 @@ class BuiltPath:
     nics: Mapping[str, Device] = field(default_factory=dict)
     gate: dict[str, Any] | None = None
 
+    def serves(self, test: Test) -> bool:
+        """Can a test be measured on this path? Not on one that has died."""
+        lives = all(process.poll() is None for process in self.processes)
+        return shares_path(self.layout.test, test) and lives
+
 
 def build_path(
     executor: Executor, host: Host, layout: Layout, placement: Placement, counting: Counting
@@ -57,7 +68,7 @@ def build_path(
     mark = executor.mark()
     nics = find_nics(host, layout)
     executor.execute(lend_nics(host, layout, nics))
-    executor.execute(layout.construct())
+    executor.execute(construct(layout))
     crews = [
         Crew(
             TrafficProcess(
@@ -65,7 +76,7 @@ def build_path(
             ),
             parts,
         )
-        for node, parts in layout.processes()
+        for node, parts in processes_of(layout)
     ]
     daemons = {
         "switch": (
@@ -79,13 +90,15 @@ def build_path(
                 hosted.node,
                 _spawned(executor, function.start(hosted)),
             )
-            for part, function, hosted in layout.hosted
+            for part, function, hosted in hosted_parts(layout)
         },
     }
 
     # What a guest's process takes of its machine is less than the machine takes of this host.
     machines = {
-        part.id: boot for part in layout.parts for boot in _spawned(executor, layout.machine(part))
+        part.id: boot
+        for part in layout.parts
+        for boot in _spawned(executor, machine_of(layout, part))
     }
 
     def alive() -> None:
@@ -112,7 +125,7 @@ def build_path(
             "+".join(part.id for part in parts): _at_work(
                 node, [executor.process(process_name(node))]
             )
-            for node, parts in layout.processes()
+            for node, parts in processes_of(layout)
         }
 
     trials = Trials(
@@ -133,10 +146,10 @@ def build_path(
         ),
     )
     trials.open(
-        join=lambda: executor.execute(layout.join()),
-        settle=lambda: executor.execute(layout.settled()),
+        join=lambda: executor.execute(join(layout)),
+        settle=lambda: executor.execute(settled(layout)),
     )
-    programs = [executor.process(process_name(node)) for node, _ in layout.processes()]
+    programs = [executor.process(process_name(node)) for node, _ in processes_of(layout)]
     others = [process for _, _, processes in daemons.values() for process in processes]
     _, at, of_switch = daemons["switch"]
     return BuiltPath(
@@ -148,6 +161,13 @@ def build_path(
         at_work=lambda: _at_work(at, of_switch) if of_switch else (),
         nics=nics,
     )
+
+
+def entrances(layout: Layout, run: str) -> list[str]:
+    """How to enter each node of a path that is kept, and to end the run that it is of."""
+    nodes = dict.fromkeys((layout.wiring.at, *layout.nodes.values()))
+    shells = [inside(node, ("bash",)) for node in nodes]
+    return [" ".join(shell) for shell in shells if shell != ("bash",)] + [f"switchmark clean {run}"]
 
 
 def _spawned(executor: Executor, steps: Plan) -> list[Process]:
@@ -168,14 +188,14 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             )
     at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
     found = {f"{port}{AT_SWITCH}": each for port, each in at_switch.items()}
-    links = {step.at: parse_link_counters(executor.run(step)) for step in layout.part_counters()}
+    links = {step.at: parse_link_counters(executor.run(step)) for step in part_counters(layout)}
     for part in layout.parts:
         for port in part.ports:
             ifname = layout.endpoints[port.id].ifname
             if ifname:
-                found[port.id] = links[layout.stack(part)][ifname]
+                found[port.id] = links[stack_of(layout, part)][ifname]
     functions = {}
-    for part, function, hosted in layout.hosted:
+    for part, function, hosted in hosted_parts(layout):
         outputs = tuple(map(executor.run, function.counters.commands(hosted)))
         try:
             functions[part.id] = function.counters.parse(hosted, outputs).ports

@@ -1,12 +1,13 @@
-"""Frames of a path's ports, as tcpdump saw them."""
+"""Frames of a path's ports, as tcpdump sees them: into files of the run's folder. Pure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from switchmark.campaign.layout import Layout, network_stack
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
+from switchmark.layout.layout import Layout
+from switchmark.layout.needs import network_stack
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
 
 __all__ = ["captures", "check_capture"]
@@ -26,7 +27,6 @@ def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan
     where it has none; `run` is the folder of the run, `number` the test's."""
     if not frames:
         return ()
-    (run / "captures").mkdir(exist_ok=True)
     steps: Plan = ()
     for part in layout.parts:
         for port in part.ports:

@@ -12,23 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from switchmark.campaign.crew import Crew, Job, distinct, jobs_of, opened_by, reads_one_clock
-from switchmark.campaign.expand import RX_BURST
-from switchmark.campaign.layout import UDP_PORT, Layout, frame_sizes
-from switchmark.campaign.meter import Meter, Window
-from switchmark.campaign.outcome import Outcome, PathCounters
-from switchmark.engines.base import Engine
 from switchmark.errors import SetupFailed
+from switchmark.lab.counters import PathCounters
+from switchmark.lab.crew import Crew
+from switchmark.lab.meter import Meter, Window
+from switchmark.lab.outcome import Outcome
+from switchmark.layout.assembly import awaits_switch
+from switchmark.layout.layout import Layout
+from switchmark.layout.orders import load_of, opening_of, promised_of
+from switchmark.layout.roles import own_kernel
+from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
-from switchmark.model.topology import Endpoint, Flow, Part, Port, Role, Semantics
-from switchmark.model.units import LAYER_2_BYTES
+from switchmark.model.topology import Endpoint, Part
 
 __all__ = ["Trials"]
 
-_BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _INTERVALS = 50  # at least so many in a trial, for its steady part to be found
 _INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
@@ -40,7 +41,6 @@ _QUIET_MAX_MS = 1000
 _DRAIN_S = 2.0
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
-_TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 
 class Trials:
@@ -82,8 +82,10 @@ class Trials:
         """Open all ports and wait for their links. `join` is called when all are open but those
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
-        self._openings = {crew: self._opening(crew) for crew in self._crews}
-        waiting = [crew for crew in self._crews if self._layout.awaits_switch(crew.parts)]
+        self._openings = {
+            crew: opening_of(self._layout, self._placement, crew.parts) for crew in self._crews
+        }
+        waiting = [crew for crew in self._crews if awaits_switch(self._layout, crew.parts)]
         left = list(self._crews)
         while left:  # side by side, but for those that another has to listen for
             ready = [crew for crew in left if not self._connects(crew, left)] or left[:1]
@@ -118,7 +120,7 @@ class Trials:
 
     def _foreign(self, crew: Crew) -> bool:
         """Is a process on another kernel than this host's, with another clock?"""
-        return any(self._layout.own_kernel(part) for part in crew.parts)
+        return any(own_kernel(self._layout, part) for part in crew.parts)
 
     def _connects(self, crew: Crew, others: Sequence[Crew]) -> bool:
         """Does a process connect to a socket on which one of the others listens?"""
@@ -128,95 +130,12 @@ class Trials:
     def _ends(self, crew: Crew) -> list[Endpoint]:
         return [self._layout.endpoints[port.id] for part in crew.parts for port in part.ports]
 
-    def _opening(self, crew: Crew) -> dict[str, Any]:
-        """What a process opens: its ports, and the threads with their tasks."""
-        played = [port for part in crew.parts for port in part.ports]
-        endpoints = [self._layout.endpoints[port.id] for port in played]
-        opened = opened_by(self._layout, crew)
-        ports = [
-            {
-                **self._port(crew, part, port),
-                "queue": queue,
-                "options": self._layout.engine_of(part).port_options(
-                    self._layout.wiring,
-                    self._layout.place_of(part),
-                    endpoints,
-                    played.index(port),
-                    self._layout.test.driver,
-                ),
-            }
-            for part, port, queue in opened
-        ]
-        tasks = [
-            [
-                {
-                    "role": job.role.value,
-                    "ports": [opened.index((part, port, job.queue)) for port in part.ports],
-                }
-                for job in jobs_of(self._layout, part)
-            ]
-            for part in crew.parts
-        ]
-        if self._layout.together:
-            tasks = [[task for some in tasks for task in some]]
-        threads = [
-            {**self._seat(part), "tasks": some}
-            for part, some in zip(crew.parts, tasks, strict=False)
-        ]
-        return {"ports": ports, "threads": threads}
-
-    def _port(self, crew: Crew, part: Part, port: Port) -> dict[str, Any]:
-        test, endpoint = self._layout.test, self._layout.endpoints[port.id]
-        engine = self._layout.engine_of(part)
-        opened: dict[str, Any] = {
-            "engine": engine.name,
-            "ifname": endpoint.ifname,
-            "burst": max(test.burst, RX_BURST),
-            "frame_bytes": self._frame_bytes(engine),
-            "flows": test.flows if self._layout.sent_by(part) else 1,
-        }
-        if engine.needs_ip:
-            # With several flows answers and arrivals come from, or go to, other ports too.
-            opened |= {**self._addresses(port), "connected": test.flows == 1}
-        if len(crew.parts) > 1:
-            opened["netns"] = self._layout.netns(part) or ""
-        return opened
-
-    def _frame_bytes(self, engine: Engine) -> int:
-        """The longest frame that a port is opened for: the longest of the path where it cannot
-        be opened anew for each test, as a switch would lose its link."""
-        if engine.own_memory:
-            return self._layout.wiring.mtu + LAYER_2_BYTES
-        return max(frame_sizes(self._layout.test))
-
-    def _addresses(self, port: Port) -> dict[str, Any]:
-        for flow in self._layout.flows:
-            a = self._layout.addressing[flow.id]
-            if port.id in (flow.source, flow.sink):
-                own, peer = a.source_ip, a.sink_ip
-                if port.id == flow.sink:
-                    own, peer = peer, own
-                return {
-                    "local_ip": own,
-                    "remote_ip": peer,
-                    "local_port": UDP_PORT,
-                    "remote_port": UDP_PORT,
-                }
-        return {}
-
-    def _seat(self, part: Part) -> dict[str, Any]:
-        seat = self._placement.seats[part.id]
-        if self._layout.own_kernel(part):  # whose only CPU is pinned as a whole
-            return {"cpu": 0, "yield": True}
-        pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
-        return {**pinned, "yield": seat.yield_}
-
     def turn_to(self, layout: Layout) -> None:
         """Measure another test of the same path from now on. Ports that are opened otherwise for
         it are closed and opened anew."""
         self._layout = layout
         for crew in self._crews:
-            opening = self._opening(crew)
+            opening = opening_of(layout, self._placement, crew.parts)
             if opening != self._openings[crew]:
                 crew.process.ask("close")
                 crew.process.ask("open", timeout_s=_OPEN_S, **opening)
@@ -249,7 +168,7 @@ class Trials:
                 interval_ns=_interval_ns(spec),
                 clock=self._clocks[crew.process.part],
                 tasks=[
-                    {**self._load(job, spec), **(self._promised(job) if proving else {})}
+                    {**self._load(job, spec), **(promised_of(self._layout, job) if proving else {})}
                     for part in crew.parts
                     for job in jobs_of(self._layout, part)
                 ],
@@ -297,118 +216,12 @@ class Trials:
         return any(self._layout.sent_by(part) for part in crew.parts)
 
     def _load(self, job: Job, spec: TrialSpec) -> dict[str, Any]:
-        test, part, role = self._layout.test, job.part, job.role
-        # Nobody but a switch that learns listens to who is where.
-        learning = self._layout.wiring.semantics is Semantics.LEARNING
-        if role is Role.FORWARDER:
-            forward: dict[str, Any] = {
-                "burst": RX_BURST,
-                "rewrite": self._layout.rewrites(part),
-            }
-            if learning:
-                forward["announce"] = [self._announcement(port) for port in part.ports]
-            return forward
-        sends = role in (Role.SENDER, Role.CLIENT)
-        flows = distinct(self._layout.sent_by(part) if sends else self._layout.received_by(part))
-        load: dict[str, Any] = {
-            "first_flow": self._layout.first_flow(flows[0]) + job.first,
-            "flows": job.flows,
-            "burst": test.burst if sends else RX_BURST,
-        }
-        if sends:
-            load |= {
-                "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flows),
-                "frames": _share_of(spec.frames, job, len(flows) * test.flows),
-                "frame_bytes": list(frame_sizes(test)),
-                "address": [self._address(flow, job.first) for flow in flows],
-                "stagger": self._stagger(job),
-            }
-            if test.flows > 1:
-                load["vary"] = [f"src_{test.flows_by}"]
-        if role in (Role.RECEIVER, Role.CLIENT):
-            timed = role is Role.CLIENT or reads_one_clock(self._layout, part)
-            load["latency"] = test.touch != "none" and timed
-            load["ipdv"] = timed and test.dimension == "latency"
-        if role is not Role.SENDER and learning:
-            load["announce"] = self._announcement(part.ports[0])
-        return load
+        """What a task does in a trial."""
+        return load_of(self._layout, self._played(), job, spec)
 
-    def _stagger(self, job: Job) -> float:
-        """The share of a period by which a task's bursts are due after those of the first sender:
-        at a fixed rate they take turns, as all at one moment would be one burst at the switch."""
-        jobs = [j for crew in self._crews for p in crew.parts for j in jobs_of(self._layout, p)]
-        senders = [one for one in jobs if one.role in (Role.SENDER, Role.CLIENT)]
-        return senders.index(job) / len(senders)
-
-    def _address(self, flow: Flow, share: int) -> dict[str, Any]:
-        """The addresses of a sender's first flow; `share` is its number among the part's."""
-        test, a = self._layout.test, self._layout.addressing[flow.id]
-        first = self._layout.first_flow(flow) + share
-        address: dict[str, Any] = {
-            "src_mac": a.sent_src_mac,
-            "dst_mac": a.sent_dst_mac,
-            "src_ip": a.source_ip,
-            "dst_ip": a.sink_ip,
-            "src_port": UDP_PORT + (share if test.flows_by == "port" else 0),
-            "dst_port": UDP_PORT,
-        }
-        # Addresses that vary begin where no port has its own.
-        if test.flows > 1 and test.flows_by == "mac":
-            address["src_mac"] = f"02:53:4d:80:{first >> 8:02x}:{first & 255:02x}"
-        if test.flows > 1 and test.flows_by == "ip":
-            address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
-        if test.vlan is not None:
-            address["vlan"] = test.vlan
-        return address
-
-    def _promised(self, job: Job) -> dict[str, Any]:
-        """The headers that a receiver's frames are to have."""
-        layout, part = self._layout, job.part
-        answers = job.role is Role.CLIENT
-        if not (answers or job.role is Role.RECEIVER):
-            return {}
-        flows = distinct(layout.sent_by(part) if answers else layout.received_by(part))
-        originals = [layout.copies(flow)[0] for flow in flows]
-        expect: dict[str, Any] = {"address": [self._seen(flow, answers) for flow in originals]}
-        by = layout.test.flows_by
-        if layout.test.flows > 1 and not (by == "mac" and self._writes_macs(originals[0])):
-            expect["vary"] = [f"dst_{by}" if answers else f"src_{by}"]
-        return {"latency": False, "ipdv": False, "expect": expect}
-
-    def _writes_macs(self, flow: Flow) -> bool:
-        return self._layout.addressing[flow.id].rewritten
-
-    def _seen(self, flow: Flow, answered: bool) -> dict[str, Any]:
-        """The addresses of a flow's first frames where they arrive; or of their answers, which are
-        reflected and come back as they went."""
-        sent, a = self._address(flow, 0), self._layout.addressing[flow.id]
-        if not answered:
-            macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
-            return {**sent, **macs, "ttl": _TTL - a.routed}
-        back = {
-            f"{one}_{what}": sent[f"{other}_{what}"]
-            for one, other in (("src", "dst"), ("dst", "src"))
-            for what in ("mac", "ip", "port")
-        }
-        macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
-        vlan = {"vlan": sent["vlan"]} if "vlan" in sent else {}
-        # The kernel of a server makes the headers of its answers anew.
-        crossed = 1 if self._layout.engine.needs_ip else 2
-        return {**back, **macs, **vlan, "ttl": _TTL - crossed * a.routed}
-
-    def _announcement(self, port: Port) -> dict[str, Any]:
-        flow = next(f for f in self._layout.flows if port.id in (f.sink, f.source, *f.hops))
-        a = self._layout.addressing[flow.id]
-        vlan = {} if self._layout.test.vlan is None else {"vlan": self._layout.test.vlan}
-        return {
-            "src_mac": self._layout.endpoints[port.id].mac,
-            "dst_mac": _BROADCAST_MAC,
-            "src_ip": a.sink_ip if port.id == flow.sink else a.source_ip,
-            "dst_ip": _BROADCAST_IP,
-            "src_port": UDP_PORT,
-            "dst_port": UDP_PORT,
-            **vlan,
-        }
+    def _played(self) -> list[Part]:
+        """The parts that the processes play."""
+        return [part for crew in self._crews for part in crew.parts]
 
     def _phase(self, phase: str, duration_s: float) -> None:
         """Send for `duration_s`, then wait until the path is quiet."""
@@ -436,13 +249,6 @@ class Trials:
             crew.process.send("drain", **drain)
         for crew in self._crews:
             crew.process.answer("drain", timeout_s=_DRAIN_S + 5.0)
-
-
-def _share_of(frames: int | None, job: Job, flows: int) -> int:
-    """A task's part of the frames of a burst; 0 where there is no such end."""
-    if frames is None:
-        return 0
-    return frames * (job.first + job.flows) // flows - frames * job.first // flows
 
 
 def _longest_ns(spec: TrialSpec) -> int:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.trial import Trials
-from switchmark.campaign.ways import uncounted_ports, ways_of
+from switchmark.lab.trial import Trials
+from switchmark.layout.layout import Layout
+from switchmark.layout.roles import forwards
+from switchmark.layout.ways import uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.noise import Snapshot, thread_times
 from switchmark.machine.placement import Placement
@@ -87,7 +88,7 @@ class Trust:
         functions = {
             part.id: [port.id for port in part.ports]
             for part in self.layout.parts
-            if self.layout.forwards(part)
+            if forwards(part)
         }
         ways = ways_of(self.layout)
         trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)

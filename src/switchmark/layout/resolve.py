@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
-from switchmark.campaign.combinations import listed, reasons_of_axes
-from switchmark.campaign.layout import Layout, lay_out, opened_in
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.layout.combinations import listed, reasons_of_axes
+from switchmark.layout.layout import Layout, lay_out, opened_in
+from switchmark.layout.roles import (
+    engine_of,
+    hosted_parts,
+    parts_in_guests,
+    played_parts,
+    steering_of,
+    tenants_of,
+)
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
 from switchmark.machine.placement import SHARED_PROCESS, place, wanted_cpus
 from switchmark.model.plan import Spawn
-from switchmark.model.refusal import Refusal
+from switchmark.model.refusal import Refusal, unknown_name
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.noises import parse_noise
@@ -24,7 +31,7 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["check", "may_share_process", "unknown_name"]
+__all__ = ["check", "may_share_process"]
 
 _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
@@ -36,14 +43,6 @@ _OF_A_WIRING = (
 )
 """Axes that decide which ports a switch or a function has, and how frames go between them: what a
 driver may refuse, without saying by which of them."""
-
-
-def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
-    """The refusal of a name that is in no table, with the nearest one."""
-    names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"
-    return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)
 
 
 def _unusable(name: str, table: Mapping[str, object], axis: str) -> Refusal | None:
@@ -124,7 +123,7 @@ def _named_parts(test: Test) -> dict[str, str]:
 
 
 def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
-    if layout.steering is None:
+    if steering_of(layout) is None:
         for axis in ("function", "chain", "chains"):
             if getattr(test, axis) != Test.model_fields[axis].default:
                 yield Refusal(
@@ -135,7 +134,7 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
                 )
         return
     engine = ENGINES[test.engine]
-    if any(len(part.ports) > 1 for part in layout.played) and engine.needs_ip:
+    if any(len(part.ports) > 1 for part in played_parts(layout)) and engine.needs_ip:
         yield Refusal(
             ("engine", "function", "chain", "chains", "scenario"),
             f"engine {engine.name} goes through the IP stack: it cannot forward frames of others",
@@ -168,7 +167,7 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
             yield Refusal(
                 ("chains", "dimension"), "dimension latency follows one chain: --chains 1"
             )
-    refusals = (function.accepts(hosted) for _, function, hosted in layout.hosted)
+    refusals = (function.accepts(hosted) for _, function, hosted in hosted_parts(layout))
     yield from map(_of_driver, dict.fromkeys(filter(None, refusals)))
 
 
@@ -262,7 +261,7 @@ def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 def _seated(test: Test, layout: Layout, where: str) -> bool:
     """Whether a placement gives CPUs to the switch, or to the functions, of a test."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
-    seats = place(layout.tenants(), cpus, test.placement).seats
+    seats = place(tenants_of(layout), cpus, test.placement).seats
     return any(seat.cpus for who, seat in seats.items() if (who == "switch") == (where == "switch"))
 
 
@@ -300,7 +299,7 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     name = test.environment
-    if any(layout.own_kernel(p) and layout.endpoints[p.ports[0].id].backend for p in layout.parts):
+    if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_guests(layout)):
         yield Refusal(
             ("environment", "switch"),
             f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",
@@ -311,11 +310,11 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     for who, kinds, accepted in (
         *(
             (
-                f"engine {layout.engine_of(part).name}",
+                f"engine {engine_of(layout, part).name}",
                 {layout.endpoints[p.id].kind for p in part.ports},
-                layout.engine_of(part).port_kinds,
+                engine_of(layout, part).port_kinds,
             )
-            for part in layout.played
+            for part in played_parts(layout)
             if part.physical
         ),
         (f"engine {engine.name}", inner, opened_in(name, engine.port_kinds)),

@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from switchmark.campaign.layout import Layout
 from switchmark.errors import SwitchmarkError
+from switchmark.layout.layout import Layout
+from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
 from switchmark.machine.executor import Executor
 from switchmark.machine.noise import thread_switches
 from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
@@ -172,7 +173,7 @@ def _whose_counters(
         return [], {}
     by_thread = []
     sharing: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    guests = {part.id for part in layout.parts if layout.own_kernel(part)}
+    guests = {part.id for part in layout.parts if own_kernel(layout, part)}
     in_kernel = not layout.switch.own_core(layout.wiring.mode)
     for place in pids:
         first = place.partition("+")[0]
@@ -193,8 +194,8 @@ def _roles(layout: Layout, place: str) -> list[str]:
     """What is done at a place, each once."""
     if place == _SWITCH:
         return [_SWITCH]
-    played = {part.id: layout.roles(part) for part in layout.parts}
-    hosted = {part.id for part, _, _ in layout.hosted}
+    played = {part.id: roles_of(layout, part) for part in layout.parts}
+    hosted = {part.id for part, _, _ in hosted_parts(layout)}
     found: list[str] = []
     for part in place.split("+"):
         found += [_FUNCTION] if part in hosted else [role.value for role in played[part]]

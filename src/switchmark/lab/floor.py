@@ -8,21 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from switchmark.campaign.calibration import MeasureOnCable
-from switchmark.campaign.layout import Layout
-from switchmark.campaign.resolve import check
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.lab.calibration import MeasureOnCable
+from switchmark.layout.cables import CABLE, on_cable
+from switchmark.layout.layout import Layout
+from switchmark.layout.resolve import check
 from switchmark.machine.placement import Placement
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
-from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["Floors"]
 
-_CABLE = "direct"
 _USUAL_PPS = 1000.0
 """The rate of a sender where the test's own is all that it can, or depends on the switch."""
 _DURATION_S = 0.4
@@ -30,7 +29,7 @@ _WARMUP_S = 0.05
 _TRIALS = 3
 _NEAR_S = 60.0
 """What was measured on a cable is beside a test that begins so soon afterwards."""
-_OF_SWITCH = ("semantics", "switch_cores", "search", "loads", "repeat", "until_certain", "seed")
+_USUAL = ("search", "loads", "repeat", "until_certain", "seed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +64,7 @@ class Floors:
         far, with the rate of a sender and the doubts; trials that were disturbed count only where
         all were. `error` where it failed. None for a test of no latency, or that no cable can
         stand for."""
-        cable = self._cable(test, layout) if test.switch != _CABLE else None
+        cable = self._cable(test, layout) if test.switch != CABLE else None
         if cable is None:
             return None
         key = _key(cable, placement)
@@ -74,13 +73,13 @@ class Floors:
         found = self._beside.setdefault(test, [])
         found += [each for each in self._near(key) if each not in found]
         return _told(found, _spec(cable).rate_pps) or {
-            "switch": _CABLE,
+            "switch": CABLE,
             "error": self._failed.get(key, "no frame came back"),
         }
 
     def lacks(self, test: Test, layout: Layout, placement: Placement) -> bool:
         """Would `of` measure now?"""
-        cable = self._cable(test, layout) if test.switch != _CABLE else None
+        cable = self._cable(test, layout) if test.switch != CABLE else None
         if cable is None:
             return False
         key = _key(cable, placement)
@@ -88,7 +87,7 @@ class Floors:
 
     def learn(self, test: Test, layout: Layout, placement: Placement, trial: TrialResult) -> None:
         """Note a trial, just measured, of a test that the run itself has on the cable."""
-        cable = self._cable(test, layout) if test.switch == _CABLE else None
+        cable = self._cable(test, layout) if test.switch == CABLE else None
         spec = trial.spec
         if cable and spec.frames is None and spec.rate_pps == _spec(cable).rate_pps:
             self._note(_key(cable, placement), [trial], asked_for=True)
@@ -116,23 +115,8 @@ class Floors:
         """The test on the cable that a test is held against; its own, for one that is on it."""
         if not self._wanted or not of_latency(test):
             return None
-        changes: dict[str, Any] = {
-            name: Test.model_fields[name].get_default() for name in _OF_SWITCH
-        }
-        kind = layout.wiring.kind
-        cable = test.model_copy(
-            update={
-                **changes,
-                "switch": _CABLE,
-                "switch_environment": "netns",
-                "port": str(kind) if kind in SWITCHES[_CABLE].port_kinds else "auto",
-                "nic": None,
-                "placement": layout.policy,
-                "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
-                "duration": _DURATION_S,
-                "warmup": _WARMUP_S,
-            }
-        )
+        cable = on_cable(test, layout, _USUAL)
+        cable = cable.model_copy(update={"duration": _DURATION_S, "warmup": _WARMUP_S})
         return None if check(cable) else cable
 
 
@@ -149,7 +133,7 @@ def _told(found: Sequence[_OnCable], rate_pps: float | None) -> dict[str, Any] |
         return None
     doubts = dict.fromkeys(doubt for trial in trials for doubt in trial.doubts if doubt != "short")
     told = {"rate_pps": rate_pps, "doubts": list(doubts), "trials": len(trials)}
-    return {"switch": _CABLE, **told, **latency}
+    return {"switch": CABLE, **told, **latency}
 
 
 def _key(cable: Test, placement: Placement) -> str:

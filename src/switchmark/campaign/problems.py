@@ -1,0 +1,46 @@
+"""What is wrong with a campaign, each thing at its place in a file or on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from switchmark.errors import UsageError
+
+__all__ = ["Place", "Problems"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A line of a file, or an option of the command line (line 0)."""
+
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+class Problems:
+    """What is wrong, gathered; the same thing at the same place is said once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Place, str], None] = {}
+
+    def add(self, place: Place, what: str) -> None:
+        self._found[place, what] = None
+
+    def settle(self) -> None:
+        """Raise UsageError if anything was found: one line each, in the order of the file."""
+        found = sorted(self._found)
+        if len(found) == 1:
+            place, what = found[0]
+            message, _, hint = what.partition("\n\nhint: ")
+            raise UsageError(f"{place}: {message}", hint=hint or None)
+        if found:
+            lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in found)
+            each = "\n".join(line.replace("\n", "\n    ") for line in lines)
+            raise UsageError(f"{len(found)} problems\n" + _indented(each))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

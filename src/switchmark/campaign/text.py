@@ -1,0 +1,69 @@
+"""The text of a campaign file, and its tree of nodes, which know their lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from switchmark.errors import UsageError
+
+__all__ = ["compose", "read_text"]
+
+_MAX_BYTES = 1 << 24
+_END_OF_FILE = "<stream end>"
+_OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
+"""What PyYAML calls a flow collection, and what a person does."""
+
+
+def read_text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            what = "is a directory" if path.is_dir() else "is no file"
+            raise UsageError(f"{path}: {what if path.exists() else 'no such file'}")
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, so it is no campaign")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8 text") from error
+
+
+def compose(text: str, source: str) -> yaml.Node:
+    """The file's tree of nodes, which know their lines; nothing is constructed from tags."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UsageError(f"{source}:{line}: not text: it holds 0x{error.character:02x}") from error
+    except yaml.MarkedYAMLError as error:
+        raise UsageError(_syntax(error, text, source)) from error
+    except RecursionError as error:
+        raise UsageError(f"{source}:1: nested too deeply for a campaign") from error
+    if root is None:
+        raise UsageError(
+            f"{source}:1: the file is empty", hint="begin with campaigns/smallest.yaml"
+        )
+    return root
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
+    """What is wrong with the syntax of a file, after its line. A list or mapping that is still
+    open where the file ends is told where it begins."""
+    mark = error.problem_mark or error.context_mark
+    what = str(error.problem or error.context)
+    if _END_OF_FILE in what and error.context_mark:
+        mark = error.context_mark
+        kind = next((kind for name, kind in _OPENED.items() if name in str(error.context)), "text")
+        what = f"the {kind} that begins here is not closed when the file ends"
+    number = mark.line if mark else 0
+    lines = text.splitlines()
+    if number < len(lines) and re.match(r"[ ]*\t", lines[number]):
+        what = "the line is indented with a tab; YAML takes spaces"
+    return f"{source}:{number + 1}: {what}"

@@ -1,0 +1,63 @@
+"""The arguments and options that commands share, but for the axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "CalibrateOption",
+    "CampaignFile",
+    "Capture",
+    "GateOption",
+    "Json",
+    "JsonLines",
+    "Keep",
+    "Out",
+    "Quiet",
+    "Rerun",
+    "RunFolderPath",
+    "Strict",
+    "Wide",
+]
+
+CampaignFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[CAMPAIGN.yaml]", help="a file of axes", show_default=False),
+]
+RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder")]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="where run folders are kept")]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="one object a test on stdout, each on one line; no table")
+]
+Json = Annotated[bool, typer.Option("--json", help="an array of objects on stdout")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="all columns of the table, whatever the terminal's width")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no progress on stderr")]
+Keep = Annotated[
+    bool, typer.Option("--keep", help="leave the topology up, and say how to enter each node")
+]
+Capture = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="keep the first N frames of each port as pcap"),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="exit with 5 if a trial is doubted")]
+CalibrateOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHEN", help="the traffic program without a switch: auto, never, again [auto]"
+    ),
+]
+GateOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT", help="a switch that does other work: refuse, doubt, off (untried) [refuse]"
+    ),
+]
+Rerun = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+]

@@ -1,0 +1,147 @@
+"""What the commands share that run tests, and how they show what came of them.
+
+Imports what it needs when it is called, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+if TYPE_CHECKING:
+    from switchmark.campaign.load import Campaign
+    from switchmark.campaign.store import RunFolder
+    from switchmark.model.record import Record
+
+__all__ = [
+    "Shown",
+    "campaign_of",
+    "check_keep",
+    "lab_options",
+    "measure",
+    "new_run",
+    "print_json",
+    "print_records",
+    "print_report",
+]
+
+_BARS_WIDTH = 100
+_FAILED, _UNAVAILABLE, _DOUBTED = 1, 3, 5
+
+
+def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
+    from switchmark.campaign.load import from_options, load
+    from switchmark.layout.resolve import check
+
+    return from_options(axes, check) if path is None else load(path, axes, check)
+
+
+def check_keep(keep: bool, campaign: Campaign) -> None:
+    """UsageError or Unavailable if the path of this campaign cannot be kept."""
+    from switchmark.errors import Unavailable, UsageError
+    from switchmark.machine.anchor import privileges
+
+    if keep and len(campaign.tests) > 1:
+        raise UsageError(
+            f"--keep leaves one path up, and this campaign has {len(campaign.tests)} tests",
+            hint="give every axis one value",
+        )
+    if keep and privileges() != "root":
+        raise Unavailable("--keep needs root: what a user makes ends with its command")
+
+
+def new_run(campaign: Campaign, out: Path) -> RunFolder:
+    from switchmark.campaign.store import RunFolder
+    from switchmark.machine.anchor import anchor
+    from switchmark.machine.facts import host_facts
+
+    anchor()
+    return RunFolder.create(out, campaign, host_facts())
+
+
+def lab_options(
+    keep: bool, capture: int | None, calibrate: str, gate: str, rerun: int
+) -> dict[str, Any]:
+    """What the lab is told besides the tests; UsageError for a word that it does not know."""
+    from switchmark.errors import UsageError
+    from switchmark.lab.calibration import Mode
+    from switchmark.lab.gate import Gate
+
+    for option, value, words in (("calibrate", calibrate, Mode), ("gate", gate, Gate)):
+        if value not in get_args(words):
+            raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
+    return {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How the results of a run are shown: `as_json` or in tables, which may be `wide`; `quiet`
+    without what happens meanwhile."""
+
+    as_json: bool
+    wide: bool
+    quiet: bool
+
+
+def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
+    """Run what is missing; show all that the folder has, however the run ends."""
+    from switchmark.campaign.run import run
+    from switchmark.cli.progress import JsonObjects, watch
+    from switchmark.lab.measure import Lab
+
+    progress = watch(folder.campaign.tests, show.quiet)
+    lab = Lab(folder.path, **options)
+    if show.as_json:
+        print_records([record for record in folder.latest if record.status == "ok"])
+    try:
+        with folder, JsonObjects(progress) if show.as_json else progress as shown:
+            run(folder, lab, shown)
+    finally:
+        if folder.latest and not show.as_json:
+            print_report(folder.latest, show.wide)
+        for line in (*lab.kept, *lab.left):
+            print(line, file=sys.stderr)
+        if not show.quiet:
+            print(f"records are in {folder.path}", file=sys.stderr)
+    return _status(folder.latest, strict)
+
+
+def _status(records: Sequence[Record], strict: bool) -> int:
+    statuses = {record.status for record in records}
+    if statuses == {"refused"}:
+        return _UNAVAILABLE
+    if statuses - {"ok"}:
+        return _FAILED
+    return _DOUBTED if strict and any(record.doubts for record in records) else 0
+
+
+def print_report(records: Sequence[Record], wide: bool) -> None:
+    """Tables, notes and bars: as wide as the terminal, and where that is unknown, or with `wide`,
+    as the tables need to be."""
+    from switchmark.report.bars import bars
+    from switchmark.report.notes import footnotes
+    from switchmark.report.table import sections, table_lines
+
+    columns = shutil.get_terminal_size((0, 0)).columns
+    for section in sections(records):
+        print(*table_lines(section, None if wide else columns or None), sep="\n", end="\n\n")
+    for note in footnotes(records):
+        print(note)
+    for line in ("", *bars(records, min(columns or _BARS_WIDTH, _BARS_WIDTH))):
+        print(line)
+
+
+def print_records(records: Sequence[Record]) -> None:
+    from switchmark.report.json import to_object
+
+    for record in records:
+        print(json.dumps(to_object(record)))
+
+
+def print_json(content: object) -> None:
+    print(json.dumps(content, indent=2))

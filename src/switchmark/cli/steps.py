@@ -1,0 +1,93 @@
+"""What a test would do here, as lines of a shell script: for `switchmark plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments import inside
+from switchmark.errors import Unavailable, UsageError
+from switchmark.lab.prepare import PLAN_PREFIX, environments_of, find_nics, lend_nics, prepare
+from switchmark.layout.assembly import build
+from switchmark.layout.layout import Layout
+from switchmark.layout.noise import noise_beside
+from switchmark.machine.cpus import read_cpus
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.hugepages import can_reserve
+from switchmark.machine.placement import AUTO, Placement
+from switchmark.machine.script import describe
+from switchmark.machine.workspace import default_base
+from switchmark.model.plan import Plan, Reserve
+from switchmark.model.spec import Test
+from switchmark.model.version import Version
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["plan"]
+
+
+def plan(test: Test, *others: Test) -> list[str]:
+    """The steps of a test, and of others that share its path, as shell lines; touches nothing,
+    needs no privileges.
+
+    The placement is that of this machine, the switch's mode what its probe finds, if it does.
+    """
+    layout, placement = prepare(
+        test,
+        PLAN_PREFIX,
+        f"{default_base()}/{PLAN_PREFIX}",
+        _mode(SWITCHES[test.switch].probe),
+        {name: _mode(ENVIRONMENTS[name].probe) for name in environments_of(test)},
+        _reservable,
+    )
+    seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
+    doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
+    try:
+        lent = describe(lend_nics(LocalHost(), layout, find_nics(LocalHost(), layout)), inside)
+    except (Unavailable, UsageError) as error:
+        lent = _impossible(error)
+    return [
+        f"# placement: {placement.policy}{' (auto)' * (test.placement == AUTO)}",
+        *seats,
+        *doubts,
+        *lent,
+        *describe(build(layout), inside),
+        *(
+            line
+            for each in {each.noise: each for each in (test, *others)}.values()
+            for line in _noise_lines(replace(layout, test=each), placement)
+        ),
+    ]
+
+
+def _noise_lines(layout: Layout, placement: Placement) -> list[str]:
+    """The noise beside a test as shell lines, or why this machine cannot make it."""
+    try:
+        return describe(noise_beside(layout, placement, read_cpus()), inside)
+    except (Unavailable, UsageError) as error:
+        return _impossible(error)
+
+
+def _impossible(error: Exception) -> list[str]:
+    return [f"# not possible here: {line}" for line in str(error).splitlines() if line]
+
+
+def _mode(probe: Callable[[Host], Version]) -> str | None:
+    """The mode that a probe of this machine finds, if it does."""
+    try:
+        return probe(LocalHost()).mode
+    except Unavailable:
+        return None
+
+
+def _reservable(steps: Plan) -> bool:
+    """Whether pages can be reserved on their nodes at all, as far as can be told by looking."""
+    return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
+
+
+def _seat_in_words(placement: Placement, part: str) -> str:
+    seat = placement.seats[part]
+    if not seat.cpus:
+        return "no CPU of its own" if part == "switch" else "any CPU"
+    cpus = ", ".join(map(str, seat.cpus))
+    return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"

@@ -1,0 +1,1 @@
+"""What touches the machine: paths are brought up, proved, measured and taken down."""

@@ -1,0 +1,18 @@
+"""A process of the traffic program that is up, and whom it plays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from switchmark.functions.traffic import TrafficProcess
+from switchmark.model.topology import Part
+
+__all__ = ["Crew"]
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """A traffic process and the parts that it plays."""
+
+    process: TrafficProcess
+    parts: tuple[Part, ...]

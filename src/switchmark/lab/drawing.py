@@ -1,0 +1,90 @@
+"""What is built for a test in a run: its layout on this host's cores, or why this host cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.errors import Unavailable
+from switchmark.lab.prepare import environments_of, prepare
+from switchmark.lab.probes import Probes
+from switchmark.layout.capture import check_capture
+from switchmark.layout.layout import Layout
+from switchmark.layout.needs import guest_megabytes
+from switchmark.layout.roles import parts_in_guests
+from switchmark.machine.anchor import privileges
+from switchmark.machine.cgroups import check_cpu_limit
+from switchmark.machine.host import Host
+from switchmark.machine.placement import Placement
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Plan
+from switchmark.model.spec import Test
+
+__all__ = ["draw", "prepared"]
+
+
+def draw(
+    test: Test,
+    workspace: Workspace,
+    probes: Probes,
+    can: Callable[[Plan], bool],
+    *,
+    captured: bool = False,
+) -> tuple[Layout, Placement]:
+    """What is to be built for a test. Unavailable or UsageError if this host cannot. `can` says
+    whether steps can be carried out, `captured` that frames are to be kept."""
+    engine = ENGINES[test.engine]
+    if engine.privilege == "root" and privileges() != "root":
+        raise Unavailable(
+            f"engine {engine.name} needs root itself, not that of a user namespace",
+            hint="run it with sudo",
+        )
+    if test.limits:
+        check_cpu_limit(probes.host)
+    layout, placement = prepared(test, workspace, probes, can)
+    _refuse_missing_ports(layout, probes)
+    _refuse_without_memory(layout, probes.host)
+    refusal = layout.switch.accepts(layout.wiring)
+    if refusal:  # for a reason that only this host gives, such as its memory
+        raise Unavailable(refusal)
+    if captured:
+        check_capture(layout)
+    return layout, placement
+
+
+def prepared(
+    test: Test, workspace: Workspace, probes: Probes, can: Callable[[Plan], bool]
+) -> tuple[Layout, Placement]:
+    """The layout of a test in a run's folder, whether or not this host can build it."""
+    return prepare(
+        test,
+        workspace.run,
+        str(workspace.folder),
+        probes.of_switch(test).mode,
+        {name: probes.of_environment(name).mode for name in environments_of(test)},
+        can,
+    )
+
+
+def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
+    """Unavailable where an environment cannot have such ports on this host."""
+    for part in layout.parts:
+        name = layout.nodes[part.id].environment
+        if part.physical:
+            continue
+        missing = probes.of_environment(name).missing
+        for port in part.ports:
+            if found := missing.get(layout.endpoints[port.id].kind):
+                raise Unavailable(found[0], hint=found[1])
+
+
+def _refuse_without_memory(layout: Layout, host: Host) -> None:
+    """Unavailable where the machines of a test would not fit into this host's memory."""
+    needed, meminfo = guest_megabytes(layout), host.read("/proc/meminfo")
+    free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
+    if needed > free:
+        count = len(parts_in_guests(layout))
+        raise Unavailable(
+            f"{count} virtual machines need {needed} MB of memory; {free} MB are available",
+            hint="--pairs with a smaller number",
+        )

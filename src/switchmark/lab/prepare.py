@@ -1,0 +1,120 @@
+"""What is to be built for a test on this host, and beside it: cores, memory, NICs, noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from switchmark.errors import TrialFailed
+from switchmark.layout.assembly import construct
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import may_share_process
+from switchmark.layout.roles import tenants_of
+from switchmark.machine.cgroups import cpu_root
+from switchmark.machine.cpus import read_cpus
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.nics import lend
+from switchmark.machine.pci import VFIO, Device, find_device, hand_over
+from switchmark.machine.placement import AUTO, Placement, place
+from switchmark.metrics.balance import AT_SWITCH
+from switchmark.model.plan import Plan, Reserve, Spawn
+from switchmark.model.spec import Test
+from switchmark.model.topology import mac_address
+
+__all__ = [
+    "PLAN_PREFIX",
+    "check_noise",
+    "environments_of",
+    "find_nics",
+    "followed",
+    "lend_nics",
+    "prepare",
+]
+
+PLAN_PREFIX = "smPLAN"
+"""The prefix of names where nothing is to be built."""
+
+
+def lend_nics(host: Host, layout: Layout, devices: Mapping[str, Device]) -> Plan:
+    """The NICs that the user names, made ready for the run. UsageError or Unavailable where they
+    are in use, or this host cannot lend them."""
+    steps: Plan = ()
+    for port in layout.wiring.ports:
+        for name, router in ((port.nic, True), (port.nic_peer, False)):
+            if name and not port.pci:
+                steps += lend(host, name, mac_address(port.index, router=router))
+    if devices:
+        driver = VFIO if layout.test.driver == "auto" else layout.test.driver
+        steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory)
+    return steps
+
+
+def find_nics(host: Host, layout: Layout) -> Mapping[str, Device]:
+    """The NICs that the user names by PCI address, by place. UsageError where one is not there."""
+    return {
+        place: find_device(host, name)
+        for port in layout.wiring.ports
+        for place, name in ((f"{port.id}{AT_SWITCH}", port.nic), (port.id, port.nic_peer))
+        if port.pci and name
+    }
+
+
+def environments_of(test: Test) -> tuple[str, ...]:
+    """Those of its functions and of its switch, each once."""
+    return tuple(dict.fromkeys((test.environment, test.switch_environment)))
+
+
+def prepare(
+    test: Test,
+    prefix: str,
+    run_dir: str,
+    mode: str | None,
+    modes: Mapping[str, str | None],
+    can: Callable[[Plan], bool],
+) -> tuple[Layout, Placement]:
+    """The layout with its switch on the cores that the placement gives it. `modes` are those of
+    the probed environments. `can` says whether steps can be carried out: memory that is up to us
+    is hugepages if all of them can be had."""
+    layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
+    cpus = read_cpus()
+    placement = _placed(test, layout)
+    used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
+    draw = partial(
+        lay_out,
+        test,
+        prefix=prefix,
+        run_dir=run_dir,
+        policy=placement.policy,
+        mode=mode,
+        cores=placement.seats["switch"].cpus,
+        node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
+        cgroups=cpu_root(LocalHost()),
+        modes=modes,
+        seats={part: seat.cpus for part, seat in placement.seats.items()},
+    )
+    layout = draw(memory="hugepages")
+    pages = tuple(step for step in construct(layout) if isinstance(step, Reserve))
+    if test.memory == "auto" and pages and not can(pages):
+        layout = draw(memory="no-huge")
+    return layout, placement
+
+
+def followed(test: Test, mode: str | None) -> str:
+    """The placement that this host makes of the one asked for. `mode` is that of the switch."""
+    return _placed(test, lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)).policy
+
+
+def _placed(test: Test, layout: Layout) -> Placement:
+    may_share = test.placement == AUTO and may_share_process(test)
+    return place(tenants_of(layout), read_cpus(), test.placement, may_share=may_share)
+
+
+def check_noise(executor: Executor, noise: Plan) -> None:
+    """TrialFailed if a process of it has ended."""
+    for step in noise:
+        if isinstance(step, Spawn):
+            process = executor.process(step.name)
+            if process.poll() is not None:
+                words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                raise TrialFailed(f"{step.why}: it ended during the trial{words}")

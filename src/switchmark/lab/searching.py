@@ -1,0 +1,84 @@
+"""What a search is given to work with, which of its trials are there already, and what a record
+says of what it found."""
+
+from __future__ import annotations
+
+from switchmark.lab.path import BuiltPath
+from switchmark.lab.trust import Trust
+from switchmark.layout.roles import has_own_memory, steering_of
+from switchmark.metrics.throughput import is_uncertain, of_latency
+from switchmark.metrics.verdict import verdict
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.units import parse_shares
+from switchmark.searches.base import Estimate, LoadBounds
+
+__all__ = ["Paused", "bounds_of", "next_stored", "recorded"]
+
+
+class Paused(Exception):
+    """The search wants more trials than this visit may have."""
+
+
+def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | None:
+    """The first of some stored trials that was asked for in the same way, or None.
+
+    It and those before it are taken off the list: they were asked for when the R+ was another
+    one. Such trials stay in the run folder, and what was measured after them stands behind them.
+    """
+    while stored:
+        trial = stored.pop(0)
+        if trial.spec == spec:
+            return trial
+    return None
+
+
+def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
+    """The loads that a test's search may ask for, of each of so many senders. `r_plus_pps` is what
+    a rate in percent is a share of."""
+    rate_pps = test.rate_pps
+    if test.parsed_rate.share is not None and r_plus_pps is not None:
+        rate_pps = test.parsed_rate.share * r_plus_pps / streams
+    return LoadBounds(
+        rate_pps,
+        test.duration,
+        test.warmup,
+        test.repeat,
+        loss_ratio=test.loss_ratio,
+        precision=test.precision,
+        loads=parse_shares(test.loads),
+        until_certain=test.until_certain,
+        senders=streams,
+        latency=of_latency(test),
+        judge=verdict,
+    )
+
+
+def recorded(record: Record, estimate: Estimate, path: BuiltPath, trust: Trust) -> Record:
+    """The record with what was found, and of which path."""
+    test, layout = record.test, path.layout
+    modes = dict.fromkeys(
+        part.engine_mode for trial in estimate.trials for part in trial.parts if part.engine_mode
+    )
+    return record.model_copy(
+        update={
+            "semantics": layout.wiring.semantics,
+            "steering": steering_of(layout),
+            "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
+            "memory": layout.wiring.memory if has_own_memory(layout) else None,
+            "engine_mode": " | ".join(modes) or None,
+            "nics": {place: str(nic) for place, nic in path.nics.items()},
+            "verdict": estimate.verdict or verdict(estimate.trials),
+            "doubts": tuple(
+                dict.fromkeys(
+                    [doubt for trial in estimate.trials for doubt in trial.doubts]
+                    + ["uncertain"] * is_uncertain(test, estimate.trials)
+                )
+            ),
+            "gate": path.gate,
+            "discarded": tuple(trust.discarded),
+            "placement": path.placement.as_dict(),
+            "trials": estimate.trials,
+            "search": estimate.summary,
+        }
+    )

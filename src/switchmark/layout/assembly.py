@@ -1,0 +1,169 @@
+"""The plan of a layout, from nothing to functions that forward, in the order that it is carried
+out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from switchmark.engines.base import traffic_program
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.layout.layout import Layout
+from switchmark.layout.needs import attachments_of, needs_of, stack_of, switch_needs
+from switchmark.layout.roles import (
+    as_hosted,
+    engine_of,
+    hosted_parts,
+    own_kernel,
+    parts_in_guests,
+    processes_of,
+)
+from switchmark.machine.cgroups import limited_group
+from switchmark.model.plan import Check, Node, Plan, Reserve, Run, Spawn, Wait
+from switchmark.model.topology import Part, PortKind
+
+__all__ = [
+    "awaits_switch",
+    "build",
+    "construct",
+    "create_nodes",
+    "join",
+    "machine_of",
+    "node_of",
+    "part_counters",
+    "settled",
+]
+
+
+def build(layout: Layout) -> Plan:
+    """Everything: `construct`, then `join` once the ports are being opened, and `settled`
+    when they are open."""
+    return construct(layout) + join(layout) + settled(layout)
+
+
+def construct(layout: Layout) -> Plan:
+    """From nothing to programs that wait for commands."""
+    steps = create_nodes(layout)
+    steps += _limited(layout, "switch", layout.wiring.at, layout.switch.start(layout.wiring))
+    for part in parts_in_guests(layout):
+        # A machine is started with its ports there.
+        steps += _limited(layout, "function", layout.nodes[part.id], machine_of(layout, part))
+    if _machines_await_switch(layout):
+        steps += _join(layout)
+    for part in layout.parts:
+        node = layout.nodes[part.id]
+        steps += ENVIRONMENTS[node.environment].attach(node, attachments_of(layout, part))
+    for node, parts in processes_of(layout):
+        ports = [layout.endpoints[port.id] for part in parts for port in part.ports]
+        steps += engine_of(layout, parts[0]).prepare(layout.wiring, node, ports)
+        start = FUNCTIONS[parts[0].function].start(as_hosted(layout, node, parts))
+        steps += _confined(layout, parts[0], start)
+    for part, function, hosted in hosted_parts(layout):
+        steps += _confined(layout, part, function.start(hosted))
+    # Pages first, so that they are given back last: a program in a container may live until
+    # the container goes.
+    return tuple(sorted(steps, key=lambda step: not isinstance(step, Reserve)))
+
+
+def machine_of(layout: Layout, part: Part) -> Plan:
+    """The start of the machine that a part runs in; none where it is in another node."""
+    return node_of(layout, part) if own_kernel(layout, part) else ()
+
+
+def create_nodes(layout: Layout) -> Plan:
+    """The node of the switch and those of the parts, but for machines."""
+    at = layout.wiring.at
+    steps = ENVIRONMENTS[at.environment].create(at, switch_needs(layout))
+    for part in layout.parts:
+        if own_kernel(layout, part):
+            continue
+        created = node_of(layout, part)
+        # Nodes share a daemon or a root: each of them says it, and it is made once.
+        steps += tuple(step for step in created if step not in steps)
+    return steps
+
+
+def node_of(layout: Layout, part: Part) -> Plan:
+    """The steps that make the node of a part."""
+    node = layout.nodes[part.id]
+    return ENVIRONMENTS[node.environment].create(node, needs_of(layout, part))
+
+
+def _confined(layout: Layout, part: Part, start: Plan) -> Plan:
+    """The start of a part's program under the limit of functions; in a machine it is that
+    of the machine."""
+    if part.physical or own_kernel(layout, part):
+        return start
+    return _limited(layout, "function", layout.nodes[part.id], start)
+
+
+def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
+    """The steps with their processes under the CPU limit of the switch or of a function."""
+    percent = layout.test.limits.get(who)
+    where = ENVIRONMENTS[node.environment]
+    ours = where.shares_host or where.own_kernel
+    if percent is None or not ours:
+        return steps
+    folder, made = limited_group(layout.cgroups, node.name, percent)
+    within = (traffic_program(), "in-cgroup", folder, "--")
+    return made + tuple(
+        replace(step, within=within) if isinstance(step, Spawn) else step for step in steps
+    )
+
+
+def join(layout: Layout) -> Plan:
+    """Waits for the sockets of functions that the switch connects to, and joins them. Nothing
+    where machines, which start only then, have been joined."""
+    return () if _machines_await_switch(layout) else _join(layout)
+
+
+def _join(layout: Layout) -> Plan:
+    programs = [
+        *(parts for _, parts in processes_of(layout)),
+        *((p,) for p, _, _ in hosted_parts(layout)),
+    ]
+    paths = [
+        layout.endpoints[parts[0].ports[0].id].path
+        for parts in programs
+        if awaits_switch(layout, parts)
+    ]
+    if _machines_await_switch(layout):
+        # What else the switch connects to listens later: it is tried again.
+        machines = parts_in_guests(layout)
+        paths = [layout.endpoints[port.id].path for part in machines for port in part.ports]
+    listening = tuple(
+        Wait(f"the function listens on {path}", Check(("test", "-S", path))) for path in paths
+    )
+    return listening + layout.switch.join(layout.wiring)
+
+
+def _machines_await_switch(layout: Layout) -> bool:
+    """Do machines start only when the switch has connected to their ports?"""
+    ends = [layout.endpoints[port.id] for part in parts_in_guests(layout) for port in part.ports]
+    return any(end.kind is PortKind.VHOST_USER and end.server for end in ends)
+
+
+def settled(layout: Layout) -> Plan:
+    """Waits until the switch has its links, and functions forward."""
+    steps = layout.switch.settled(layout.wiring)
+    for _, function, hosted in hosted_parts(layout):
+        steps += function.settled(hosted)
+    return steps
+
+
+def awaits_switch(layout: Layout, parts: Sequence[Part]) -> bool:
+    """Is the first port of a process opened only when the switch connects to it?"""
+    end = layout.endpoints[parts[0].ports[0].id]
+    ours = not own_kernel(layout, parts[0])  # in a machine it is an interface of the guest's
+    return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
+
+
+def part_counters(layout: Layout) -> tuple[Run, ...]:
+    """Commands that print the links in each part's node, to place what was dropped there."""
+    nodes = dict.fromkeys(stack_of(layout, part) for part in layout.parts)
+    return tuple(
+        Run(f"counters of the links at {node.name}", ("ip", "-j", "-s", "link", "show"), node)
+        for node in nodes
+        if any(layout.endpoints[p.id].ifname for part in layout.parts for p in part.ports)
+    )

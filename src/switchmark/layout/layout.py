@@ -1,0 +1,297 @@
+"""From a test to what is built for it: topology, wiring, nodes, addresses, plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import KERNEL_PORTS, Engine
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments.base import guest_address
+from switchmark.errors import UsageError
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.functions.base import Function
+from switchmark.machine.cgroups import V2
+from switchmark.machine.placement import SHARED_PROCESS
+from switchmark.model.plan import Node
+from switchmark.model.spec import Test
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    Flow,
+    Part,
+    PortKind,
+    Semantics,
+    Topology,
+    Wiring,
+)
+from switchmark.model.units import IMIX_SIZES, mtu_for
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Switch
+
+__all__ = [
+    "UDP_PORT",
+    "Layout",
+    "frame_sizes",
+    "lay_out",
+    "opened_in",
+]
+
+UDP_PORT = 20000
+_STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All that is decided before the machine is touched.
+
+    `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
+    flow from end to end, `crossings` one for each pair of ports between which frames cross the
+    switch. `receivers` is the engine of parts that only receive, or forward. `policy` is the
+    placement that is followed, `modes` are what the probes of environments found, `seats` the CPUs
+    of each part (none: any).
+    """
+
+    test: Test
+    switch: Switch
+    engine: Engine
+    receivers: Engine
+    wiring: Wiring
+    parts: tuple[Part, ...]
+    nodes: Mapping[str, Node]
+    endpoints: Mapping[str, Endpoint]
+    flows: tuple[Flow, ...]
+    addressing: Mapping[str, Addressing]
+    crossings: Mapping[tuple[str, str], Addressing]
+    policy: str
+    cgroups: str = V2
+    modes: Mapping[str, str | None] = field(default_factory=dict)
+    seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def sent_by(self, part: Part) -> tuple[Flow, ...]:
+        """The flows that begin at a part."""
+        return tuple(f for f in self.flows if f.source in {p.id for p in part.ports})
+
+    def received_by(self, part: Part) -> tuple[Flow, ...]:
+        """The flows that end at a part."""
+        return tuple(f for f in self.flows if f.sink in {p.id for p in part.ports})
+
+    @property
+    def streams(self) -> int:
+        """How many ports frames are sent from: a rate is that of each."""
+        return len({flow.source for flow in self.flows})
+
+    def copies(self, flow: Flow) -> tuple[Flow, ...]:
+        """The flows that carry the frames of this one, itself among them."""
+        return tuple(each for each in self.flows if each.index == flow.index)
+
+    def first_flow(self, flow: Flow) -> int:
+        """The number of a flow's first sub-flow."""
+        return flow.index * self.test.flows
+
+    @property
+    def together(self) -> bool:
+        """Is each sender in one process with its receiver?"""
+        return self.policy == SHARED_PROCESS
+
+
+def frame_sizes(test: Test) -> Sequence[int]:
+    """The frame sizes that a sender cycles through, bytes with the FCS."""
+    return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
+
+
+def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKind]:
+    """The kinds of ports that an engine or a function, which takes `kinds`, can open in an
+    environment: in a machine each of its ports is an interface of the guest's kernel, or a NIC past
+    it."""
+    found = ENVIRONMENTS[environment]
+    if not found.own_kernel:
+        return frozenset(kinds)
+    return found.port_kinds if (KERNEL_PORTS | {PortKind.NIC_PCI}) & set(kinds) else frozenset()
+
+
+def lay_out(
+    test: Test,
+    *,
+    prefix: str,
+    run_dir: str,
+    policy: str | None = None,
+    mode: str | None = None,
+    cores: tuple[int, ...] = (),
+    node: int = 0,
+    memory: Literal["hugepages", "no-huge"] = "hugepages",
+    cgroups: str = V2,
+    modes: Mapping[str, str | None] = MappingProxyType({}),
+    seats: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> Layout:
+    """Draw the test's scenario and give every part a node, every port its ends.
+
+    All names of the test must be known (`layout.resolve`). UsageError for what the
+    scenario cannot draw. `policy` is the placement that is followed: what the test asks for, unless
+    that left it open.
+    """
+    topology = Topology()
+    SCENARIOS[test.scenario].draw(topology, test)
+    chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
+    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    nodes = {
+        part.id: _node(prefix, run_dir, part.id, "netns")
+        if part.physical
+        else _node(prefix, run_dir, part.id, test.environment, test.image)
+        for part in topology.parts
+    }
+    wiring = Wiring(
+        prefix=prefix,
+        run_dir=run_dir,
+        at=_node(prefix, run_dir, "sw", test.switch_environment),
+        ports=topology.ports,
+        flows=topology.crossings,
+        nodes=nodes,
+        kind=_kind(test, chained),
+        semantics=_semantics(test, chained),
+        mode=mode,
+        mtu=mtu_for(test.frame_size),
+        napi=engine.napi,
+        ip_stack=engine.needs_ip,
+        isolated=ENVIRONMENTS[test.switch_environment].isolated,
+        cores=cores,
+        node=node,
+        queues=test.queues,
+        descriptors=test.descriptors,
+        burst=test.burst,
+        memory=memory if test.memory == "auto" else test.memory,
+        offload=test.offload,
+    )
+    by_crossing = switch.addressing(wiring)
+    crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}
+    return Layout(
+        test=test,
+        switch=switch,
+        engine=engine,
+        receivers=ENGINES[engine.receiver] if engine.receiver else engine,
+        wiring=wiring,
+        parts=tuple(topology.parts),
+        nodes=nodes,
+        endpoints=_endpoints(switch, wiring, topology.parts, engine),
+        flows=tuple(topology.flows),
+        addressing={
+            flow.id: _end_to_end([crossings[crossing] for crossing in flow.crossings], chained)
+            for flow in topology.flows
+        },
+        crossings=crossings,
+        policy=policy or test.placement,
+        cgroups=cgroups,
+        modes=modes,
+        seats=seats,
+    )
+
+
+def _endpoints(
+    switch: Switch, wiring: Wiring, parts: Sequence[Part], engine: Engine
+) -> Mapping[str, Endpoint]:
+    """The switch's, and in a machine an interface for each, or a NIC that the engine opens past
+    the guest's kernel."""
+    ends = dict(switch.endpoints(wiring))
+    for part in parts:
+        if not ENVIRONMENTS[wiring.nodes[part.id].environment].own_kernel:
+            continue
+        function = FUNCTIONS[part.function]
+        past_kernel = (
+            engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
+        )
+        for index, port in enumerate(part.ports):
+            end = ends[port.id]
+            if past_kernel:
+                ends[port.id] = replace(end, ifname="", device=guest_address(index))
+            elif not end.ifname:
+                ends[port.id] = replace(end, ifname=wiring.name(f"e{port.index}"))
+    return ends
+
+
+def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:
+    """The addresses of a flow, from those of its crossings. Where nobody writes MACs its frames
+    are for the sink from the start."""
+    first, last = crossed[0], crossed[-1]
+    if first.rewritten or any(function.rewrites for function in chained):
+        first = replace(first, seen_src_mac=last.seen_src_mac)
+    else:
+        first = replace(first, sent_dst_mac=last.seen_dst_mac)
+    routed = sum(crossing.routed for crossing in crossed)
+    return replace(first, seen_dst_mac=last.seen_dst_mac, sink_ip=last.sink_ip, routed=routed)
+
+
+def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
+    """The kind that the test names, else the first of the switch's that engine, environment and
+    functions take too, those of user space before the kernel's where the engine is of user space;
+    the switch's first where there is none, which `layout.resolve` refuses."""
+    switch = SWITCHES[test.switch]
+    if test.port != "auto":
+        if test.port not in switch.port_kinds:
+            raise UsageError(
+                f"switch {switch.name} has no ports of kind {test.port}",
+                hint=f"--port {' or '.join(switch.port_kinds)}",
+                axes=("port", "switch"),
+            )
+        if test.port == PortKind.NIC_PCI:
+            raise UsageError(
+                f"a port of kind {test.port} is a NIC that you name",
+                hint="--nic a0=03:00.0:04:00.0, the switch's NIC and the one at the cable's end",
+                axes=("port", "nic"),
+            )
+        return PortKind(test.port)
+    inner = [ENGINES[test.engine].port_kinds, *(function.port_kinds for function in chained)]
+    taken = ENVIRONMENTS[test.environment].port_kinds
+    for kinds in inner:
+        taken &= opened_in(test.environment, kinds)
+    # An engine of user space has the kernel's ports by a detour only.
+    usable = [kind for kind in switch.port_kinds if kind in taken - {PortKind.NIC_PCI}]
+    if ENGINES[test.engine].own_memory:
+        usable.sort(key=lambda kind: kind in KERNEL_PORTS)
+    return usable[0] if usable else switch.port_kinds[0]
+
+
+def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
+    """What the test names, else the switch's first; in a chain its first that brings frames from
+    function to function: by the port where they come in, or learning where functions write MACs.
+    """
+    switch = SWITCHES[test.switch]
+    if test.semantics == "auto" and not chained:
+        return switch.semantics[0]
+    if chained:
+        offered = [s for s in switch.semantics if test.semantics in ("auto", s)]
+        steering = [s for s in offered if s in _STEERS_BY_PORT]
+        if all(function.rewrites for function in chained):
+            steering += [s for s in offered if s is Semantics.LEARNING]
+        if steering:
+            return steering[0]
+        if offered and Semantics.LEARNING in offered:
+            raise UsageError(
+                f"switch {switch.name} learns MACs, and function {chained[0].name} leaves them as "
+                "they are: the switch would learn one MAC at several ports",
+                hint="--function forwarder, or a switch that forwards by port",
+                axes=("function", "switch"),
+            )
+        if offered:
+            raise UsageError(
+                f"switch {switch.name} is {offered[0]}: it cannot bring frames from function to "
+                "function by the port where they come in, nor by learned MACs",
+                axes=("switch", "scenario"),
+            )
+    if test.semantics not in switch.semantics:
+        raise UsageError(
+            f"switch {switch.name} cannot forward as '{test.semantics}'",
+            hint=f"--semantics {' or '.join(switch.semantics)}",
+            axes=("semantics", "switch"),
+        )
+    return Semantics(test.semantics)
+
+
+def _node(
+    prefix: str, run_dir: str, suffix: str, environment: str, image: str | None = None
+) -> Node:
+    """A node of this run; in the environment `host` a name of its own, but no place."""
+    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)

@@ -1,0 +1,133 @@
+"""What the nodes of a layout need: attachments and addresses, capabilities, memory. Pure."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from switchmark.engines.base import traffic_program
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments.base import Attachment, Needs, Neighbour
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.layout.layout import Layout
+from switchmark.layout.roles import engine_of, parts_in_guests
+from switchmark.model.plan import Node
+from switchmark.model.topology import Addressing, Part, Port
+
+__all__ = [
+    "attachments_of",
+    "guest_megabytes",
+    "needs_of",
+    "netns_of",
+    "network_stack",
+    "stack_of",
+    "switch_needs",
+]
+
+_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
+_TUN = "/dev/net/tun"
+_GUEST_MB = 256
+_GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
+
+
+def guest_megabytes(layout: Layout) -> int:
+    """The memory of all machines that are made for this test."""
+    return sum(needs_of(layout, part).megabytes for part in parts_in_guests(layout))
+
+
+def netns_of(layout: Layout, part: Part) -> str | None:
+    """The path by which setns() enters the network namespace of a part."""
+    node = layout.nodes[part.id]
+    return ENVIRONMENTS[node.environment].netns(node)
+
+
+def attachments_of(layout: Layout, part: Part) -> list[Attachment]:
+    """What is brought into the node of a part."""
+    return [_attachment(layout, port) for port in part.ports]
+
+
+def _attachment(layout: Layout, port: Port) -> Attachment:
+    address, neighbours = None, []
+    if layout.engine.needs_ip:
+        for flow in layout.flows:
+            a = layout.addressing[flow.id]
+            if flow.source == port.id:
+                address = f"{a.source_ip}/{a.prefix}"
+                neighbours.append(Neighbour(a.sink_ip, a.sent_dst_mac, a.gateway))
+            elif flow.sink == port.id:
+                # The way back, for answers and announcements, mirrors the way there.
+                address = f"{a.sink_ip}/{a.prefix}"
+                via = None if a.gateway is None else _gateway_of(a.sink_ip, a)
+                neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
+    return Attachment(
+        layout.endpoints[port.id],
+        layout.wiring.at,
+        address=address,
+        neighbours=tuple(dict.fromkeys(neighbours)),
+    )
+
+
+def switch_needs(layout: Layout) -> Needs:
+    """What the switch's node needs; which programs it starts is its own business."""
+    return Needs(
+        run_dir=layout.wiring.run_dir,
+        programs=(str(Path(sys.executable).parent), str(Path(traffic_program()).parent)),
+        capabilities=_SWITCH_CAPABILITIES,
+        devices=(_TUN,),
+        hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
+        cpu_limit=layout.test.limits.get("switch"),
+        mode=layout.modes.get(layout.wiring.at.environment),
+    )
+
+
+def needs_of(layout: Layout, part: Part) -> Needs:
+    """What the node of a part needs for it."""
+    engine = engine_of(layout, part)
+    ends = [layout.endpoints[port.id] for port in part.ports]
+    if FUNCTIONS[part.function].played:
+        more = engine.guest_megabytes(layout.wiring, ends)
+    else:
+        more = _GUEST_OF_DPDK_MB if any(end.device for end in ends) else 0
+    return Needs(
+        run_dir=layout.wiring.run_dir,
+        programs=(str(Path(traffic_program()).parent),),
+        megabytes=_GUEST_MB + more,
+        capabilities=_capabilities(layout, part),
+        hugepages=engine.own_memory and layout.wiring.memory == "hugepages",
+        cpu_limit=None if part.physical else layout.test.limits.get("function"),
+        cpus=layout.seats.get(part.id, ()),
+        image=layout.nodes[part.id].image,
+        attachments=tuple(attachments_of(layout, part)),
+        mode=layout.modes.get(layout.nodes[part.id].environment),
+    )
+
+
+def _capabilities(layout: Layout, part: Part) -> frozenset[str]:
+    """What the node of a part is allowed: what its function takes, and the engine of one that is
+    played."""
+    function = FUNCTIONS[part.function]
+    if not function.played:
+        return function.capabilities
+    kinds = {layout.endpoints[port.id].kind for port in part.ports}
+    granted = engine_of(layout, part).granted(kinds, layout.test.driver)
+    return granted | function.capabilities
+
+
+def stack_of(layout: Layout, part: Part) -> Node:
+    """Where the network stack of a part's node is looked at."""
+    return network_stack(layout.nodes[part.id])
+
+
+def _gateway_of(ip: str, a: Addressing) -> str:
+    """The router's address in the sink's network: that of the source's, in the other /24."""
+    assert a.gateway is not None
+    return f"{ip.rsplit('.', 1)[0]}.{a.gateway.rsplit('.', 1)[1]}"
+
+
+def network_stack(node: Node) -> Node:
+    """Where the network stack of a node is looked at, with the programs and files of the host: a
+    namespace that has a name is entered in 3 ms, a container in 20 to 200."""
+    outside = replace(node, environment="netns")
+    named = ENVIRONMENTS[node.environment].netns(node)
+    return outside if named == ENVIRONMENTS["netns"].netns(outside) else node

@@ -1,0 +1,52 @@
+"""What makes noise beside a test, and on which CPUs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.errors import UsageError
+from switchmark.layout.layout import Layout
+from switchmark.machine.cpus import Cpu, format_cpus
+from switchmark.machine.placement import Placement
+from switchmark.model.plan import Plan
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises import parse_noise
+from switchmark.noises.base import Site
+
+__all__ = ["noise_beside"]
+
+_NOISE_S = 60.0
+
+
+def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
+    """The noise beside a test's trials, on its CPUs; `cpus` are those that the host allows."""
+    test, wiring = layout.test, layout.wiring
+    if test.noise is None:
+        return ()
+    kind, where = parse_noise(test.noise)
+    if isinstance(where, str):
+        seats = placement.seats
+        of_switch = where == "switch"
+        seated = {cpu for who in seats if (who == "switch") == of_switch for cpu in seats[who].cpus}
+        if not seated:
+            raise UsageError(
+                f"noise {test.noise}: no CPU is set apart for the {where} here",
+                hint=f"--noise {kind}:0",
+                axes=("noise",),
+            )
+        where = tuple(sorted(seated))
+    allowed = [cpu.id for cpu in cpus]
+    if outside := sorted(set(where) - set(allowed)):
+        raise UsageError(
+            f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
+            hint=f"--noise {kind}:{allowed[0]}",
+        )
+    asked_s = (test.warmup + test.duration) * test.repeat
+    site = Site(
+        prefix=wiring.prefix,
+        run_dir=wiring.run_dir,
+        cpus=where,
+        workers=len(where or allowed),
+        seconds=_NOISE_S + 2 * asked_s,
+    )
+    return NOISES[kind].start(site)

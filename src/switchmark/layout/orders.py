@@ -1,0 +1,240 @@
+"""What the traffic program is told of a test: which ports it opens, with which threads and tasks,
+and what each task sends and expects. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from switchmark.engines.base import Engine
+from switchmark.layout.layout import UDP_PORT, Layout, frame_sizes
+from switchmark.layout.needs import netns_of
+from switchmark.layout.roles import engine_of, own_kernel, place_of, rewrites_of
+from switchmark.layout.sharing import RX_BURST
+from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by, reads_one_clock
+from switchmark.machine.placement import Placement
+from switchmark.model.spec import TrialSpec
+from switchmark.model.topology import Flow, Part, Port, Role, Semantics
+from switchmark.model.units import LAYER_2_BYTES
+
+__all__ = ["load_of", "opening_of", "promised_of"]
+
+_BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
+_TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
+
+
+def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> dict[str, Any]:
+    """What a process that plays these parts opens: its ports, and the threads with their tasks."""
+    played = [port for part in parts for port in part.ports]
+    endpoints = [layout.endpoints[port.id] for port in played]
+    opened = opened_by(layout, parts)
+    ports = [
+        {
+            **_port(layout, part, port, alone=len(parts) == 1),
+            "queue": queue,
+            "options": engine_of(layout, part).port_options(
+                layout.wiring,
+                place_of(layout, part),
+                endpoints,
+                played.index(port),
+                layout.test.driver,
+            ),
+        }
+        for part, port, queue in opened
+    ]
+    tasks = [
+        [
+            {
+                "role": job.role.value,
+                "ports": [opened.index((part, port, job.queue)) for port in part.ports],
+            }
+            for job in jobs_of(layout, part)
+        ]
+        for part in parts
+    ]
+    if layout.together:
+        tasks = [[task for some in tasks for task in some]]
+    threads = [
+        {**_seat(layout, placement, part), "tasks": some}
+        for part, some in zip(parts, tasks, strict=False)
+    ]
+    return {"ports": ports, "threads": threads}
+
+
+def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> dict[str, Any]:
+    test, endpoint = layout.test, layout.endpoints[port.id]
+    engine = engine_of(layout, part)
+    opened: dict[str, Any] = {
+        "engine": engine.name,
+        "ifname": endpoint.ifname,
+        "burst": max(test.burst, RX_BURST),
+        "frame_bytes": _frame_bytes(layout, engine),
+        "flows": test.flows if layout.sent_by(part) else 1,
+    }
+    if engine.needs_ip:
+        # With several flows answers and arrivals come from, or go to, other ports too.
+        opened |= {**_addresses(layout, port), "connected": test.flows == 1}
+    if not alone:
+        opened["netns"] = netns_of(layout, part) or ""
+    return opened
+
+
+def _frame_bytes(layout: Layout, engine: Engine) -> int:
+    """The longest frame that a port is opened for: the longest of the path where it cannot
+    be opened anew for each test, as a switch would lose its link."""
+    if engine.own_memory:
+        return layout.wiring.mtu + LAYER_2_BYTES
+    return max(frame_sizes(layout.test))
+
+
+def _addresses(layout: Layout, port: Port) -> dict[str, Any]:
+    for flow in layout.flows:
+        a = layout.addressing[flow.id]
+        if port.id in (flow.source, flow.sink):
+            own, peer = a.source_ip, a.sink_ip
+            if port.id == flow.sink:
+                own, peer = peer, own
+            return {
+                "local_ip": own,
+                "remote_ip": peer,
+                "local_port": UDP_PORT,
+                "remote_port": UDP_PORT,
+            }
+    return {}
+
+
+def _seat(layout: Layout, placement: Placement, part: Part) -> dict[str, Any]:
+    seat = placement.seats[part.id]
+    if own_kernel(layout, part):  # whose only CPU is pinned as a whole
+        return {"cpu": 0, "yield": True}
+    pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
+    return {**pinned, "yield": seat.yield_}
+
+
+def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) -> dict[str, Any]:
+    """What a task does in a trial; `players` are all parts that the traffic program plays."""
+    test, part, role = layout.test, job.part, job.role
+    # Nobody but a switch that learns listens to who is where.
+    learning = layout.wiring.semantics is Semantics.LEARNING
+    if role is Role.FORWARDER:
+        forward: dict[str, Any] = {
+            "burst": RX_BURST,
+            "rewrite": rewrites_of(layout, part),
+        }
+        if learning:
+            forward["announce"] = [_announcement(layout, port) for port in part.ports]
+        return forward
+    sends = role in (Role.SENDER, Role.CLIENT)
+    flows = distinct(layout.sent_by(part) if sends else layout.received_by(part))
+    load: dict[str, Any] = {
+        "first_flow": layout.first_flow(flows[0]) + job.first,
+        "flows": job.flows,
+        "burst": test.burst if sends else RX_BURST,
+    }
+    if sends:
+        load |= {
+            "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flows),
+            "frames": _share_of(spec.frames, job, len(flows) * test.flows),
+            "frame_bytes": list(frame_sizes(test)),
+            "address": [_address(layout, flow, job.first) for flow in flows],
+            "stagger": _stagger(layout, players, job),
+        }
+        if test.flows > 1:
+            load["vary"] = [f"src_{test.flows_by}"]
+    if role in (Role.RECEIVER, Role.CLIENT):
+        timed = role is Role.CLIENT or reads_one_clock(layout, part)
+        load["latency"] = test.touch != "none" and timed
+        load["ipdv"] = timed and test.dimension == "latency"
+    if role is not Role.SENDER and learning:
+        load["announce"] = _announcement(layout, part.ports[0])
+    return load
+
+
+def _stagger(layout: Layout, players: Sequence[Part], job: Job) -> float:
+    """The share of a period by which a task's bursts are due after those of the first sender:
+    at a fixed rate they take turns, as all at one moment would be one burst at the switch."""
+    jobs = [one for part in players for one in jobs_of(layout, part)]
+    senders = [one for one in jobs if one.role in (Role.SENDER, Role.CLIENT)]
+    return senders.index(job) / len(senders)
+
+
+def _address(layout: Layout, flow: Flow, share: int) -> dict[str, Any]:
+    """The addresses of a sender's first flow; `share` is its number among the part's."""
+    test, a = layout.test, layout.addressing[flow.id]
+    first = layout.first_flow(flow) + share
+    address: dict[str, Any] = {
+        "src_mac": a.sent_src_mac,
+        "dst_mac": a.sent_dst_mac,
+        "src_ip": a.source_ip,
+        "dst_ip": a.sink_ip,
+        "src_port": UDP_PORT + (share if test.flows_by == "port" else 0),
+        "dst_port": UDP_PORT,
+    }
+    # Addresses that vary begin where no port has its own.
+    if test.flows > 1 and test.flows_by == "mac":
+        address["src_mac"] = f"02:53:4d:80:{first >> 8:02x}:{first & 255:02x}"
+    if test.flows > 1 and test.flows_by == "ip":
+        address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
+    if test.vlan is not None:
+        address["vlan"] = test.vlan
+    return address
+
+
+def promised_of(layout: Layout, job: Job) -> dict[str, Any]:
+    """The headers that a receiver's frames are to have."""
+    part = job.part
+    answers = job.role is Role.CLIENT
+    if not (answers or job.role is Role.RECEIVER):
+        return {}
+    flows = distinct(layout.sent_by(part) if answers else layout.received_by(part))
+    originals = [layout.copies(flow)[0] for flow in flows]
+    expect: dict[str, Any] = {"address": [_seen(layout, flow, answers) for flow in originals]}
+    by = layout.test.flows_by
+    if layout.test.flows > 1 and not (by == "mac" and _writes_macs(layout, originals[0])):
+        expect["vary"] = [f"dst_{by}" if answers else f"src_{by}"]
+    return {"latency": False, "ipdv": False, "expect": expect}
+
+
+def _writes_macs(layout: Layout, flow: Flow) -> bool:
+    return layout.addressing[flow.id].rewritten
+
+
+def _seen(layout: Layout, flow: Flow, answered: bool) -> dict[str, Any]:
+    """The addresses of a flow's first frames where they arrive; or of their answers, which are
+    reflected and come back as they went."""
+    sent, a = _address(layout, flow, 0), layout.addressing[flow.id]
+    if not answered:
+        macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
+        return {**sent, **macs, "ttl": _TTL - a.routed}
+    back = {
+        f"{one}_{what}": sent[f"{other}_{what}"]
+        for one, other in (("src", "dst"), ("dst", "src"))
+        for what in ("mac", "ip", "port")
+    }
+    macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
+    vlan = {"vlan": sent["vlan"]} if "vlan" in sent else {}
+    # The kernel of a server makes the headers of its answers anew.
+    crossed = 1 if layout.engine.needs_ip else 2
+    return {**back, **macs, **vlan, "ttl": _TTL - crossed * a.routed}
+
+
+def _announcement(layout: Layout, port: Port) -> dict[str, Any]:
+    flow = next(f for f in layout.flows if port.id in (f.sink, f.source, *f.hops))
+    a = layout.addressing[flow.id]
+    vlan = {} if layout.test.vlan is None else {"vlan": layout.test.vlan}
+    return {
+        "src_mac": layout.endpoints[port.id].mac,
+        "dst_mac": _BROADCAST_MAC,
+        "src_ip": a.sink_ip if port.id == flow.sink else a.source_ip,
+        "dst_ip": _BROADCAST_IP,
+        "src_port": UDP_PORT,
+        "dst_port": UDP_PORT,
+        **vlan,
+    }
+
+
+def _share_of(frames: int | None, job: Job, flows: int) -> int:
+    """A task's part of the frames of a burst; 0 where there is no such end."""
+    if frames is None:
+        return 0
+    return frames * (job.first + job.flows) // flows - frames * job.first // flows

@@ -1,0 +1,168 @@
+"""Who plays what in a layout: the roles of its parts, their engines, and the processes they are in.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import Engine
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.functions.base import Function, Hosted
+from switchmark.layout.layout import Layout
+from switchmark.machine.placement import Tenant
+from switchmark.model.plan import HOST, Node
+from switchmark.model.topology import Part, Role, Semantics
+
+__all__ = [
+    "as_hosted",
+    "engine_of",
+    "forwards",
+    "has_own_memory",
+    "hosted_parts",
+    "own_kernel",
+    "parts_in_guests",
+    "place_of",
+    "played_parts",
+    "processes_of",
+    "rewrites_of",
+    "roles_of",
+    "steering_of",
+    "tenants_of",
+]
+
+
+def played_parts(layout: Layout) -> tuple[Part, ...]:
+    """The parts that the traffic program plays."""
+    return tuple(part for part in layout.parts if FUNCTIONS[part.function].played)
+
+
+def hosted_parts(layout: Layout) -> tuple[tuple[Part, Function, Hosted], ...]:
+    """The other parts: programs of their own."""
+    return tuple(
+        (part, FUNCTIONS[part.function], as_hosted(layout, layout.nodes[part.id], (part,)))
+        for part in layout.parts
+        if not FUNCTIONS[part.function].played
+    )
+
+
+def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
+    """What a function is started with, that plays these parts in one node."""
+    ports = tuple(port for part in parts for port in part.ports)
+    cores = tuple(cpu for part in parts for cpu in layout.seats.get(part.id, ()))
+    return Hosted(
+        node, ports, tuple(layout.endpoints[port.id] for port in ports), layout.wiring, cores
+    )
+
+
+def steering_of(layout: Layout) -> str | None:
+    """How frames find their way from function to function; None where there is no chain."""
+    if all(not flow.hops for flow in layout.flows):
+        return None
+    if layout.wiring.semantics is Semantics.LEARNING:
+        return "learning by rewritten MACs"
+    return f"static by in-port{' and source MAC' * (layout.test.chains > 1)}"
+
+
+def rewrites_of(layout: Layout, part: Part) -> list[dict[str, str] | None]:
+    """The MACs that a forwarder writes into what leaves by each of its ports. What comes back
+    to a port of a chain that is used one way goes to whom the frames there come from."""
+    if not FUNCTIONS[part.function].rewrites:
+        return [None for _ in part.ports]
+    found: dict[str, dict[str, str]] = {}
+    for (_, sink), a in layout.crossings.items():
+        found.setdefault(sink, {"src_mac": a.seen_dst_mac, "dst_mac": a.seen_src_mac})
+    for (source, _), a in layout.crossings.items():
+        found[source] = {"src_mac": a.sent_src_mac, "dst_mac": a.sent_dst_mac}
+    return [found[port.id] for port in part.ports]
+
+
+def forwards(part: Part) -> bool:
+    """Is a part a function of a chain, whoever plays it?"""
+    return FUNCTIONS[part.function].forwards
+
+
+def roles_of(layout: Layout, part: Part) -> tuple[Role, ...]:
+    """What the traffic program does for a part."""
+    if forwards(part):
+        return (Role.FORWARDER,)
+    sends, receives = bool(layout.sent_by(part)), bool(layout.received_by(part))
+    if layout.test.dimension == "latency":
+        return (Role.CLIENT,) if sends else (Role.SERVER,)
+    return (Role.SENDER,) * sends + (Role.RECEIVER,) * receives
+
+
+def engine_of(layout: Layout, part: Part) -> Engine:
+    """The engine that a part's ports are opened with. Where functions are in machines, it may
+    not take a port of the switch that stays on the host: then it is one that does."""
+    engine = layout.engine if layout.sent_by(part) else layout.receivers
+    kinds = {layout.endpoints[port.id].kind for port in part.ports}
+    if not part.physical or kinds <= engine.port_kinds or engine.needs_ip:
+        return engine
+    others = (other for other in ENGINES.values() if other.own_memory)
+    return next((other for other in others if kinds <= other.port_kinds), engine)
+
+
+def has_own_memory(layout: Layout) -> bool:
+    """Do engines hold frames in memory of their own?"""
+    return any(engine_of(layout, part).own_memory for part in layout.parts)
+
+
+def tenants_of(layout: Layout) -> list[Tenant]:
+    """The parts as the placement knows them; parts of a pair share a group."""
+    groups = {
+        port: index
+        for index, pair in enumerate(
+            dict.fromkeys(frozenset((f.source, f.sink)) for f in layout.flows)
+        )
+        for port in pair
+    }
+    parts = [
+        Tenant(
+            part.id,
+            _kind_of_tenant(layout, part),
+            polls=FUNCTIONS[part.function].polls,
+            group=groups.get(part.ports[0].id),
+        )
+        for part in layout.parts
+    ]
+    busy = layout.switch.own_core(layout.wiring.mode)
+    return [Tenant("switch", "switch", polls=busy, cores=layout.test.switch_cores), *parts]
+
+
+def _kind_of_tenant(layout: Layout, part: Part) -> str:
+    function = FUNCTIONS[part.function]
+    if not function.played:
+        return "function"
+    if function.forwards:
+        return "forwarder"
+    return "sender" if layout.sent_by(part) else "receiver"
+
+
+def processes_of(layout: Layout) -> list[tuple[Node, tuple[Part, ...]]]:
+    """The traffic processes: the node that each runs at, and the parts in it."""
+    if not layout.together:
+        return [(layout.nodes[part.id], (part,)) for part in played_parts(layout)]
+    pairs: dict[int | None, list[Part]] = {}
+    for tenant, part in zip(tenants_of(layout)[1:], layout.parts, strict=True):
+        pairs.setdefault(tenant.group, []).append(part)
+    return [
+        (Node(f"{layout.wiring.prefix}-pair{group}", HOST.environment), tuple(parts))
+        for group, parts in pairs.items()
+    ]
+
+
+def place_of(layout: Layout, part: Part) -> Node:
+    """The node of the traffic process that plays a part."""
+    return next(node for node, parts in processes_of(layout) if part in parts)
+
+
+def own_kernel(layout: Layout, part: Part) -> bool:
+    """Does a part run on another kernel than this host's, with another clock?"""
+    return ENVIRONMENTS[layout.nodes[part.id].environment].own_kernel
+
+
+def parts_in_guests(layout: Layout) -> tuple[Part, ...]:
+    """The parts that run in virtual machines: each on a kernel of its own."""
+    return tuple(part for part in layout.parts if own_kernel(layout, part))

@@ -1,0 +1,38 @@
+"""Which tests can be measured on one path, one after the other. Pure; reads no table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from switchmark.model.spec import Test
+from switchmark.model.units import mtu_for
+
+__all__ = ["RX_BURST", "path_key", "shares_path"]
+
+RX_BURST = 64
+"""Frames that a receiver takes at once: every port has buffers for so many."""
+
+_OF_A_TRIAL = frozenset(
+    {
+        *("frame_size", "rate", "burst", "touch"),
+        *("search", "loss_ratio", "precision", "loads", "noise"),
+        *("duration", "warmup", "repeat", "until_certain", "seed"),
+    }
+)
+"""Axes that only a test's trials depend on: what the traffic program is told for each of them,
+and who makes noise beside them."""
+
+
+def path_key(test: Test) -> Hashable:
+    """What a path depends on: tests of one key can be measured on one, one after the other.
+
+    Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
+    DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
+    """
+    fixed = tuple(getattr(test, axis) for axis in Test.model_fields if axis not in _OF_A_TRIAL)
+    return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
+
+
+def shares_path(a: Test, b: Test | None) -> bool:
+    """Whether what is up for `a` serves `b` too."""
+    return b is not None and path_key(a) == path_key(b)

@@ -1,0 +1,43 @@
+"""The headers of a test frame, as an engine saw them, held against those it was to have."""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["differences"]
+
+
+def differences(found: bytes, promised: bytes) -> list[str]:
+    """What of the headers of a frame is not as promised, in words, up to the ports; lengths and
+    checksums of its own are right or wrong by themselves."""
+    one, other = _fields(found), _fields(promised)
+    wrong = [
+        f"{name} {one.get(name, 'none')} instead of {other.get(name, 'none')}"
+        for name in dict.fromkeys((*other, *one))
+        if one.get(name) != other.get(name)
+    ]
+    at = found.find(b"\x08\x00\x45", 12) + 2
+    words = struct.unpack(">10H", found[at : at + 20])
+    if sum(words) % 0xFFFF:
+        wrong.append("a wrong checksum of the IP header")
+    return wrong or ["another length than the IP header says"]
+
+
+def _fields(head: bytes) -> dict[str, str]:
+    at = 12
+    fields = {"destination MAC": head[:6].hex(":"), "source MAC": head[6:12].hex(":")}
+    if head[12:14] == b"\x81\x00":
+        fields["VLAN tag"] = str(int.from_bytes(head[14:16]))
+        at += 4
+    ip = head[at + 2 :]
+    return fields | {
+        "EtherType": head[at : at + 2].hex(),
+        "TOS": str(ip[1]),
+        "IP identification": ip[4:6].hex(),
+        "fragment bits": ip[6:8].hex(),
+        "TTL": str(ip[8]),
+        "source address": ".".join(map(str, ip[12:16])),
+        "destination address": ".".join(map(str, ip[16:20])),
+        "source port": str(int.from_bytes(ip[20:22])),
+        "destination port": str(int.from_bytes(ip[22:24])),
+    }

@@ -1,0 +1,44 @@
+"""What tells some tests apart, and a test in a few words: for tables, pages and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.model.spec import Test
+
+__all__ = ["label", "telling", "varying"]
+
+
+def varying(tests: Sequence[Test]) -> tuple[str, ...]:
+    """The axes in which these tests differ, in the order of Test's fields."""
+    return tuple(
+        name for name in Test.model_fields if len({getattr(test, name) for test in tests}) > 1
+    )
+
+
+def telling(tests: Sequence[Test]) -> tuple[str, ...]:
+    """The varying axes that a reader needs to tell these tests apart: how a test is measured is
+    left out where the other axes tell it."""
+    axes = list(varying(tests))
+    for axis in ("seed", "warmup", "repeat", "until_certain", "duration", "search", "burst"):
+        fewer = [other for other in axes if other != axis]
+        if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
+            axes = fewer
+    return tuple(axes)
+
+
+def label(test: Test, axes: Sequence[str]) -> str:
+    """A test in a few words: its switch, and its values on `axes`."""
+    words = [test.switch]
+    for axis in axes:
+        value = getattr(test, axis)
+        if axis == "frame_size":
+            words.append(f"{value} B" if isinstance(value, int) else value)
+        elif axis != "switch" and value is not None:
+            words.append(f"{axis.replace('_', ' ')} {value}" if _is_bare(value) else str(value))
+    return " ".join(words)
+
+
+def _is_bare(value: object) -> bool:
+    """Whether a value needs the axis beside it to be understood."""
+    return not isinstance(value, str) or value == "max" or value[:1].isdigit()
