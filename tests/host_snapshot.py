@@ -246,11 +246,18 @@ def _control_groups() -> Iterator[str]:
 
 
 def _is_lived_in(group: str) -> bool:
-    """Is a process in a control group, or in one below it?"""
-    for processes in Path(group).rglob("cgroup.procs"):
-        with suppress(OSError):
-            if _read(str(processes)):
-                return True
+    """Is a process in a control group, or in one below it? Those of another namespace of processes
+    are not listed: of version 1 they show only in the memory that they have."""
+    signs = (
+        ("cgroup.procs", re.compile(r"\d")),
+        ("cgroup.events", re.compile("populated 1")),
+        ("memory.stat", re.compile(r"^rss [1-9]", re.MULTILINE)),
+    )
+    for name, sign in signs:
+        for file in Path(group).rglob(name):
+            with suppress(OSError):
+                if sign.search(_read(str(file))):
+                    return True
     return False
 
 

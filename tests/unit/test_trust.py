@@ -95,8 +95,8 @@ UNCOUNTED = dict.fromkeys(port(0, 0))
         # Of 4 us more than on the cable 2.4 are its own code's, then 1.4: the rest is the switch's.
         (trial(200_000, parts=parts({"user_cores": 0.5}, {})), False, "sender"),
         (trial(200_000, parts=parts({"user_cores": 0.3}, {})), False, "switch"),
-        # 50 ms of CPU time are too little to be divided between the kernel and the program.
-        (trial(20_000, parts=parts({"cores": 0.05, "user_cores": 0.05}, {})), False, "switch"),
+        # 30 ms of CPU time are too little to be divided between the kernel and the program.
+        (trial(12_000, parts=parts({"cores": 0.03, "user_cores": 0.03}, {})), False, "switch"),
         # One that waits for room, or for frames, takes long for each too, without being the limit.
         (trial(200_000, parts=parts({"user_cores": 0.9, "blocked": 300}, {})), False, "switch"),
         (
