@@ -1,10 +1,14 @@
-"""The exact steps of every switch in every scenario that it can be in, one text file each."""
+"""The exact steps of every switch between physical ports and through a chain, and of each variant
+that differs, one text file each. What the other scenarios do once is in the files of one switch;
+that they do no more for any other is a test."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,19 +36,38 @@ Golden = Callable[[str, str], None]
 RUN_DIR = "/run/switchmark/smtest"
 PROGRAMS = "/opt/switch mark/bin"
 
+# The nodes of p2p that stand where the functions of these scenarios do.
+ENDS = {
+    "p2v": {"f0": "b0"},
+    "v2p": {"f0": "a0"},
+    "v2v": {"f0": "a0", "f1": "b0"},
+}
+SHOWS_ALL = "linux-bridge"  # the switch whose files show every scenario
+
 
 def _joins(switch: Switch, engine: str) -> bool:
     return bool(set(switch.port_kinds) & ENGINES[engine].port_kinds)
 
 
+def plain(switch: str, scenario: str) -> Test:
+    """The test of a switch in a scenario with all else as usual, by an engine that can join it."""
+    engine = next(e for e in ("raw-mmsg", "dpdk", "null") if _joins(SWITCHES[switch], e))
+    chain = 2 if scenario == "loopback" else 1
+    return Test(switch=switch, scenario=scenario, engine=engine, chain=chain)
+
+
+def between_physical_ports() -> list[str]:
+    """The switches that can join two physical ports."""
+    return [switch for switch in SWITCHES if not check(plain(switch, "p2p"))]
+
+
 def plans() -> Iterator[tuple[str, Test]]:
     """A name for a golden file, and its test."""
-    for switch, driver in SWITCHES.items():
-        engine = next(e for e in ("raw-mmsg", "dpdk", "null") if _joins(driver, e))
+    says_nothing_more = set(between_physical_ports()) - {SHOWS_ALL}
+    for switch in SWITCHES:
         for scenario in SCENARIOS:
-            chain = 2 if scenario == "loopback" else 1
-            test = Test(switch=switch, scenario=scenario, engine=engine, chain=chain)
-            if not check(test):
+            test = plain(switch, scenario)
+            if not (check(test) or (scenario in ENDS and switch in says_nothing_more)):
                 yield f"{switch}/{scenario}", test
     for port in ("vhost-user", "memif"):
         yield f"variants/direct-{port}", Test(switch="direct", engine="dpdk", port=port)
@@ -135,12 +158,9 @@ def plans() -> Iterator[tuple[str, Test]]:
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "test"), list(plans()), ids=lambda v: v if isinstance(v, str) else ""
-)
-def test_the_plan_is_the_one_on_file(
-    name: str, test: Test, golden: Golden, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program at a path that is the same on every machine."""
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
     for module in (assembly, needs):
         monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
@@ -151,6 +171,10 @@ def test_the_plan_is_the_one_on_file(
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)
     monkeypatch.setattr(pcap_bridge, "program", lambda: "switchmark-pcap-bridge")
+
+
+def steps(test: Test) -> str:
+    """All that is done for a test, one step or comment a line."""
     assert check(test) == []
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (
@@ -163,7 +187,40 @@ def test_the_plan_is_the_one_on_file(
             for step in function.counters.commands(hosted)
         ),
     )
-    golden(f"{name}.txt", "\n".join(describe(plan, inside)) + "\n")
+    return "\n".join(describe(plan, inside)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "test"), list(plans()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_the_plan_is_the_one_on_file(name: str, test: Test, golden: Golden) -> None:
+    golden(f"{name}.txt", steps(test))
+
+
+@pytest.mark.parametrize("scenario", ENDS)
+@pytest.mark.parametrize("switch", between_physical_ports())
+def test_the_plan_between_functions_is_that_between_physical_ports(
+    switch: str, scenario: str
+) -> None:
+    """Line for line, but for the names of the nodes at the ends."""
+    ends = ENDS[scenario]
+    renamed = re.sub(
+        rf"\bsmtest-({'|'.join(ends)})\b",
+        lambda node: f"smtest-{ends[node[1]]}",
+        steps(plain(switch, scenario)),
+    )
+    assert renamed.splitlines() == steps(plain(switch, "p2p")).splitlines()
+
+
+def test_every_file_is_the_plan_of_a_test() -> None:
+    here = Path(__file__).parent
+    files = {str(file.relative_to(here).with_suffix("")) for file in here.glob("*/*.txt")}
+    assert files == {
+        *(name for name, _ in plans()),
+        *(f"noises/{kind}" for kind in NOISES),
+        *(f"nics/{driver}" for driver in DRIVERS),
+        *("variants/linux-bridge-docker-daemon", "variants/ovs-kernel"),
+    }
 
 
 @pytest.mark.parametrize("kind", NOISES)
@@ -195,12 +252,7 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
     golden(f"nics/{driver}.txt", "\n".join(describe(plan, inside)) + "\n")
 
 
-def test_the_users_docker_daemon_is_left_as_it_is(
-    golden: Golden, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
-    for module in (assembly, needs):
-        monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
+def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
     layout = lay_out(
         Test(environment="docker"),
         prefix="smtest",
@@ -212,10 +264,7 @@ def test_the_users_docker_daemon_is_left_as_it_is(
     golden("variants/linux-bridge-docker-daemon.txt", text)
 
 
-def test_the_kernels_datapath_has_a_plan_too(
-    golden: Golden, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
     layout = lay_out(
         Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
     )
