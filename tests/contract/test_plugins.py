@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from switchmark.switches.base import Switch
 
 
 @pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table[Switch]:
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table[Switch]]:
     """The table of switches beside a package whose plug-ins are none, but for one."""
     (tmp_path / "sm_raises.py").write_text("import nothing_of_that_name\n")
     (tmp_path / "sm_ends.py").write_text("import sys\nsys.exit('usage: sm_ends FILE')\n")
@@ -44,9 +45,8 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table[Switch]:
     monkeypatch.syspath_prepend(str(tmp_path))
     own = (SWITCHES["null"], SWITCHES["direct"])
     table = load_plugins("switchmark.switches", Switch, own)  # type: ignore[type-abstract]
-    monkeypatch.setattr("switchmark.switches.TABLE", table)
-    monkeypatch.setattr("switchmark.layout.resolve.SWITCHES", table)
-    return table
+    with SWITCHES.replaced_by(table):
+        yield table
 
 
 def test_a_plugin_that_is_none_is_unusable_and_keeps_nobody_from_the_others(
@@ -76,3 +76,13 @@ def test_unusable_plugins_are_listed_and_refused_with_their_reason(broken: Table
     assert reason.axes == ("switch",)
     assert reason.why.startswith("'raises' cannot be used: the plug-in sm_raises:SWITCH")
     assert check(Test(switch="direct")) == []
+
+
+def test_a_table_is_as_before_after_another_stood_in_for_it(broken: Table[Switch]) -> None:
+    plain = Table({"direct": broken["direct"]}, {})
+    with pytest.raises(ValueError, match="midway"), SWITCHES.replaced_by(plain):
+        assert (list(SWITCHES), len(SWITCHES)) == (["direct"], 1)
+        assert not SWITCHES.unusable
+        raise ValueError("midway")
+    assert set(SWITCHES) == {"null", "direct", "mine"}
+    assert SWITCHES.unusable == broken.unusable

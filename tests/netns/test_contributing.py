@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -17,18 +17,15 @@ from switchmark.switches import TABLE as SWITCHES
 
 
 @pytest.fixture
-def pasted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def pasted() -> Iterator[ModuleType]:
     module = example()
     try:
         version = module.SWITCH.probe(LocalHost())
     except Unavailable as missing:
         pytest.skip(missing.message)
     assert version.verified == "not verified"
-    table = Table({**SWITCHES, module.SWITCH.name: module.SWITCH}, {})
-    for name, user in list(sys.modules.items()):
-        if name.startswith("switchmark.") and getattr(user, "SWITCHES", None) is SWITCHES:
-            monkeypatch.setattr(user, "SWITCHES", table)
-    return module
+    with SWITCHES.replaced_by(Table({**SWITCHES, module.SWITCH.name: module.SWITCH}, {})):
+        yield module
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -93,12 +94,12 @@ def installed() -> str:
     return told.stdout.split()[0]
 
 
-def publish(archive: Path, *versions: str) -> None:
+def publish(archive: Path, *versions: str, samples: Mapping[str, str] = SAMPLES) -> None:
     """An archive whose source packages `dpdk` have programs that tell the package's version."""
     archive.mkdir()
     for version in versions:
         tree = archive / "tree"
-        for sample, program in SAMPLES.items():
+        for sample, program in samples.items():
             folder = tree / "examples" / sample
             folder.mkdir(parents=True)
             (folder / "Makefile").write_text(
@@ -210,10 +211,10 @@ def test_what_apt_says_of_contradictory_sources_is_the_reason(
 
 
 def test_a_program_that_cannot_be_built_leaves_nothing(
-    repository: Path, tmp_path: Path, installed: str, monkeypatch: pytest.MonkeyPatch
+    repository: Path, tmp_path: Path, installed: str
 ) -> None:
-    monkeypatch.setitem(SAMPLES, "l2fwd", "another-name")
-    publish(tmp_path / "archive", installed.split("-")[0])
+    moved = {**SAMPLES, "l2fwd": "another-name"}
+    publish(tmp_path / "archive", installed.split("-")[0], samples=moved)
     configuration = sources_of_apt(tmp_path, "one line", tmp_path / "archive")
     done = make_samples(repository, tmp_path, configuration)
     assert done.returncode == 1

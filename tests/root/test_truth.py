@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from switchmark.lab import path, probes
+from switchmark.lab import path
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
-from switchmark.layout import combinations, layout, resolve
+from switchmark.layout import resolve
 from switchmark.machine.cgroups import V1, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
@@ -43,7 +43,7 @@ Try = Callable[..., Record]
 
 
 @pytest.fixture
-def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Try]:
     """`attempt(faults, **axes)` measures the switch `truth`, or another one, with the gate off
     unless it is asked for. The switch comes as a plug-in does: by its entry point."""
     if not PROGRAM.exists():
@@ -51,8 +51,6 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.syspath_prepend(str(PLUGINS))
     table = load_plugins("switchmark.switches", Switch, TABLE.values())  # type: ignore[type-abstract]
-    for module in (combinations, layout, probes, resolve):
-        monkeypatch.setattr(module, "SWITCHES", table)
     truth = table["truth"]
     monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
@@ -87,7 +85,8 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             lab._calibrations = calibrations
             return lab.run(1, "key", test, (), lambda trial: None)
 
-    return run
+    with TABLE.replaced_by(table):
+        yield run
 
 
 def only(record: Record) -> TrialResult:

@@ -22,9 +22,11 @@ import switchmark.lab.measure
 import switchmark.machine.anchor
 from switchmark.cli import main
 from switchmark.cli.doctor import Finding
+from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Interrupted, Unavailable
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.plugins import Table
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -376,9 +378,7 @@ def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.Monkey
     )
 
 
-def test_names_are_listed_with_why_they_cannot_be_used(
-    cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_are_listed_with_why_they_cannot_be_used(cli) -> None:
     class Missing:
         name = "missing"
         summary = "not there"
@@ -387,14 +387,17 @@ def test_names_are_listed_with_why_they_cannot_be_used(
         def probe(self, host: object) -> None:
             raise Unavailable("no such program", hint="apt-get install it")
 
-    monkeypatch.setattr("switchmark.environments.TABLE", {"missing": Missing()})
-    ended = cli("list", "environments")
+    missing: Any = Missing()
+    with ENVIRONMENTS.replaced_by(Table({"missing": missing}, {})):
+        ended = cli("list", "environments")
+        of_veth = cli("list", "environments", "--port", "veth", "--json")
+        of_tap = cli("list", "environments", "--port", "tap", "--json")
     assert ended.out.splitlines() == [
         "✗ missing  not there",
         "           no such program",
         "           hint: apt-get install it",
     ]
-    (entry,) = json.loads(cli("list", "environments", "--port", "veth", "--json").out)
+    (entry,) = json.loads(of_veth.out)
     assert entry | {"port_kinds": None} == {
         "name": "missing",
         "summary": "not there",
@@ -408,7 +411,7 @@ def test_names_are_listed_with_why_they_cannot_be_used(
         "verified_ports": {},
         "port_kinds": None,
     }
-    assert json.loads(cli("list", "environments", "--port", "tap", "--json").out) == []
+    assert json.loads(of_tap.out) == []
 
 
 @pytest.mark.parametrize("thing", ["scenarios", "searches", "functions", "papers"])

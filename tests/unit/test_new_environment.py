@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -54,14 +53,11 @@ class Closet(Cell):
 
 
 @pytest.fixture(autouse=True)
-def added(monkeypatch: pytest.MonkeyPatch) -> None:
+def added() -> Iterator[None]:
     """Both environments in the table, as a line each there would put them."""
     more = {one.name: one for one in (Cell(), Closet())}
-    table = Table({**TABLE, **more}, {})
-    for name, module in list(sys.modules.items()):
-        for attribute in ("TABLE", "ENVIRONMENTS"):
-            if name.startswith("switchmark.") and getattr(module, attribute, None) is TABLE:
-                monkeypatch.setattr(module, attribute, table)
+    with TABLE.replaced_by(Table({**TABLE, **more}, {})):
+        yield
 
 
 def kernels_switches() -> list[str]:

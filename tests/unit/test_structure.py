@@ -466,3 +466,44 @@ def test_a_wing_can_be_known_by_heart() -> None:
         wing: sum(lines_of(path) for path in (PACKAGE / wing).glob("**/*.py")) for wing in WINGS
     }
     assert all(0 < lines <= WING_LINES for lines in lengths.values()), lengths
+
+
+TABLES = {"TABLE", *(folder.upper() for folder in DRIVERS)}
+PATCHES = {"setattr", "setitem", "delattr", "delitem"}
+
+
+def patched_tables(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Where a test patches a table, or the global of a module that holds one, with its line."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in PATCHES:
+            continue
+        for value in node.args[:2]:
+            word = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
+            if str(word).rpartition(".")[2] in TABLES:
+                yield node.lineno, str(word)
+
+
+def test_no_test_patches_a_table() -> None:
+    """`Table.replaced_by` hands in another one, to all who use it."""
+    found = {
+        f"{file.relative_to(REPOSITORY)}:{line}": word
+        for file in sorted((REPOSITORY / "tests").rglob("*.py"))
+        for line, word in patched_tables(ast.parse(file.read_text()))
+    }
+    assert found == {}
+
+
+def test_a_patched_table_is_found() -> None:
+    source = (
+        "patch.setattr(module, 'SWITCHES', table)\n"
+        "patch.setattr('switchmark.environments.TABLE', table)\n"
+        "patch.setitem(ENGINES, 'null', other)\n"
+        "patch.setattr(vm, 'BOOT_S', 1.0)\n"
+    )
+    assert list(patched_tables(ast.parse(source))) == [
+        (1, "SWITCHES"),
+        (2, "switchmark.environments.TABLE"),
+        (3, "ENGINES"),
+    ]
