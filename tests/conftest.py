@@ -10,6 +10,7 @@ import difflib
 import fnmatch
 import os
 import shutil
+import signal
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -40,6 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell without job control starts what is in its background deaf to Ctrl-C, and all that
+    # it starts: the tests that interrupt would wait for nothing.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for folder, budget in BUDGET_S.items():
         config.addinivalue_line(
             "markers", f"{folder}: a test in tests/{folder} ({budget} s in all)"
