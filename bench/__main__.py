@@ -1,4 +1,5 @@
-"""`python -m bench`: the comparisons by name, one after another, and a table of what they show."""
+"""`python -m bench` runs the comparisons by name, one after another, and prints a table of what
+they show."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ COMPARISONS = (RAW_MMSG, BEST, *GENERATORS, RTT, *BYPASS, *PLACED, NULL, PACING,
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 unless the bench itself breaks: a limit that is missed is a result."""
+    """Run the comparisons. Return 0 unless the bench itself breaks: a limit that is missed is a
+    result."""
     options = _parser().parse_args(arguments)
     if options.list:
         for one in COMPARISONS:
@@ -63,7 +65,7 @@ def _compare(
     skipped: dict[str, str],
     broken: dict[str, str],
 ) -> None:
-    """One comparison in a run of its own; its logs stay only if it fails."""
+    """Make one comparison in a run of its own; its logs stay only if it fails."""
     logs = Path(tempfile.mkdtemp(prefix="switchmark-bench-"))
 
     def say(text: str) -> None:
@@ -111,7 +113,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(names: list[str]) -> list[Comparison]:
-    """Those named, or all of a family: `trafgen` stands for every `trafgen-...`."""
+    """Return the comparisons that are named, or all of a family: `trafgen` stands for every
+    `trafgen-...`."""
     if not names:
         return list(COMPARISONS)
     found: list[Comparison] = []

@@ -1,5 +1,6 @@
-"""raw-mmsg, best: against the application of nfv-testperf, from namespace to namespace through
-a linux-bridge. Both count what their receiver's program got; neither sees the other."""
+"""The comparisons `raw-mmsg` and `best` are with the application of nfv-testperf, from namespace to
+namespace through a linux-bridge. Both count what their receiver's program got; neither sees the
+other."""
 
 from __future__ import annotations
 
@@ -33,13 +34,14 @@ Measure = Callable[[], float]
 
 
 def parse_periods(output: str) -> list[int]:
-    """Frames that its receiver counted in each whole second, without the first, in which the
-    sender began."""
+    """Return the frames that its receiver counted in each whole second, without the first, in which
+    the sender began."""
     return [int(number) for number in re.findall(r"^Rx-pps: (\d+)$", output, re.MULTILINE)][1:]
 
 
 def _ancestor(session: Session, track: Track, program: str, mode: str) -> float:
-    """Frames a second that its receiver got, `mode` as our engines are named."""
+    """Return the frames a second that its receiver got; `mode` is named as switchmark's engines
+    are."""
     periods = max(1, round(session.seconds))
     common = ("-s", "-m", "-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_RATE))
 
@@ -175,7 +177,7 @@ def _best(session: Session) -> list[Row]:
 
 
 def _tracks(session: Session, engine: str) -> tuple[Track, Track]:
-    """The path through the bridge that suits an engine, and the same without it."""
+    """Make the path through the bridge that suits an engine, and the same without it."""
     return (
         session.bed.track("linux-bridge", engine),
         session.bed.track("direct", engine),

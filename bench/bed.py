@@ -1,6 +1,5 @@
-"""The test bed: paths in network namespaces of the bench's own, made and undone by switchmark's
-machine layer, and programs that are started on them in turn. Nothing runs on a path but what
-is measured at the moment."""
+"""This module makes paths in network namespaces of the bench's own, by switchmark's machine layer,
+and starts programs on them in turn. Nothing runs on a path but what is measured at the moment."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ __all__ = ["Bed", "RxCounter", "Track", "require_root"]
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A path that is up, with nothing running on it: `f0` sends to `f1`, each in a namespace,
-    each with a CPU of its own."""
+    """A track is a path that is up, with nothing running on it: `f0` sends to `f1`, each in a
+    namespace, each with a CPU of its own."""
 
     layout: Layout
     placement: Placement
@@ -49,14 +48,15 @@ class Track:
 
     @property
     def opened_by_programs(self) -> bool:
-        """Are its links there only while programs have its ports open, as in user space?"""
+        """Say whether its links are there only while programs have its ports open, as in user
+        space."""
         return not any(end.ifname for end in self.layout.endpoints.values())
 
     def ifname(self, part: str) -> str:
         return self.layout.endpoints[part].ifname
 
     def mac(self, part: str) -> str:
-        """The MAC that frames have for this end; its interface may have another."""
+        """Return the MAC that frames have for this end; its interface may have another."""
         a = self._addressing()
         return a.sent_src_mac if part == "f0" else a.sent_dst_mac
 
@@ -69,7 +69,7 @@ class Track:
 
 
 class Bed:
-    """One run on this machine: all that it makes carries its id and is undone at the end.
+    """A bed is one run on this host: all that it makes carries its id and is undone at the end.
 
     `logs` gets every step and each program's stderr.
     """
@@ -82,12 +82,12 @@ class Bed:
 
     @property
     def folder(self) -> Path:
-        """For sockets: its path is short, and it goes at the end of the run."""
+        """Return the folder for sockets: its path is short, and it goes at the end of the run."""
         return self._workspace.folder
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """What is done in the block is undone at its end, the latest first."""
+        """Undo at the end of the block what is done in it, the latest first."""
         mark = self.executor.mark()
         try:
             yield
@@ -97,9 +97,9 @@ class Bed:
             raise SetupFailed("\n".join(failures))
 
     def track(self, switch: str, engine: str, **axes: Any) -> Track:
-        """A path through `switch`, as `engine` needs it: with addresses, or with NAPI at the
-        peer. `axes` are more of the test's. It is up until the block that this is called in
-        ends; in user space only its switch is."""
+        """Make a path through `switch`, as `engine` needs it: with addresses, or with NAPI at the
+        peer. `axes` are more of the test's. It is up until the block that this is called in ends;
+        in user space only its switch is."""
         require_root()
         letter = chr(ord("a") + self._tracks % 26)
         self._tracks += 1
@@ -122,22 +122,23 @@ class Bed:
         cpu: int | None = None,
         env: Mapping[str, str] = MappingProxyType({}),
     ) -> Process:
-        """A program that runs until the block that this is called in ends, on one CPU if asked;
-        it is ended by SIGINT."""
+        """Start a program that runs until the block that this is called in ends, on one CPU if
+        asked; it is ended by SIGINT."""
         pinned = argv if cpu is None else ("taskset", "-c", str(cpu), *argv)
         self.executor.execute((Spawn(f"{name} runs", name, pinned, at, env, stop=(SIGINT, 3.0)),))
         return self.executor.process(name)
 
 
 def require_root() -> None:
-    """Unavailable if this user can make no network namespaces that others could enter."""
+    """Raise Unavailable if this user can make no network namespaces that others could enter."""
     if os.geteuid() != 0:
         raise Unavailable("network namespaces need root", hint="sudo make bench")
 
 
 class RxCounter:
-    """What the kernel says has reached an interface. `holder` is any process in the namespace of
-    the interface: its /proc shows that namespace's counters without a command to run."""
+    """This counter tells what the kernel says has reached an interface. `holder` is any process in
+    the namespace of the interface: its /proc shows that namespace's counters without a command to
+    run."""
 
     def __init__(self, holder: Process, ifname: str) -> None:
         self._file = Path(f"/proc/{holder.pid}/net/dev")
@@ -151,7 +152,7 @@ class RxCounter:
         raise ValueError(f"{self._file} has no interface {self._ifname}")
 
     def rate(self, seconds: float) -> float:
-        """Frames a second over the next so many seconds."""
+        """Return the frames a second over the next so many seconds."""
         first, then = self.read(), time.monotonic()
         time.sleep(seconds)
         last, now = self.read(), time.monotonic()
@@ -159,7 +160,7 @@ class RxCounter:
 
 
 def _plan(track: Track) -> Plan:
-    """`Layout.build` without the functions, and without what awaits them."""
+    """Return `Layout.build` without the functions, and without what awaits them."""
     layout = track.layout
     steps = create_nodes(layout) + layout.switch.start(layout.wiring)
     for part in layout.parts:
@@ -176,8 +177,8 @@ def _plan(track: Track) -> Plan:
 
 
 def _known(layout: Layout) -> Plan:
-    """A bridge that knows where everybody is: peers do not announce themselves as our receiver
-    does, and their frames would be flooded."""
+    """Return a bridge that knows where everybody is: peers do not announce themselves as
+    switchmark's receiver does, and their frames would be flooded."""
     steps: Plan = ()
     for flow in layout.wiring.flows:
         a = layout.addressing[flow.id]

@@ -1,5 +1,5 @@
-"""vhost, memif, bypass-testpmd, setup-bypass: ports in user space, against dpdk-testpmd with the
-same devices, without hugepages on both sides."""
+"""The comparisons vhost, memif, bypass-testpmd and setup-bypass are of ports in user space, with
+dpdk-testpmd on the same devices, without hugepages on both sides."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _track(bed: Bed, switch: str, port: str, driver: str = "auto") -> Track:
 
 
 def _ours(session: Session, track: Track, *, sharing: bool = False, **axes: Any) -> float:
-    """Frames a second received, in millions."""
+    """Return the frames a second that switchmark received, in millions."""
     result = trial(
         session.bed,
         track,
@@ -57,7 +57,7 @@ def _ours(session: Session, track: Track, *, sharing: bool = False, **axes: Any)
 
 
 def _counted(session: Session, track: Track, program: str) -> float:
-    """What dpdk-testpmd receives at the track's end, a second and in millions."""
+    """Return the frames that dpdk-testpmd receives at the track's end, a second and in millions."""
     receiver = testpmd(session.bed, track, program, "rxonly", ("f1",), (f"--burst={_RX_BURST}",))
     with telemetry(session.bed, "testpmd-f1", receiver, (0,)) as counters:
         time.sleep(_SETTLE_S)
@@ -73,7 +73,8 @@ def _txonly(session: Session, track: Track, program: str) -> float:
 def _cable(
     name: str, port: str, driver: str, limits: Mapping[str, float], session: Session
 ) -> list[Row]:
-    """From end to end without a switch. `limits` are those of touch none and of touch header."""
+    """Compare from end to end without a switch. `limits` are those of touch none and of touch
+    header."""
     program = find(TESTPMD)
     track = _track(session.bed, "direct", port, driver)
     ours = partial(_ours, session, track)
@@ -186,7 +187,8 @@ def _vhost_ancestor(session: Session) -> list[Row]:
 
 
 def _ancestor(session: Session, track: Track, program: str) -> float:
-    """What the receiver of nfv-testperf counts by its DPDK sockets, a second and in millions."""
+    """Return what the receiver of nfv-testperf counts by its DPDK sockets, a second and in
+    millions."""
     bed, periods = session.bed, max(1, round(session.seconds))
     words = ("-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_ANCESTOR_RATE))
     addressing = track.layout.addressing[track.layout.wiring.flows[0].id]

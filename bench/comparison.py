@@ -1,4 +1,4 @@
-"""What a comparison is: a name, a sentence, and a function from a session to rows."""
+"""A comparison is a name, a sentence, and a function from a session to rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Comparison", "Session"]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How much to measure, and where. `seconds` is the length of one measurement."""
+    """A session says how much to measure, and where. `seconds` is the length of one measurement."""
 
     bed: Bed
     pairs: int
@@ -23,8 +23,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`run` raises MissingPeer or Unavailable where this machine cannot do it. All that it
-    brings up is undone after it."""
+    """A comparison measures switchmark and a peer in turn: `run` raises MissingPeer or Unavailable
+    where this host cannot do it. All that it brings up is undone after it."""
 
     name: str
     summary: str

@@ -1,5 +1,6 @@
-"""trafgen: our senders against netsniff-ng's trafgen, each alone on the same CPU, into the same
-bare veth. The kernel's counter of the peer interface counts for both, over equal windows."""
+"""The comparison `trafgen` is of switchmark's senders with netsniff-ng's trafgen, each alone on the
+same CPU, into the same bare veth. The kernel's counter of the peer interface counts for both, over
+equal windows."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _LIMITS = {"mmap": 1.0, "xdp": 1.0, "xdp-live": 2.0}
 
 
 def frame(track: Track) -> bytes:
-    """One of our frames as it stands in memory: the same headers, and a payload of zeros."""
+    """Return a frame of switchmark's as it stands in memory: the same headers, and a payload of
+    zeros."""
     payload = bytes(FRAME_BYTES - 4 - 42)
     ips = b"".join(bytes(map(int, track.ip(part).split("."))) for part in ("f0", "f1"))
     udp_bytes = (8 + len(payload)).to_bytes(2)
@@ -120,7 +122,8 @@ def _run(engine: str, session: Session) -> list[Row]:
 
 
 def _counter(bed: Bed, track: Track, name: str) -> RxCounter:
-    """`cat` waits for its input, and costs nothing: it only keeps the namespace in sight."""
+    """Return a counter of what arrives. `cat` waits for its input, and costs nothing: it only keeps
+    the namespace in sight."""
     return RxCounter(bed.start(name, ("cat",), track.node("f1")), track.ifname("f1"))
 
 

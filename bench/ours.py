@@ -1,5 +1,5 @@
-"""switchmark's traffic program, on a track: through both ends as a trial does it, or as a sender
-alone, so that others can count."""
+"""This module runs switchmark's traffic program on a track: through both ends as a trial does it,
+or as a sender alone, so that others can count."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def trial(
     axes: Mapping[str, Any] = MappingProxyType({}),
     sharing: bool = False,
 ) -> TrialResult:
-    """One trial as switchmark runs it, with programs that were started for it alone. `axes` of
-    the test may differ from the track's as long as its path does not; `sharing` lets a sender
-    and a receiver have one CPU."""
+    """Run one trial as switchmark does, with programs that were started for it alone. `axes` of the
+    test may differ from the track's as long as its path does not; `sharing` lets a sender and a
+    receiver have one CPU."""
     if not sharing and "cores-shared" in track.placement.doubts:
         raise Unavailable("a sender and a receiver that poll need a CPU each")
     base = track.layout
@@ -92,13 +92,14 @@ def trial(
 
 
 class Sender:
-    """A traffic process with a task that sends, and perhaps one that receives it all again."""
+    """A sender is a traffic process with a task that sends, and perhaps one that receives it all
+    again."""
 
     def __init__(self, process: TrafficProcess) -> None:
         self._process = process
 
     def clock(self) -> dict[str, int]:
-        """One moment in ticks and in nanoseconds, and the ticks of a second."""
+        """Return one moment in ticks and in nanoseconds, and the ticks of a second."""
         return self._process.ask("clock")
 
     def open(self, port: dict[str, Any], roles: tuple[str, ...], cpu: int) -> None:
@@ -120,7 +121,7 @@ class Sender:
         self._process.ask("start", duration_ns=round(seconds * 1e9))
 
     def finish(self, seconds: float) -> dict[str, Any]:
-        """Wait for the end of the phase, at most so long; what was counted."""
+        """Wait for the end of the phase, at most so long, and return what was counted."""
         self._process.ask("wait", timeout_s=seconds + 5.0, timeout_ms=round(seconds * 1000))
         self._process.ask("drain", quiet_ms=_LEAD_MS, timeout_ms=1000)
         return self._process.ask("report")
@@ -128,7 +129,7 @@ class Sender:
 
 @contextmanager
 def sender(bed: Bed, at: Node) -> Iterator[Sender]:
-    """A traffic process that runs during the block."""
+    """Keep a traffic process running during the block."""
     with bed.block():
         process = bed.start("ours", (traffic_program(), "serve"), at)
         yield Sender(TrafficProcess("the sender", process))
@@ -145,8 +146,8 @@ def run_alone(
     cpu: int,
     interval_s: float = 0.1,
 ) -> tuple[dict[str, Any], float]:
-    """Engine null, without a network: the report, and the true frequency of the counter over what
-    the program took it for, by CLOCK_MONOTONIC before and after."""
+    """Run engine null, without a network, and return the report, and the true frequency of the
+    counter over what the program took it for, by CLOCK_MONOTONIC before and after."""
     load = {"burst": burst, "frame_bytes": [FRAME_BYTES], "rate_pps": rate_pps, "latency": False}
     with sender(bed, HOST) as ours:
         first = ours.clock()
@@ -160,7 +161,7 @@ def run_alone(
 
 
 def address(track: Track) -> dict[str, Any]:
-    """The addresses of the track's frames, as the traffic program takes them."""
+    """Return the addresses of the track's frames, as the traffic program takes them."""
     return {
         "src_mac": track.mac("f0"),
         "dst_mac": track.mac("f1"),

@@ -1,4 +1,5 @@
-"""null, pacing, setup: what switchmark itself costs and how well it keeps a pace; no peers."""
+"""The comparisons null, pacing and setup show what switchmark itself costs and how well it keeps a
+pace; they have no peers."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _DRAINS_S = 2 * 0.020  # a trial's two phases each end when nothing has come for
 
 
 def _cpu() -> int:
-    """The last: the first serves interrupts."""
+    """Return the last CPU: the first serves interrupts."""
     return read_cpus()[-1].id
 
 
@@ -59,7 +60,7 @@ def _null(session: Session) -> list[Row]:
 
 
 def worst_interval(counts: list[int], rate_pps: int, interval_s: float) -> float:
-    """The greatest relative error of an interval's count."""
+    """Return the greatest relative error of an interval's count."""
     wanted = rate_pps * interval_s
     return max(abs(count - wanted) / wanted for count in counts)
 
@@ -106,7 +107,7 @@ def _pacing(session: Session) -> list[Row]:
 
 
 def set_up(session: Session, name: str, axes: Mapping[str, Any], limit: Limit) -> list[Row]:
-    """What a short v2v test with these axes costs, set-up and tear-down, and the whole run.
+    """Measure what a short v2v test with these axes costs, set-up and tear-down, and the whole run.
     Unavailable if it is refused."""
     require_root()
     test = Test.model_validate(

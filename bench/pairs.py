@@ -1,5 +1,5 @@
-"""Interleaved measurements and what they show: ratios by pairs, their intervals, the verdicts.
-Knows nothing of networks."""
+"""This module interleaves measurements and judges what they show: ratios by pairs, their intervals,
+the verdicts. It knows nothing of networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEED = 20240101
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median and the 95 % interval in which it lies."""
+    """An interval is a median and the 95 % interval in which it lies."""
 
     median: float
     low: float
@@ -28,8 +28,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is promised of a figure: at least, or at most, so much; or a ratio of 1, from which it
-    may be so far `off`."""
+    """A limit is what a figure must keep: at least, or at most, so much; or a ratio of 1, from
+    which it may be so far `off`."""
 
     side: Literal["at least", "at most", "off"]
     value: float
@@ -45,8 +45,8 @@ def interleaved(
     slots: Mapping[str, Callable[[], float]],
     progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, list[float]]:
-    """Measure every slot once a round; every second round in reverse order, so that neither a
-    drift of the machine nor a place in the round favours one of them."""
+    """Measure every slot once a round; every second round in reverse order, so that neither a drift
+    of the host nor a place in the round favours one of them."""
     found: dict[str, list[float]] = {name: [] for name in slots}
     for number in range(rounds):
         names = list(slots) if number % 2 == 0 else list(slots)[::-1]
@@ -57,15 +57,15 @@ def interleaved(
 
 
 def ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """One ratio a pair. ValueError if nothing was measured in one of them."""
+    """Return one ratio for each pair. ValueError if nothing was measured in one of them."""
     if any(value <= 0 for value in (*a, *b)):
         raise ValueError("a pair has no ratio: nothing was measured in it")
     return [x / y for x, y in zip(a, b, strict=True)]
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """The median and its 95 % percentile-bootstrap interval. The draws are seeded by a constant:
-    the same values always have the same interval."""
+    """Return the median and its 95 % percentile-bootstrap interval. The draws are seeded by a
+    constant: the same values always have the same interval."""
     if not values:
         raise ValueError("no values")
     array = np.asarray(values, dtype=float)
@@ -75,8 +75,8 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def verdict(found: Interval, limit: Limit) -> Verdict:
-    """`met` or `missed` if the whole interval lies on that side of the limit; a ratio of 1 is met
-    too by an interval that contains it."""
+    """Return `met` or `missed` if the whole interval lies on that side of the limit; a ratio of 1
+    is met too by an interval that contains it."""
     if limit.side == "at least":
         met, missed = found.low >= limit.value, found.high < limit.value
     elif limit.side == "off":

@@ -1,4 +1,5 @@
-"""The programs that switchmark is compared with: where they are, or how to get them."""
+"""This module knows the programs that switchmark is compared with: where they are, or how to get
+them."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program. `variable` names it in the environment; `program` is its name on PATH, None
-    where no package has it. `how` says how to get it."""
+    """A peer is a program that does the same work. `variable` names it in the environment;
+    `program` is its name on PATH, None where no package has it. `how` says how to get it."""
 
     name: str
     variable: str
@@ -33,7 +34,7 @@ class Peer:
 
 
 class MissingPeer(Exception):
-    """A peer that is not on this machine; the message says how to get it."""
+    """A peer is not on this host; the message says how to get it."""
 
 
 NFV_TESTPERF = Peer(
@@ -52,7 +53,8 @@ PKTGEN = Peer(
 
 
 def find(peer: Peer, environ: Mapping[str, str] = os.environ) -> str:
-    """The path of a peer: what its variable names, else what PATH has. Raises MissingPeer."""
+    """Return the path of a peer: what its variable names, else what PATH has. Raises
+    MissingPeer."""
     named = environ.get(peer.variable)
     if named:
         found = shutil.which(named)

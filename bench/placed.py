@@ -1,4 +1,5 @@
-"""container, start-function: what it costs to have functions in containers and machines."""
+"""The comparisons container and start-function show what it costs to have functions in containers
+and virtual machines."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _CHAIN, _CHAIN_S = 8, 6.0
 
 
 def _received(session: Session, environment: str) -> float:
-    """Frames a second received, in millions, through a bridge that is made anew."""
+    """Return the frames a second received, in millions, through a bridge that is made anew."""
     test = Test(environment=environment, duration=session.seconds)
     with Lab(session.bed.logs / environment) as lab:
         record = lab.run(0, "bench", test, (), lambda trial: None)
@@ -81,8 +82,8 @@ def _start_function(session: Session) -> list[Row]:
 
 
 def _start(session: Session, environment: str, limit_s: float) -> Row:
-    """From nothing to a node whose programs can start, where another of its kind is up: what
-    they share, such as a daemon, is not counted."""
+    """Measure the time from nothing to a node whose programs can start, where another of its kind
+    is up: what they share, such as a daemon, is not counted."""
     mode = ENVIRONMENTS[environment].probe(LocalHost()).mode
     values = []
     for number in range(session.pairs):
@@ -108,7 +109,7 @@ def _layout(session: Session, environment: str, mode: str | None) -> Layout:
 
 
 def _node(layout: Layout, index: int) -> Plan:
-    """The steps that make a part's node, and bring its interfaces up."""
+    """Return the steps that make a part's node, and bring its interfaces up."""
     part = layout.parts[index]
     environment = ENVIRONMENTS[layout.test.environment]
     made = node_of(layout, part)

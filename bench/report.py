@@ -1,4 +1,5 @@
-"""What came out: rows, the table, the JSON, and the facts of the machine that they hold for."""
+"""This module shows what came out: rows, the table, the JSON, and the facts of the host that they
+hold for."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ __all__ = ["Machine", "Row", "absolute", "compared", "table", "write_json"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line. `figure` is a ratio A/B or, without a B, a figure of A; `same` is A/A. Samples
-    are in the order in which they were measured."""
+    """A row is one line of the table. `figure` is a ratio A/B or, without a B, a figure of A;
+    `same` is A/A. Samples are in the order in which they were measured."""
 
     name: str
     a: str
@@ -46,7 +47,7 @@ def compared(
     limit: Limit | None,
     notes: Sequence[str] = (),
 ) -> Row:
-    """A row from interleaved samples: `A`, `B`, and `A again`."""
+    """Make a row from interleaved samples: `A`, `B`, and `A again`."""
     figure = median_interval(ratios(samples["A"], samples["B"]))
     same = None
     if "A again" in samples:
@@ -75,7 +76,7 @@ def absolute(
     limit: Limit | None,
     notes: Sequence[str] = (),
 ) -> Row:
-    """A row of a figure that has no peer."""
+    """Make a row of a figure that has no peer."""
     figure = median_interval(values)
     return Row(
         name=name,
@@ -92,14 +93,14 @@ def absolute(
 
 
 def _cpu_times() -> tuple[int, int]:
-    """Stolen, and all, since the machine started."""
+    """Return the stolen CPU time, and all of it, since the host started."""
     fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     return fields[7], sum(fields)
 
 
 @dataclass(slots=True)
 class Machine:
-    """The facts of this machine; load and steal from when it is made to when it is read."""
+    """These are the facts of this host; load and steal from when it is made to when it is read."""
 
     _cpu_then: tuple[int, int] = field(default_factory=_cpu_times)
     _load_then: tuple[float, float, float] = field(default_factory=os.getloadavg)
@@ -119,7 +120,7 @@ class Machine:
 
 
 def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -> str:
-    """The rows as plain text, then what was skipped and why, then the machine."""
+    """Return the rows as plain text, then what was skipped and why, then the host."""
     cells = [("name", "A", "B", "A/B or figure", "A/A", "limit", "verdict", "n")]
     cells += [
         (
@@ -153,7 +154,7 @@ def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -
 def write_json(
     path: Path, rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]
 ) -> None:
-    """Everything, with all samples."""
+    """Write everything, with all samples."""
     found = {"schema": 1, "machine": facts, "rows": [asdict(r) for r in rows], "skipped": skipped}
     path.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -1,6 +1,6 @@
-"""rtt: the median round trip of UDP over a veth against sockperf ping-pong. Both keep the same
-pace, far below what they could, both poll, on the same CPUs. Ours counts from when a frame should
-have left, sockperf from when it calls send."""
+"""The comparison `rtt` is of the median round trip of UDP over a veth with sockperf ping-pong. Both
+keep the same pace, far below what they could, both poll, on the same CPUs. Switchmark counts from
+when a frame should have left, sockperf from when it calls send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _PACE = 10_000
 
 
 def parse_median_us(output: str) -> float:
-    """The 50th percentile that sockperf prints. ValueError if it printed none, or half of it."""
+    """Return the 50th percentile that sockperf prints. ValueError if it printed none, or half of
+    it."""
     found = re.search(r"percentile 50\.000 *= *([0-9.]+)", output)
     if found is None or "round trip" not in output.lower():
         raise ValueError(f"sockperf told no round trip: {output[-300:]}")

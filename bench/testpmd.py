@@ -1,5 +1,5 @@
-"""dpdk-testpmd as a peer: started with the devices that our engine would open, and read by its
-telemetry while it runs."""
+"""This module starts dpdk-testpmd as a peer with the devices that engine dpdk would open, and reads
+it by its telemetry while it runs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _ANSWER_BYTES = 1 << 16
 
 
 def received(answer: bytes) -> int:
-    """The frames that a port has received, from the answer to `/ethdev/stats,N`. ValueError if
-    it does not tell them."""
+    """Return the frames that a port has received, from the answer to `/ethdev/stats,N`. ValueError
+    if it does not tell them."""
     try:
         return int(json.loads(answer)["/ethdev/stats"]["ipackets"])
     except (KeyError, TypeError) as missing:
@@ -46,7 +46,7 @@ def received(answer: bytes) -> int:
 
 
 class Telemetry:
-    """The counters of a DPDK program. `ports` are those that count."""
+    """This object reads the counters of a DPDK program. `ports` are those that count."""
 
     def __init__(self, path: str, process: Process, ports: Sequence[int]) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,11 +64,11 @@ class Telemetry:
         self._socket.close()
 
     def read(self) -> int:
-        """Frames received so far."""
+        """Return the frames received so far."""
         return sum(received(self._ask(f"/ethdev/stats,{port}")) for port in self._ports)
 
     def rate(self, seconds: float) -> float:
-        """Frames a second over the next so many seconds."""
+        """Return the frames a second over the next so many seconds."""
         first, then = self.read(), time.monotonic()
         time.sleep(seconds)
         last, now = self.read(), time.monotonic()
@@ -110,7 +110,7 @@ class Telemetry:
 
 
 def devices(track: Track, parts: Sequence[str]) -> list[str]:
-    """The devices of parts with the arguments that engine dpdk gives them."""
+    """Return the devices of parts with the arguments that engine dpdk gives them."""
     layout = track.layout
     endpoints = [layout.endpoints[part] for part in parts]
     options = [
@@ -123,9 +123,9 @@ def devices(track: Track, parts: Sequence[str]) -> list[str]:
 
 
 def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
-    """EAL's options: memory as our engine has it, without hugepages, and one lcore that works on
-    a CPU where the main one sleeps. What the program leaves goes with the block that this is
-    called in."""
+    """Return EAL's options: memory as switchmark's engine has it, without hugepages, and one lcore
+    that works on a CPU where the main one sleeps. What the program leaves goes with the block that
+    this is called in."""
     left = f"{bed.folder}/dpdk/{name}"
     remove = ("rm", "-rf", left)
     bed.executor.execute((Run(f"no files of a {name} before", remove, undo=remove),))
@@ -140,9 +140,9 @@ def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
 def testpmd(
     bed: Bed, track: Track, program: str, mode: str, parts: Sequence[str], options: Sequence[str]
 ) -> Process:
-    """It runs in forwarding mode `mode`, with the devices of these parts, at the place and on the
-    CPU of the first, until the block that this is called in ends. Where it is to be connected to
-    it listens."""
+    """Run dpdk-testpmd in forwarding mode `mode`, with the devices of these parts, at the place and
+    on the CPU of the first, until the block that this is called in ends. Where it is to be
+    connected to it listens."""
     name = f"testpmd-{parts[0]}"
     layout, node = track.layout, track.node(parts[0])
     sockets = [layout.endpoints[part].path for part in parts if layout.endpoints[part].server]
@@ -172,5 +172,6 @@ def testpmd(
 
 
 def telemetry(bed: Bed, name: str, process: Process, ports: Sequence[int]) -> Telemetry:
-    """That of a program whose options `eal` gave, once all its ports have their links."""
+    """Return the telemetry of a program whose options `eal` gave, once all its ports have their
+    links."""
     return Telemetry(f"{bed.folder}/dpdk/{name}/dpdk_telemetry.v2", process, ports)

@@ -1,4 +1,5 @@
-"""Runs the two campaigns of `make demo`, and says why where this host cannot run the second.
+"""This tool runs the two campaigns of `make demo`, and says why where this host cannot run the
+second.
 
 campaigns/bypass.yaml needs DPDK, its switches and hugepages. Where all of them are there it must
 succeed; where one is missing, the first campaign alone is the demonstration.
@@ -24,7 +25,8 @@ NEEDED_MB = 1000
 
 
 def missing(campaign: Path, host: Host) -> Iterator[str]:
-    """What the host lacks for a campaign that bypasses the kernel: a reason each, with its cure."""
+    """Return what the host lacks for a campaign that bypasses the kernel: a reason each, with its
+    cure."""
     axes = yaml.safe_load(campaign.read_text())
     for thing, axis in ((Thing.ENGINES, "engine"), (Thing.SWITCHES, "switch")):
         names = [axes[axis]] if isinstance(axes[axis], str) else axes[axis]
@@ -36,7 +38,7 @@ def missing(campaign: Path, host: Host) -> Iterator[str]:
 
 
 def missing_memory(host: Host) -> Iterator[str]:
-    """Why the hugepages cannot be had, where they cannot. Changes nothing."""
+    """Return why the hugepages cannot be had, where they cannot. Change nothing."""
     try:
         pool = find_pool(host, 0)
     except Unavailable as none:
@@ -52,7 +54,8 @@ def missing_memory(host: Host) -> Iterator[str]:
 
 
 def free_megabytes(host: Host) -> int:
-    """The memory that may become hugepages, of 1024 KiB each, as /proc/meminfo estimates it."""
+    """Return the memory that may become hugepages, of 1024 KiB each, as /proc/meminfo estimates
+    it."""
     for line in host.read("/proc/meminfo").decode().splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -61,13 +64,13 @@ def free_megabytes(host: Host) -> int:
 
 
 def run(campaign: Path) -> int:
-    """Run a campaign as a user does; its exit status."""
+    """Run a campaign as a user does; return its exit status."""
     command = Path(sys.executable).with_name("switchmark")
     return subprocess.run((str(command), "run", str(campaign)), check=False).returncode
 
 
 def main() -> int:
-    """The exit status of `make demo`."""
+    """Return the exit status of `make demo`."""
     if status := run(CAMPAIGNS / "demo.yaml"):
         return status
     bypass = CAMPAIGNS / "bypass.yaml"

@@ -1,4 +1,4 @@
-"""Writes docs/reference from the tables: what there is, not what this host can do.
+"""This tool writes docs/reference from the tables: what there is, not what this host can do.
 
 `python tools/reference.py` writes; a unit test compares `pages()` with what is stored.
 """
@@ -42,7 +42,7 @@ WRITTEN = {
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """(file name, text) of every generated page, the index last."""
+    """Return (file name, text) of every generated page, the index last."""
     index = []
     for folder, meaning in TABLES.items():
         rows = list(rows_of(folder))
@@ -66,14 +66,14 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def page(title: str, lead: str, rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown page with one table; the first row is its head."""
+    """Return a Markdown page with one table; the first row is its head."""
     head, *body = rows
     lines = [f"# {title}", "", lead, "", line(head), "|" + "---|" * len(head), *map(line, body)]
     return "\n".join(lines) + "\n"
 
 
 def line(cells: Iterable[str]) -> str:
-    """A row of a Markdown table."""
+    """Return a row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -82,7 +82,7 @@ COLUMNS = {"semantics": "semantics", "port_kinds": "ports", "privilege": "needs"
 
 
 def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
-    """The table of a plural folder: a head, then a row for each implementation."""
+    """Yield the table of a plural folder: a head, then a row for each implementation."""
     table = getattr(importlib.import_module(f"switchmark.{folder}"), "TABLE", {})
     if not table:
         return
@@ -94,25 +94,25 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
 
 
 def listed(values: str | Iterable[object]) -> str:
-    """`a`, `b`."""
+    """Write values as `a`, `b`."""
     every = [values] if isinstance(values, str) else values
     return ", ".join(sorted(f"`{value}`" for value in every))
 
 
 def summary(entry: object) -> str:
-    """An implementation's `summary`, or the first sentence of its module."""
+    """Return an implementation's `summary`, or the first sentence of its module."""
     text = getattr(entry, "summary", None) or inspect.getdoc(inspect.getmodule(type(entry))) or ""
     return sentence(text).rstrip(".")
 
 
 def sentence(text: str) -> str:
-    """The first sentence of a text."""
+    """Return the first sentence of a text."""
     paragraph = " ".join(text.split("\n\n")[0].split())
     return re.split(r"(?<=\.)\s", paragraph)[0]
 
 
 def doubts() -> Iterator[tuple[str, ...]]:
-    """Every doubt with its threshold and its cure."""
+    """Yield every doubt with its threshold and its cure."""
     from switchmark.metrics.doubts import TABLE
 
     yield ("doubt", "raised when", "what it means", "cure", "passing")
@@ -122,7 +122,7 @@ def doubts() -> Iterator[tuple[str, ...]]:
 
 
 def axes() -> Iterator[tuple[str, ...]]:
-    """Every field of `Test`, with its default and its type as people read it."""
+    """Yield every field of `Test`, with its default and its type as people read it."""
     from switchmark.model.spec import Test
 
     yield ("axis", "option", "default", "values")
@@ -136,14 +136,15 @@ def axes() -> Iterator[tuple[str, ...]]:
 
 
 def default(field: FieldInfo) -> str:
-    """A default as people write it; one that depends on other axes says how, in its docstring."""
+    """Return a default as people write it; one that depends on other axes says how, in its
+    docstring."""
     if field.default_factory is not None:
         return sentence(inspect.getdoc(field.default_factory) or "").rstrip(".")
     return "" if field.default is None else f"`{field.default}`"
 
 
 def values(annotation: object, limits: Iterable[object]) -> str:
-    """`patch, static`; `number, 1 to 64`; `text`."""
+    """Write what an axis takes: `patch, static`; `number, 1 to 64`; `text`."""
     choices = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
     if typing.get_origin(annotation) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in choices)

@@ -1,3 +1,3 @@
-"""switchmark: the reference benchmark for virtual switches in NFV."""
+"""This package is switchmark, the reference benchmark for virtual switches in NFV."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""`python -m switchmark`, the same as the command."""
+"""This module lets `python -m switchmark` do the same as the command."""
 
 from switchmark.cli import main
 

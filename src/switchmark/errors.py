@@ -1,4 +1,4 @@
-"""Every error that switchmark raises on purpose, and how it reads.
+"""This module defines every error that switchmark raises on purpose, and how it reads.
 
     SwitchmarkError
     ├── UsageError            exit 2    the request itself: a name, a value, a combination
@@ -22,8 +22,8 @@ from typing import ClassVar
 
 
 class SwitchmarkError(Exception):
-    """The root; `hint` is printed after the message, as `hint: ...`. `doubts` are those of a test
-    that ended so."""
+    """All of the project's errors derive from this one; `hint` is printed after the message, as
+    `hint: ...`. `doubts` are those of a test that ended so."""
 
     exit_code: ClassVar[int] = 70
     doubts: ClassVar[tuple[str, ...]] = ()
@@ -38,8 +38,8 @@ class SwitchmarkError(Exception):
 
 
 class UsageError(SwitchmarkError):
-    """The request cannot be understood or can never work. `axes` are those that it is about, by
-    the names of Test's fields, where whoever raises it knows them."""
+    """The request cannot be understood or can never work. `axes` are those that it is about, by the
+    names of Test's fields, where whoever raises it knows them."""
 
     exit_code = 2
 
@@ -51,7 +51,7 @@ class UsageError(SwitchmarkError):
 
 
 class Unavailable(SwitchmarkError):
-    """Something that the request needs is not to be had on this host."""
+    """This host lacks something that the request needs."""
 
     exit_code = 3
 

@@ -1,4 +1,5 @@
-"""Tables of implementations: ours, and third-party ones by entry point, checked by contract."""
+"""This module makes the tables of implementations: the project's own, and third-party ones by entry
+point, checked by contract."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ _T = TypeVar("_T", bound=_Named)
 
 
 class Table(Mapping[str, _T]):
-    """The implementations of a contract, by name. `unusable` says of plug-ins that are none why
-    not, by the names of their entry points."""
+    """A table holds the implementations of a contract, by name. `unusable` says of plug-ins that
+    are none why not, by the names of their entry points."""
 
     def __init__(self, members: Mapping[str, _T], unusable: Mapping[str, Unavailable]) -> None:
         self._members = MappingProxyType(dict(members))
@@ -46,7 +47,7 @@ class Table(Mapping[str, _T]):
 
     @contextmanager
     def replaced_by(self, other: Table[_T]) -> Iterator[None]:
-        """While the block lasts, everyone who has this table finds in it what `other` holds.
+        """Put what `other` holds in the place of this table's members while the block lasts.
 
         So a test hands in drivers of its own, and no module that uses the table has to be known.
         """
@@ -59,7 +60,8 @@ class Table(Mapping[str, _T]):
 
 
 def check_contract(found: Any, contract: type[Any], origin: str) -> None:
-    """UsageError if `found` cannot be used as `contract` says, with all that is missing or extra.
+    """Raise UsageError if `found` cannot be used as `contract` says, with all that is missing or
+    extra.
 
     A method may name its arguments as it likes and have more or fewer that are optional: it must
     take those that the contract requires, and require no other. `origin` names the plug-in in the
@@ -85,7 +87,8 @@ def check_contract(found: Any, contract: type[Any], origin: str) -> None:
 
 
 def _missing(found: Any, contract: type[Any], names: Iterable[str]) -> Iterator[str]:
-    """What it has not. A class that derives from the contract lacks only what has no default."""
+    """Return the members that it lacks. A class that derives from the contract lacks only what has
+    no default."""
     lacks = sorted(name for name in names if not hasattr(found, name))
     if lacks:
         yield f"it has no {', '.join(map(repr, lacks))}"
@@ -95,7 +98,7 @@ def _missing(found: Any, contract: type[Any], names: Iterable[str]) -> Iterator[
 
 
 def _of_another_kind(found: Any, contract: type[Any]) -> Iterator[str]:
-    """Values that should be of a class of this project's, and are not."""
+    """Return the values that should be of a class of this project's, and are not."""
     for name, asked in get_type_hints(contract).items():
         hint = get_origin(asked) or asked
         ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
@@ -104,7 +107,8 @@ def _of_another_kind(found: Any, contract: type[Any]) -> Iterator[str]:
 
 
 def _misfit(found: Any, name: str, method: Callable[..., Any]) -> str | None:
-    """Why a method cannot be called as the contract's is; None where it can, or is missing."""
+    """Return why a method cannot be called as the contract's is; None where it can, or is
+    missing."""
     if not hasattr(found, name):
         return None
     theirs = getattr(found, name)
@@ -125,7 +129,8 @@ def _misfit(found: Any, name: str, method: Callable[..., Any]) -> str | None:
 
 
 def _misspelt(found: Any, contract: type[Any], names: set[str]) -> Iterator[str]:
-    """Members that nobody would ask for, where a default stands in for what they are to be."""
+    """Return the members that nobody would ask for, where a default stands in for what they are to
+    be."""
     if contract not in type(found).__mro__:
         return
     for extra in sorted(set(dir(found)) - set(dir(contract)) - names):
@@ -135,7 +140,7 @@ def _misspelt(found: Any, contract: type[Any], names: set[str]) -> Iterator[str]
 
 
 def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]:
-    """The table of a plural folder: `own` first, then the entry points of `group`.
+    """Return the table of a plural folder: `own` first, then the entry points of `group`.
 
     One that cannot be imported, does not fit the contract, or takes a name already there is
     unusable, with the reason: it keeps nobody from what else is there.

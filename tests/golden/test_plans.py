@@ -28,7 +28,7 @@ from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches import basicfwd, eal, l2fwd
+from switchmark.switches import basicfwd, eal_telemetry, l2fwd
 from switchmark.switches.base import Switch
 
 Golden = Callable[[str, str], None]
@@ -166,7 +166,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setattr(vm, "traffic_program", lambda: "switchmark-traffic")
-    monkeypatch.setattr(eal, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setattr(eal_telemetry, "traffic_program", lambda: "switchmark-traffic")
     monkeypatch.setattr(vm, "_guest", lambda file: f"/guest/{file}")
     for sample in (basicfwd, l2fwd):
         monkeypatch.setattr(sample, "program", lambda name: name)

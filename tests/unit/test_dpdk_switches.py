@@ -17,7 +17,7 @@ from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
-from switchmark.switches import basicfwd, eal, l2fwd, testpmd
+from switchmark.switches import basicfwd, eal_ports, eal_telemetry, l2fwd, testpmd
 from switchmark.switches.base import Switch
 
 SWITCHES: list[Switch] = [testpmd.SWITCH, basicfwd.SWITCH, l2fwd.SWITCH]
@@ -242,7 +242,7 @@ def with_nics(*names: str | None, **more: Any) -> Wiring:
 
 def test_dpdk_numbers_nics_by_their_addresses_before_virtual_ports() -> None:
     w = with_nics(None, "0000:10:00.0", "10000:01:00.0", "0000:03:00.1")
-    assert eal.device_ids(w) == {"f0": 3, "f1": 1, "f2": 2, "f3": 0}
+    assert eal_ports.device_ids(w) == {"f0": 3, "f1": 1, "f2": 2, "f3": 0}
     (counters,) = testpmd.SWITCH.counters.commands(w)
     assert [question.rpartition(",")[2] for question in counters.argv[3:]] == list("3120")
     assert "--portlist=3,1,2,0" in eal_and_own(testpmd.SWITCH, w)[1]
@@ -286,7 +286,7 @@ def test_what_was_read_and_not_sent_was_dropped_on_the_way_out(switch: Switch) -
 
 def test_counters_read_while_frames_move_drop_no_less_than_nothing() -> None:
     outputs = answers({**STATS, "ipackets": 100}, {**STATS, "opackets": 101})
-    assert eal.parse_eal_counters(wiring(), outputs).ports["f1"].tx_dropped == 0
+    assert eal_telemetry.parse_eal_counters(wiring(), outputs).ports["f1"].tx_dropped == 0
 
 
 @pytest.mark.parametrize(
@@ -310,13 +310,13 @@ def test_counters_read_while_frames_move_drop_no_less_than_nothing() -> None:
 )
 def test_garbled_counters_are_a_value_error(output: bytes) -> None:
     with pytest.raises(ValueError):
-        eal.parse_eal_counters(wiring(), (output,))
+        eal_telemetry.parse_eal_counters(wiring(), (output,))
 
 
 @given(st.binary() | st.lists(st.sampled_from([*answers(STATS), b"\n", b"{", b"1"])).map(b"".join))
 def test_any_bytes_are_counters_or_a_value_error(output: bytes) -> None:
     try:
-        found = eal.parse_eal_counters(wiring(), (output,))
+        found = eal_telemetry.parse_eal_counters(wiring(), (output,))
     except ValueError:
         return
     assert set(found.ports) == {"f0", "f1"}

@@ -1,1 +1,1 @@
-"""Campaigns: axes expanded to tests, run in blocks, stored, resumed."""
+"""This package holds campaigns: axes expanded to tests, run in blocks, stored, resumed."""

@@ -1,4 +1,5 @@
-"""From axes to tests, and the order they are run in. Pure; reads no file and no table.
+"""This module makes tests of axes, and the order that they are run in. Pure; reads no file and no
+table. Pure; reads no file and no table.
 
 The written order numbers the tests; the order of a run is drawn from it with the seed.
 """
@@ -18,19 +19,20 @@ __all__ = ["count", "grouped", "product", "run_order"]
 
 
 def count(axes: Mapping[str, Sequence[Any]]) -> int:
-    """How many tests the product of these axes has."""
+    """Return how many tests the product of these axes has."""
     return math.prod(len(values) for values in axes.values())
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> Iterator[Test]:
-    """Every combination of the axes' values, in the order of Test's fields, the last fastest."""
+    """Yield every combination of the axes' values, in the order of Test's fields, the last
+    fastest."""
     names = [name for name in Test.model_fields if name in axes]
     for values in itertools.product(*(axes[name] for name in names)):
         yield Test.model_validate(dict(zip(names, values, strict=True)))
 
 
 def grouped(tests: Iterable[Test]) -> tuple[Test, ...]:
-    """The tests without repetition, those of one block side by side, otherwise in order."""
+    """Return the tests without repetition, those of one block side by side, otherwise in order."""
     blocks: dict[Hashable, list[Test]] = {}
     for test in dict.fromkeys(tests):
         blocks.setdefault(path_key(test), []).append(test)
@@ -38,7 +40,7 @@ def grouped(tests: Iterable[Test]) -> tuple[Test, ...]:
 
 
 def run_order(tests: Sequence[Test], seed: int) -> list[int]:
-    """Indices into `tests` in the order to run them: blocks shuffled, and the tests within a
+    """Return indices into `tests` in the order to run them: blocks shuffled, and the tests within a
     block shuffled; as written when `seed` is 0."""
     indices = range(len(tests))
     blocks = [list(run) for _, run in itertools.groupby(indices, lambda i: path_key(tests[i]))]

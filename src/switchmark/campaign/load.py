@@ -1,8 +1,9 @@
-"""Campaign files and the axes of a command line: text in, tests out; and tests back to a file.
+"""This module reads campaign files and the axes of a command line: text in, tests out; and writes
+tests back to a file.
 
-Every problem is found before any is reported, each with its place. Names are judged by the
-`check` that the caller passes in; this module knows of no table but that of searches, and touches
-no machine.
+Every problem is found before any is reported, each with its place. Names are judged by the `check`
+that the caller passes in; this module knows of no table but that of searches, and touches no
+machine.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ Check = Callable[[Test], Sequence[Refusal]]
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Tests to be run, in the written order: the number of a test is its index plus one."""
+    """A campaign is a list of tests to be run, in the written order: the number of a test is its
+    index plus one."""
 
     name: str
     tests: tuple[Test, ...]
@@ -62,7 +64,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The values of one axis, and where they are written."""
+    """An axis has values, and a place where they are written."""
 
     values: tuple[Any, ...]
     place: Place
@@ -72,15 +74,15 @@ _Block = Mapping[str, _Axis]
 
 
 def load(path: Path, options: Mapping[str, str], check: Check) -> Campaign:
-    """The campaign in a file, with axes of the command line in place of the file's."""
+    """Return the campaign in a file, with axes of the command line in place of the file's."""
     return parse(read_text(path), options, check, source=str(path), name=_name_of(path))
 
 
 def parse(
     text: str, options: Mapping[str, str], check: Check, *, source: str, name: str
 ) -> Campaign:
-    """The campaign in the text of a file, as `load`. `source` is how its places are told, `name`
-    the campaign's unless the text has one."""
+    """Return the campaign in the text of a file, as `load`. `source` is how its places are told,
+    `name` the campaign's unless the text has one."""
     problems = Problems()
     own_name, blocks = _read_blocks(text, source, problems)
     overrides = _read_options(options, problems)
@@ -89,7 +91,7 @@ def parse(
 
 
 def from_options(options: Mapping[str, str], check: Check) -> Campaign:
-    """The campaign that axes of the command line make by themselves."""
+    """Return the campaign that axes of the command line make by themselves."""
     problems = Problems()
     block = _read_options(options, problems)
     problems.settle()
@@ -97,7 +99,7 @@ def from_options(options: Mapping[str, str], check: Check) -> Campaign:
 
 
 def dump(campaign: Campaign) -> str:
-    """A campaign file with one line a test; `load` makes the same tests of it."""
+    """Write a campaign file with one line a test; `load` makes the same tests of it."""
     differing = [axis for axis in varying(campaign.tests) if axis != "seed"]
     first = campaign.tests[0].model_dump()
     shared = {name: value for name, value in first.items() if name not in differing}
@@ -128,8 +130,8 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
 
 
 def _compared(test: Test, block: _Block) -> Test:
-    """A test of one of several switches: repeated, unless the number of its trials is given, or is
-    its search's own affair. A duration that is given is that of each trial."""
+    """Return a test of one of several switches: repeated, unless the number of its trials is given,
+    or is its search's own affair. A duration that is given is that of each trial."""
     search = SEARCHES.get(test.search)
     if "repeat" in block or test.until_certain is not None or not (search and search.independent):
         return test
@@ -138,8 +140,8 @@ def _compared(test: Test, block: _Block) -> Test:
 
 
 def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:
-    """Where the first axis that a refusal is about is written with a value other than the usual
-    one, or else at all; the last axis written where none of them is."""
+    """Return the place that a refusal is about: where its first axis is written with a value other
+    than the usual one, or else at all; the last axis written where none of them is."""
     written = [axis for axis in refusal.axes if axis in block]
     unusual = [axis for axis in written if getattr(test, axis) != _usual(axis)]
     for axis in (*unusual, *written):
@@ -148,7 +150,7 @@ def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:
 
 
 def _usual(axis: str) -> Any:
-    """The value of an axis that nobody gives; None where it depends on other axes."""
+    """Return the value of an axis that nobody gives; None where it depends on other axes."""
     return Test.model_fields[axis].get_default()
 
 
@@ -156,7 +158,8 @@ def _usual(axis: str) -> Any:
 
 
 def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[_Block]]:
-    """The campaign's own name, empty if it has none, and the axes of each of its products."""
+    """Return the campaign's own name, empty if it has none, and the axes of each of its
+    products."""
     root = compose(text, source)
     top, special = _read_mapping(root, source, problems, ("name", "tests"))
     name = _read_name(special.get("name"), source, problems)
@@ -183,7 +186,7 @@ def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[
 def _read_mapping(
     node: yaml.Node, source: str, problems: Problems, special: tuple[str, ...]
 ) -> tuple[_Block, Mapping[str, yaml.Node]]:
-    """The axes of a mapping, and its special keys."""
+    """Return the axes of a mapping, and its special keys."""
     if not isinstance(node, yaml.MappingNode):
         problems.add(_place(node, source), "not a mapping; write AXIS: VALUE")
         return {}, {}
@@ -216,7 +219,7 @@ def _read_mapping(
 def _read_texts(
     node: yaml.Node, name: str, source: str, problems: Problems
 ) -> list[tuple[str, Place]]:
-    """The scalars of an axis' value or list, as they are written."""
+    """Return the scalars of an axis' value or list, as they are written."""
     key = option_name(name)
     place = _place(node, source)
     if isinstance(node, yaml.MappingNode):

@@ -1,4 +1,5 @@
-"""What is wrong with a campaign, each thing at its place in a file or on the command line."""
+"""This module gathers what is wrong with a campaign, each thing at its place in a file or on the
+command line."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ __all__ = ["Place", "Problems"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A line of a file, or an option of the command line (line 0)."""
+    """A place is a line of a file, or an option of the command line (line 0)."""
 
     line: int
     source: str
@@ -21,7 +22,8 @@ class Place:
 
 
 class Problems:
-    """What is wrong, gathered; the same thing at the same place is said once."""
+    """Problems are gathered before any is reported; the same thing at the same place is said
+    once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Place, str], None] = {}

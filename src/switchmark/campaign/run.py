@@ -1,6 +1,7 @@
-"""The loop of a run: each test that is still missing, in the order of the seed, kept when done.
+"""This module runs a campaign: each test that is still missing, in the order of the seed, kept when
+done.
 
-Knows the lab by its protocol and prints nothing; who watches is told through `Progress`.
+It knows the lab by its protocol and prints nothing; who watches is told through `Progress`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ __all__ = ["Lab", "Progress", "run", "time_left"]
 
 
 class Lab(AbstractContextManager["Lab"], Protocol):
-    """Where tests are measured; `lab.measure.Lab` is the real one."""
+    """A lab measures tests; `lab.measure.Lab` is the real one."""
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """The versions that the test's figures depend on."""
+        """Return the versions that the test's figures depend on."""
         ...
 
     def visit(
@@ -44,15 +45,15 @@ class Lab(AbstractContextManager["Lab"], Protocol):
         r_plus_pps: float | None = None,
         limit: int | None = None,
     ) -> Record | None:
-        """Run one test; `then` is the next one, `r_plus_pps` what its rate is a share of. None
-        if it wants more new trials than `limit`: they are `stored` the next time. Only
-        Interrupted and what `on_trial` raises come out of it."""
+        """Run one test; `then` is the next one, `r_plus_pps` what its rate is a share of. None if
+        it wants more new trials than `limit`: they are `stored` the next time. Only Interrupted and
+        what `on_trial` raises come out of it."""
         ...
 
 
 class Progress(Protocol):
-    """Who watches a run. `position` counts from 1; `left_s` is None until there is something to
-    judge it by."""
+    """A progress is told what a run does, to show it. `position` counts from 1; `left_s` is None
+    until there is something to judge it by."""
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None: ...
     def trial(self, result: TrialResult) -> None: ...
@@ -105,18 +106,18 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
 
 
 def _is_independent(test: Test) -> bool:
-    """Whether other tests may come between the trials of this one."""
+    """Say whether other tests may come between the trials of this one."""
     repeats = test.repeat > 1 or test.until_certain is not None
     return repeats and SEARCHES[test.search].independent
 
 
 def _visit_of(test: Test, apart: bool) -> Test:
-    """What one visit of a test asks for."""
+    """Return what one visit of a test asks for."""
     return test.model_copy(update={"repeat": 1}) if apart else test
 
 
 def _visits(tests: Sequence[Test], round_: int) -> list[Test]:
-    """The visits that tests ask for from a round on, as far as that is known."""
+    """Return the visits that tests ask for from a round on, as far as that is known."""
     found = []
     for test in tests:
         apart = _is_independent(test)
@@ -125,8 +126,8 @@ def _visits(tests: Sequence[Test], round_: int) -> list[Test]:
 
 
 def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> float | None:
-    """Seconds that the tests of `rest` will take, if they exceed the time that they ask for as
-    those before them did. A search of many trials is judged by the like of it."""
+    """Return the seconds that the tests of `rest` will take, if they exceed the time that they ask
+    for as those before them did. A search of many trials is judged by the like of it."""
     by_search: dict[str, list[float]] = {}
     for test, seconds in spent:
         by_search.setdefault(test.search, []).append(seconds / _asked_s(test))
@@ -139,7 +140,8 @@ def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> floa
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """A test to be run: its index, the key of its results, and the versions they depend on."""
+    """A visit runs a test, or some of its trials: it has the test's index, the key of its results,
+    and the versions they depend on."""
 
     index: int
     key: str
@@ -147,7 +149,7 @@ class _Visit:
 
 
 def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Visit]:
-    """Each test without a good record."""
+    """Return each test without a good record."""
     tests = folder.campaign.tests
     for index in run_order(tests, folder.campaign.seed):
         try:
@@ -217,7 +219,8 @@ def _run_one(
 
 
 def _saturated(test: Test) -> Test | None:
-    """The test that finds the R+ which this one's rate is a share of; None if it is of none."""
+    """Return the test that finds the R+ which this one's rate is a share of; None if it is of
+    none."""
     if test.parsed_rate.share is None:
         return None
     axes = test.model_dump() | {"rate": "max", "search": "max"}

@@ -1,7 +1,8 @@
-"""The run folder: campaign, host, trials and records on disk, such that nothing finished is lost.
+"""This module keeps the run folder: campaign, host, trials and records on disk, such that nothing
+finished is lost.
 
-A line is appended whole and fsynced, or not at all; a line torn by a death is cut off when the
-run is resumed. Reads and writes files only: it must not reach the machine.
+A line is appended whole and fsynced, or not at all; a line torn by a death is cut off when the run
+is resumed. The module reads and writes files only: it starts nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", 
 
 
 def key(test: Test, versions: Mapping[str, str]) -> str:
-    """What a result belongs to: the hash of a test's spec and of the versions that matter."""
+    """Return the key that a result belongs to: the hash of a test's spec and of the versions that
+    matter."""
     content = {"spec": test.model_dump(mode="json"), "versions": dict(versions)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_campaign(folder: Path) -> Campaign:
-    """The campaign of a run folder, as it was run."""
+    """Return the campaign of a run folder, as it was run."""
     path = folder / "campaign.yaml"
     if not path.is_file():
         raise UsageError(
@@ -51,16 +53,16 @@ def read_campaign(folder: Path) -> Campaign:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """The latest record of each finished test of a run folder, in the order of numbers."""
+    """Return the latest record of each finished test of a run folder, in the order of numbers."""
     read_campaign(folder)
     return _latest(_records(folder))
 
 
 class RunFolder:
-    """A run folder that is being written: locked against a second writer until it is closed.
+    """A run folder is open for writing: locked against a second writer until it is closed.
 
-    `records` holds the latest record of each key, the latest last; `trials` every finished trial
-    of each key.
+    `records` holds the latest record of each key, the latest last; `trials` every finished trial of
+    each key.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +84,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: Path, campaign: Campaign, facts: Mapping[str, Any]) -> Self:
-        """A new folder `NAME-YYYYMMDD-HHMMSS` below `parent`, and open it."""
+        """Make a new folder `NAME-YYYYMMDD-HHMMSS` below `parent`, and open it."""
         path = parent / f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         try:
             path = _new_folder(path)
@@ -103,7 +105,7 @@ class RunFolder:
         self.trials[key].append(trial)
 
     def append_record(self, record: Record, versions: Mapping[str, str]) -> Record:
-        """Keep a finished test; as `append_trial`. Returns it with where it comes from."""
+        """Keep a finished test; as `append_trial`. Return it with where it comes from."""
         content = record.model_dump(mode="json")
         self._append(self._records_file, {"versions": dict(versions), "record": content})
         kept = record.model_copy(update={"origin": _origin(self.path, self._host, versions)})
@@ -112,12 +114,12 @@ class RunFolder:
         return kept
 
     def is_done(self, key: str) -> bool:
-        """Whether the test of this key has ended well."""
+        """Say whether the test of this key has ended well."""
         return key in self.records and self.records[key].status == "ok"
 
     @property
     def latest(self) -> list[Record]:
-        """The latest record of each finished test, in the order of numbers."""
+        """Return the latest record of each finished test, in the order of numbers."""
         return _latest(self.records.values())
 
     @property
@@ -152,7 +154,7 @@ class RunFolder:
 
 
 class _Lines:
-    """A locked file of JSON lines, opened to append; a torn last line is cut off."""
+    """A file of JSON lines is locked, and opened to append; a torn last line is cut off."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -194,7 +196,7 @@ def _latest(records: Iterable[Record]) -> list[Record]:
 
 
 def _records(folder: Path) -> Iterator[Record]:
-    """Every record of a run folder, as it was appended, with where it comes from."""
+    """Return every record of a run folder, as it was appended, with where it comes from."""
     path, host = folder / "records.jsonl", _host(folder)
     for line, entry in _entries(path):
         with _readable(path, line):
@@ -208,8 +210,8 @@ def _origin(folder: Path, host: dict[str, Any], versions: Mapping[str, str]) -> 
 
 
 def _host(folder: Path) -> dict[str, Any]:
-    """What each record tells of its host, from the run's `host.json`; empty if that is not there
-    or holds something else."""
+    """Return what each record tells of its host, from the run's `host.json`; empty if that is not
+    there or holds something else."""
     with suppress(OSError, ValueError):
         facts = json.loads((folder / "host.json").read_text())
         if isinstance(facts, dict):
@@ -218,7 +220,7 @@ def _host(folder: Path) -> dict[str, Any]:
 
 
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The lines that were written to their end, with their numbers."""
+    """Yield the lines that were written to their end, with their numbers."""
     whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
     for number, line in enumerate(whole.splitlines(), 1):
         with _readable(path, number):

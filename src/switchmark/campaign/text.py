@@ -1,4 +1,4 @@
-"""The text of a campaign file, and its tree of nodes, which know their lines."""
+"""This module parses the text of a campaign file into a tree of nodes, which know their lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_text(path: Path) -> str:
 
 
 def compose(text: str, source: str) -> yaml.Node:
-    """The file's tree of nodes, which know their lines; nothing is constructed from tags."""
+    """Return the file's tree of nodes, which know their lines; nothing is constructed from tags."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
@@ -54,8 +54,8 @@ def compose(text: str, source: str) -> yaml.Node:
 
 
 def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
-    """What is wrong with the syntax of a file, after its line. A list or mapping that is still
-    open where the file ends is told where it begins."""
+    """Return what is wrong with the syntax of a file, after its line. A list or mapping that is
+    still open where the file ends is told where it begins."""
     mark = error.problem_mark or error.context_mark
     what = str(error.problem or error.context)
     if _END_OF_FILE in what and error.context_mark:

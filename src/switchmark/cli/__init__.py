@@ -1,4 +1,5 @@
-"""The command line: from arguments to an exit status, and every error as a person reads it.
+"""The command line leads from arguments to an exit status, and shows every error as a person reads
+it.
 
 The commands themselves are in `app`; nothing heavy is imported before it is needed.
 """

@@ -1,7 +1,7 @@
-"""The commands: each parses, calls and prints; the work is done elsewhere.
+"""This module defines the commands: each parses, calls and prints; the work is done elsewhere.
 
-A command returns its exit status and imports what it needs when it is run, so that `--help`
-is quick.
+A command returns its exit status and imports what it needs when it is run, so that `--help` is
+quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The arguments and options that commands share, but for the axes."""
+"""This module defines the arguments and options that commands share, but for the axes."""
 
 from __future__ import annotations
 

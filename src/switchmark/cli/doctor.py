@@ -1,6 +1,7 @@
-"""`doctor`: what this host can do, what is missing, and the command that mends it.
+"""This module is the command `doctor`: it says what this host can do, what is missing, and the
+command that mends it.
 
-Changes nothing: what must be tried is tried in a network namespace that ends with the command.
+It changes nothing: what must be tried is tried in a network namespace that ends with the command.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ _PRESSURE_LIMIT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `needed` by every run; `mend` is a command, or a parameter."""
+    """A finding is one thing that was looked at. `needed` by every run; `mend` is a command, or a
+    parameter."""
 
     area: str
     name: str
@@ -65,12 +67,12 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything that is looked at, the most basic first."""
+    """Look at everything, and return what was found, the most basic first."""
     return [*_privileges(), *_tools(), *_kernel(), *_cores(), *_noise(), *_memory(), *_drivers()]
 
 
 def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
-    """A line a finding, by area, then what mends what is missing."""
+    """Print a line for each finding, by area, then what mends what is missing."""
     width = max(len(finding.name) for finding in findings)
     area = ""
     for finding in findings:
@@ -180,7 +182,7 @@ def _cores() -> Iterator[Finding]:
 
 
 def _noise() -> Iterator[Finding]:
-    """The noise certificate of every CPU that may be used, as a test keeps it."""
+    """Return the noise certificate of every CPU that may be used, as a test keeps it."""
     cpus = [cpu.id for cpu in read_cpus()]
     found = certificate(LocalHost(), traffic_program(), cpus)
     if found["jitter"] is None:
@@ -203,7 +205,7 @@ def _noise() -> Iterator[Finding]:
 
 
 def _steal() -> float:
-    """The share of all CPU time that the hypervisor took in a short while."""
+    """Return the share of all CPU time that the hypervisor took in a short while."""
 
     def times() -> list[int]:
         return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]

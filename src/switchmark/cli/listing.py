@@ -1,4 +1,5 @@
-"""`list`: the names of a table, and which of them this host can use."""
+"""This module is the command `list`: it shows the names of a table, and which of them this host can
+use."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ __all__ = ["Thing", "listed", "print_listed", "thing_named"]
 
 
 class Thing(StrEnum):
-    """What can be listed: the plural folders."""
+    """A thing can be listed: each is a plural folder."""
 
     SWITCHES = "switches"
     ENGINES = "engines"
@@ -31,7 +32,7 @@ class Thing(StrEnum):
 
 
 def thing_named(text: str) -> Thing:
-    """The thing that is written so; UsageError with the nearest."""
+    """Return the thing that is written so; UsageError with the nearest."""
     if text not in list(Thing):
         raise UsageError(
             f"'{text}' cannot be listed{nearest(text, Thing)}\n  known: {', '.join(Thing)}"
@@ -40,7 +41,7 @@ def thing_named(text: str) -> Thing:
 
 
 def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
-    """One object for each name: usable or why not, version, mode, how far it was verified.
+    """Return one object for each name: usable or why not, version, mode, how far it was verified.
 
     `port` keeps what has that kind of port; UsageError if there is no such kind.
     """
@@ -61,7 +62,7 @@ def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
 
 
 def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
-    """A line for each name; below what cannot be used, why and what mends it."""
+    """Print a line for each name; below what cannot be used, why and what mends it."""
     width = max((len(entry["name"]) for entry in entries), default=0)
     for entry in entries:
         mark = "✓" if entry["usable"] else "✗"
@@ -81,7 +82,7 @@ def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
 
 
 def _probed(entry: Any, host: Host) -> dict[str, Any]:
-    """A driver with `probe` is asked; what has none needs nothing of the host."""
+    """Ask a driver with `probe` what it needs of the host; one that has none needs nothing."""
     found = _entry(entry.name, getattr(entry, "summary", ""))
     for name in ("port_kinds", "semantics"):
         if hasattr(entry, name):

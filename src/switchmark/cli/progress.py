@@ -1,4 +1,5 @@
-"""What a run shows while it lasts: a bar on a terminal, plain lines elsewhere, JSON on stdout."""
+"""This module shows a run while it lasts: a bar on a terminal, plain lines elsewhere, JSON on
+stdout."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ __all__ = ["JsonObjects", "Watch", "watch"]
 
 
 class Watch(Progress, Protocol):
-    """A progress that is shown from the beginning to the end of a block."""
+    """Such a progress is shown from the beginning to the end of a block."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -31,7 +32,7 @@ class Watch(Progress, Protocol):
 
 
 def watch(tests: Sequence[Test], quiet: bool) -> Watch:
-    """The progress that fits where stderr goes to."""
+    """Return the progress that fits where stderr goes to."""
     if quiet:
         return _Silent()
     return _Bar(tests) if sys.stderr.isatty() else _Lines(tests)
@@ -60,7 +61,7 @@ class _Silent:
 
 
 class _Lines(_Silent):
-    """Two lines a test: what is begun, and what came of it."""
+    """Two lines are printed for each test: what is begun, and what came of it."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         self._axes = telling(tests)
@@ -74,7 +75,7 @@ class _Lines(_Silent):
 
 
 class _Bar(_Silent):
-    """A bar at the foot of the terminal; each test's outcome scrolls by above it."""
+    """A bar stands at the foot of the terminal; each test's outcome scrolls by above it."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         from rich.console import Console
@@ -123,7 +124,7 @@ class _Bar(_Silent):
 
 
 class JsonObjects(_Silent):
-    """One object a test on stdout as soon as the test has ended; the rest is passed on."""
+    """One object a test goes to stdout as soon as the test has ended; the rest is passed on."""
 
     def __init__(self, inner: Watch) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
-"""What the commands share that run tests, and how they show what came of them.
+"""This module has what those commands share that run tests, and how they show what came of them.
 
-Imports what it needs when it is called, so that `--help` is quick.
+It imports what it needs when it is called, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
 
 
 def check_keep(keep: bool, campaign: Campaign) -> None:
-    """UsageError or Unavailable if the path of this campaign cannot be kept."""
+    """Raise UsageError or Unavailable if the path of this campaign cannot be kept."""
     from switchmark.errors import Unavailable, UsageError
     from switchmark.machine.anchor import privileges
 
@@ -67,7 +67,8 @@ def new_run(campaign: Campaign, out: Path) -> RunFolder:
 def lab_options(
     keep: bool, capture: int | None, calibrate: str, gate: str, rerun: int
 ) -> dict[str, Any]:
-    """What the lab is told besides the tests; UsageError for a word that it does not know."""
+    """Return what the lab is told besides the tests; UsageError for a word that it does not
+    know."""
     from switchmark.errors import UsageError
     from switchmark.lab.calibration import Mode
     from switchmark.lab.gate import Gate
@@ -80,8 +81,8 @@ def lab_options(
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the results of a run are shown: `as_json` or in tables, which may be `wide`; `quiet`
-    without what happens meanwhile."""
+    """This record says how the results of a run are shown: `as_json` or in tables, which may be
+    `wide`; `quiet` without what happens meanwhile."""
 
     as_json: bool
     wide: bool
@@ -121,8 +122,8 @@ def _status(records: Sequence[Record], strict: bool) -> int:
 
 
 def print_report(records: Sequence[Record], wide: bool) -> None:
-    """Tables, notes and bars: as wide as the terminal, and where that is unknown, or with `wide`,
-    as the tables need to be."""
+    """Print tables, notes and bars: as wide as the terminal, and where that is unknown, or with
+    `wide`, as the tables need to be."""
     from switchmark.report.bars import bars
     from switchmark.report.notes import footnotes
     from switchmark.report.table import sections, table_lines

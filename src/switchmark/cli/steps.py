@@ -1,4 +1,5 @@
-"""What a test would do here, as lines of a shell script: for `switchmark plan`."""
+"""This module writes what a test would do here as lines of a shell script, for `switchmark
+plan`."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ __all__ = ["plan"]
 
 
 def plan(test: Test, *others: Test) -> list[str]:
-    """The steps of a test, and of others that share its path, as shell lines; touches nothing,
-    needs no privileges.
+    """Return the steps of a test, and of others that share its path, as shell lines; touch nothing,
+    need no privileges.
 
-    The placement is that of this machine, the switch's mode what its probe finds, if it does.
+    The placement is that of this host, the switch's mode what its probe finds, if it does.
     """
     layout, placement = prepare(
         test,
@@ -61,7 +62,7 @@ def plan(test: Test, *others: Test) -> list[str]:
 
 
 def _noise_lines(layout: Layout, placement: Placement) -> list[str]:
-    """The noise beside a test as shell lines, or why this machine cannot make it."""
+    """Return the noise beside a test as shell lines, or why this host cannot make it."""
     try:
         return describe(noise_beside(layout, placement, read_cpus()), inside)
     except (Unavailable, UsageError) as error:
@@ -73,7 +74,7 @@ def _impossible(error: Exception) -> list[str]:
 
 
 def _mode(probe: Callable[[Host], Version]) -> str | None:
-    """The mode that a probe of this machine finds, if it does."""
+    """Return the mode that a probe of this host finds, if it does."""
     try:
         return probe(LocalHost()).mode
     except Unavailable:
@@ -81,7 +82,7 @@ def _mode(probe: Callable[[Host], Version]) -> str | None:
 
 
 def _reservable(steps: Plan) -> bool:
-    """Whether pages can be reserved on their nodes at all, as far as can be told by looking."""
+    """Say whether pages can be reserved on their nodes at all, as far as can be told by looking."""
     return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
 
 

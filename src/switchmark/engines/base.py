@@ -1,5 +1,5 @@
-"""The Python side of a packet-I/O engine: what it needs and what it can do. The engine itself
-is a file of the same name in `traffic/engines/`."""
+"""This module says what a packet-I/O engine needs and what it can do. The engine itself is a file
+of the same name in `traffic/engines/`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KERNEL_PORTS = frozenset(
 
 
 def traffic_program() -> str:
-    """The path of `switchmark-traffic`: $SWITCHMARK_TRAFFIC, beside this Python, or on PATH;
+    """Return the path of `switchmark-traffic`: $SWITCHMARK_TRAFFIC, beside this Python, or on PATH;
     its bare name where it is nowhere, which `Engine.probe` refuses."""
     named = os.environ.get(PROGRAM_VARIABLE)
     beside = Path(sys.executable).with_name(_PROGRAM)
@@ -40,14 +40,15 @@ def traffic_program() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine. `needs_ip`: frames go through the node's IP stack, which needs addresses.
-    `privilege` is the least that opens its ports. `receiver` names the engine that receives
-    where this one only sends. `napi`: it sends by XDP redirect. `flows_by` are the addresses
-    that its flows may differ in, up to `flows_max` of them. `drivers` are the values that the
-    axis `driver` may have, `resources` which of `queues`, `descriptors` and `offload` it follows.
-    `own_memory`: its processes hold frames in memory that the axis `memory` chooses.
-    `capabilities` are those of Linux, without `CAP_`, that it takes in a container.
-    """
+    """An engine is the interface through which the traffic program sends and receives frames.
+    `needs_ip`: frames go through the node's IP stack, which needs addresses. `needs_ip`: frames go
+    through the node's IP stack, which needs addresses. `privilege` is the least that opens its
+    ports. `receiver` names the engine that receives where this one only sends. `napi`: it sends by
+    XDP redirect. `flows_by` are the addresses that its flows may differ in, up to `flows_max` of
+    them. `drivers` are the values that the axis `driver` may have, `resources` which of `queues`,
+    `descriptors` and `offload` it follows. `own_memory`: its processes hold frames in memory that
+    the axis `memory` chooses. `capabilities` are those of Linux, without `CAP_`, that it takes in a
+    container."""
 
     name: str
     summary: str
@@ -68,26 +69,28 @@ class Engine:
     options: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
-        """What a process with these ports needs before it starts."""
+        """Return the steps that a process with these ports needs before it starts."""
         return ()
 
     def guest_megabytes(self, w: Wiring, endpoints: Sequence[Endpoint]) -> int:
-        """What a machine needs of memory for a process with these ports, beyond the usual."""
+        """Return the memory that a virtual machine needs for a process with these ports, beyond the
+        usual."""
         return 0
 
     def port_options(
         self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        """The engine's options for one of the ports of the process at `node`. UsageError if
+        """Return the engine's options for one of the ports of the process at `node`. UsageError if
         `driver` does not fit its endpoint."""
         return self.options
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
-        """The capabilities that ports of these kinds take in a container."""
+        """Return the capabilities that ports of these kinds take in a container."""
         return self.capabilities
 
     def probe(self, host: Host) -> Version:
-        """The version of the traffic program that has this engine; Unavailable if none has."""
+        """Return the version of the traffic program that has this engine; Unavailable if none
+        has."""
         try:
             done = host.run((traffic_program(), "engines"))
         except Unavailable as missing:

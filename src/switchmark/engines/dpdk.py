@@ -1,4 +1,5 @@
-"""DPDK: ports in user space, a NIC past the kernel, or a kernel interface by one of its drivers."""
+"""This engine opens DPDK's ports in user space: a NIC past the kernel, or a kernel interface by one
+of DPDK's drivers."""
 
 from __future__ import annotations
 
@@ -36,11 +37,12 @@ _OF_AF_XDP = _OF_AF_PACKET | {"SYS_ADMIN", "IPC_LOCK"}
 
 @dataclass(frozen=True, slots=True)
 class Dpdk(Engine):
-    """The engine with the devices that it opens. `driver` auto is virtio-user or vhost as the
-    endpoint says, memif, or af_packet; with memif-zero-copy a client's own memory is shared
-    with the server, and nothing is copied at its side. A driver of `pci.DRIVERS` is the kernel's,
-    that leaves NICs to us, and says nothing of other ports. In a virtual machine the NICs are
-    its own, without an IOMMU: memory is hugepages there, and the driver `pci.UIO`."""
+    """This engine describes each port to DPDK as one of its devices. `driver` auto is virtio-user
+    or vhost as the endpoint says, memif, or af_packet; with memif-zero-copy a client's own memory
+    is shared with the server, and nothing is copied at its side. A driver of `pci.DRIVERS` is the
+    kernel's, that leaves NICs to programs of user space, and says nothing of other ports. In a
+    virtual machine the NICs are its own, without an IOMMU: memory is hugepages there, and the
+    driver `pci.UIO`."""
 
     def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         guest = _in_guest(endpoints)
@@ -76,14 +78,16 @@ class Dpdk(Engine):
         }
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
-        """Its own, and where it opens interfaces, what sockets and XDP programs there take."""
+        """Return its own capabilities, and where it opens interfaces, those that sockets and XDP
+        programs take there."""
         found = self.capabilities
         if not KERNEL_PORTS.isdisjoint(kinds):
             found |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
         return found
 
     def _megabytes(self, w: Wiring, devices: int, *, guest: bool) -> int:
-        """The memory of a process: a pool for each device, as traffic/engines/dpdk.c makes it."""
+        """Return the memory of a process: a pool for each device, as traffic/engines/dpdk.c makes
+        it."""
         rings = 4 * w.queues * (w.descriptors or _DESCRIPTORS)
         mbufs = rings + 4 * max(w.burst, _BURST) + 4 * _CACHE
         memory = "hugepages" if guest else w.memory
@@ -92,17 +96,17 @@ class Dpdk(Engine):
 
 
 def _in_guest(endpoints: Sequence[Endpoint]) -> bool:
-    """Are the ports those of a virtual machine, from within?"""
+    """Say whether the ports are those of a virtual machine, as it sees them."""
     return any(end.device and end.kind is not PortKind.NIC_PCI for end in endpoints)
 
 
 def _room(w: Wiring) -> int:
-    """The bytes that an mbuf has for a frame."""
+    """Return the bytes that an mbuf has for a frame."""
     return max(_ROOM_BYTES, 1 << (w.mtu + _AROUND_BYTES - 1).bit_length())
 
 
 def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
-    """The device's arguments, as the EAL takes them with --vdev, or a PCI address."""
+    """Return the device's arguments, as the EAL takes them with --vdev, or a PCI address."""
     if endpoint.device:
         if driver == pci.VFIO and endpoint.kind is not PortKind.NIC_PCI:
             raise UsageError(

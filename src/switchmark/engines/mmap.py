@@ -1,4 +1,5 @@
-"""AF_PACKET with rings shared with the kernel (PACKET_MMAP), past the qdisc."""
+"""This engine sends and receives by AF_PACKET with rings shared with the kernel (PACKET_MMAP), past
+the qdisc."""
 
 from __future__ import annotations
 

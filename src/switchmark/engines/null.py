@@ -1,4 +1,4 @@
-"""No I/O: the floor of the program's own cost, and the tutorial."""
+"""This engine does no I/O: it shows what the program itself costs, and is the tutorial."""
 
 from __future__ import annotations
 

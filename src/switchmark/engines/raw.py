@@ -1,4 +1,4 @@
-"""AF_PACKET sockets, a system call a frame."""
+"""This engine uses AF_PACKET sockets, with one system call for each frame."""
 
 from __future__ import annotations
 

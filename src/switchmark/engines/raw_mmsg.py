@@ -1,4 +1,4 @@
-"""AF_PACKET sockets, a system call a burst."""
+"""This engine uses AF_PACKET sockets, with one system call for each burst."""
 
 from __future__ import annotations
 

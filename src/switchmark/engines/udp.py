@@ -1,4 +1,5 @@
-"""UDP sockets, a system call a datagram: the kernel makes the headers."""
+"""This engine uses UDP sockets, with one system call for each datagram: the kernel makes the
+headers."""
 
 from __future__ import annotations
 

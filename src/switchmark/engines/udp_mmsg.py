@@ -1,4 +1,5 @@
-"""UDP sockets, a system call a burst: the kernel makes the headers."""
+"""This engine uses UDP sockets, with one system call for each burst: the kernel makes the
+headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""AF_XDP sockets: native where it attaches, zero-copy where offered."""
+"""This engine uses AF_XDP sockets: native mode where the driver has it, zero-copy where it is
+offered."""
 
 from __future__ import annotations
 

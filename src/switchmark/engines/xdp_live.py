@@ -1,4 +1,4 @@
-"""Frames made by the kernel itself: BPF_PROG_RUN with live frames. Sends only."""
+"""This engine has the kernel itself make frames: BPF_PROG_RUN with live frames. It only sends."""
 
 from __future__ import annotations
 

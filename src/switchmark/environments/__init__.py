@@ -1,4 +1,4 @@
-"""The table of environments: to add one, add its file and one line here."""
+"""This table lists the environments: to add one, add its file and one line here."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ TABLE: Table[Environment] = load_plugins(
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The argv that runs `argv` in `node`, whatever its environment."""
+    """Return the argv that runs `argv` in `node`, whatever its environment."""
     return TABLE[node.environment].inside(node, argv)

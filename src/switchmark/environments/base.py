@@ -1,4 +1,5 @@
-"""The contract of an environment: where a function, or a switch, runs."""
+"""This module says what an environment must offer: a place for a function, or a switch, to run
+in."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ _FIRST_SLOT = 0x10  # of those that a machine's other devices do not get
 
 
 def guest_address(index: int) -> str:
-    """The PCI address that NIC number `index` (from 0, at most 14) of a machine has in it, where a
-    program of user space opens it."""
+    """Return the PCI address that NIC number `index` (from 0, at most 14) has in a virtual machine,
+    where a program of user space opens it."""
     return f"0000:00:{_FIRST_SLOT + index:02x}.0"
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A peer that the node's IP stack must know: no ARP is sent during a trial."""
+    """The node's IP stack must know this peer beforehand: no ARP is sent during a trial."""
 
     ip: str
     mac: str
@@ -33,7 +34,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An endpoint to bring into a node, from the node of the switch. `address` (with its
+    """This endpoint is to be brought into a node, from the node of the switch. `address` (with its
     prefix length) and `neighbours` are for engines that go through the node's IP stack."""
 
     endpoint: Endpoint
@@ -45,16 +46,15 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the programs in a node need of it.
+    """This record says what the programs in a node need of it.
 
     `run_dir` is the run's folder, writable at the same path in every node; `programs` are the
-    folders of programs, readable at the same paths. `capabilities` are Linux capabilities
-    without `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there.
-    `mode` is what the probe of the environment found.
-    `cpu_limit` is in percent of one core (None: none), `cpus` the CPUs that the node may use
-    (empty: all). `image` names the user's own container image or disk, `megabytes` is the
-    memory of a virtual machine. `mode` is that of the environment's Version, where it was
-    probed.
+    folders of programs, readable at the same paths. `capabilities` are Linux capabilities without
+    `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there. `mode` is what
+    the probe of the environment found. `cpu_limit` is in percent of one core (None: none), `cpus`
+    the CPUs that the node may use (empty: all). `image` names the user's own container image or
+    disk, `megabytes` is the memory of a virtual machine. `mode` is that of the environment's
+    Version, where it was probed.
     """
 
     run_dir: str
@@ -71,7 +71,7 @@ class Needs:
 
 
 class Environment(ABC):
-    """An environment: where a function runs, or the switch. A driver says its name, `probe`,
+    """An environment is where a function, or the switch, runs. A driver says its name, `probe`,
     `create`, `attach` and `inside`; every method but `probe` is pure."""
 
     name: str
@@ -95,26 +95,26 @@ class Environment(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """The version, or Unavailable with what is missing."""
+        """Return the version, or raise Unavailable with what is missing."""
 
     @abstractmethod
     def create(self, node: Node, needs: Needs) -> Plan:
-        """Make the node, and let programs run in it."""
+        """Return the steps that make the node, and let programs run in it."""
 
     @abstractmethod
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
-        """Move kernel interfaces in and set them up."""
+        """Return the steps that move kernel interfaces into the node and set them up."""
 
     @abstractmethod
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """The argv that runs `argv` in the node, keeping stdin, stdout and exit status."""
+        """Return the argv that runs `argv` in the node, keeping stdin, stdout and exit status."""
 
     def netns(self, node: Node) -> str | None:
-        """What `ip link set X netns ...` and setns() take for this node; None where it has no
-        network namespace of its own on this host."""
+        """Return what `ip link set X netns ...` and setns() take for this node; None where it has
+        no network namespace of its own on this host."""
         return None
 
     def takes_switch(self, *, own_stack: bool) -> bool:
-        """Can the switch under test run in a node? Its ports are made by the host's kernel.
-        `own_stack`: it needs a network stack of its own."""
+        """Say whether the switch under test can run in a node, its ports being made by the host's
+        kernel. `own_stack`: it needs a network stack of its own."""
         return not self.own_kernel and (self.isolated or not own_stack)

@@ -1,10 +1,11 @@
-"""What the container runtimes have in common: a root file system, mounts, a network stack.
+"""This module has what the container runtimes have in common: a root file system, mounts, a network
+stack.
 
-A container has the programs of this host: its root is empty but for read-only binds of `/usr`
-and of what the node needs. One of the user's image has them beside the image, started by their
-own loader with their own libraries; commands of the system are run from outside. Its network
-namespace has the node's name, so that its interfaces are set up from the host, by the driver of
-`netns`, and it needs no privileges for that.
+A container has the programs of this host: its root is empty but for read-only binds of `/usr` and
+of what the node needs. One of the user's image has them beside the image, started by their own
+loader with their own libraries; commands of the system are run from outside. Its network namespace
+has the node's name, so that its interfaces are set up from the host, by the driver of `netns`, and
+it needs no privileges for that.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _ETC = ("/etc/group", "/etc/ld.so.cache", "/etc/passwd")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder, or a file, of the host: in a container at the same path, or at `target`."""
+    """A folder, or a file, of the host is seen in a container at the same path, or at `target`."""
 
     path: str
     writable: bool = False
@@ -83,12 +84,12 @@ class Mount:
 
     @property
     def place(self) -> str:
-        """Where it is in a container."""
+        """Return the path at which it is seen in a container."""
         return self.target or self.path
 
 
 class Container(Environment):
-    """What the drivers of the runtimes need not say again."""
+    """This base class has what the drivers of the runtimes need not say again."""
 
     images = True
 
@@ -100,12 +101,12 @@ class Container(Environment):
 
 
 class OfClient(Container):
-    """A runtime that is spoken to as docker is. A driver says how its client is called, and what
-    else `run` is told."""
+    """Such a runtime is spoken to as docker is, by a client's `run` and `exec`. A driver says how
+    its client is called, and what else `run` is told."""
 
     @abstractmethod
     def client(self, node: Node) -> tuple[str, ...]:
-        """The client, at the daemon or with the storage that a node has."""
+        """Return the argv of the client, at the daemon or with the storage that a node has."""
 
     def run(
         self,
@@ -117,8 +118,8 @@ class OfClient(Container):
         options: tuple[str, ...],
         undo: tuple[str, ...] | None,
     ) -> Run:
-        """Starts the container, asleep. `root` is its root file system where the user names no
-        image, `undo` is said to the client."""
+        """Start the container, whose first process sleeps. `root` is its root file system where the
+        user names no image, `undo` is said to the client."""
         started = (*root, *ASLEEP) if needs.image is None else _image_words(node, needs.image)
         return Run(
             f"the container {node.name}",
@@ -140,20 +141,20 @@ class OfClient(Container):
 
 
 def network(node: Node) -> Node:
-    """The network namespace of a container, as a node of the host."""
+    """Return the network namespace of a container, as a node of the host."""
     return replace(node, environment=NETNS.name)
 
 
 def outside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The argv that runs a command of the system from outside, as an image need not have it; None
-    where it is run inside."""
+    """Return the argv that runs a command of the system from outside, as an image need not have it;
+    None where it is run inside."""
     if node.image is None or argv[0].startswith("/"):
         return None
     return NETNS.inside(network(node), argv)
 
 
 def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The argv of a program of this host as it is started in the container."""
+    """Return the argv of a program of this host as it is started in the container."""
     if node.image is None:
         return argv
     own = argv[0].replace("/usr", _USR, 1) if argv[0].startswith("/usr/") else argv[0]
@@ -161,33 +162,34 @@ def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _image_words(node: Node, image: str) -> tuple[str, ...]:
-    """What makes `docker run` and `podman run` start our first process in the user's image."""
+    """Return the words with which `docker run` and `podman run` start our first process in the
+    user's image."""
     first, *words = program_words(node, ASLEEP)
     return ("--pull", "never", "--entrypoint", first, "--user", "0", image, *words)
 
 
 def configures_network(needs: Needs) -> bool:
-    """Does the node configure its own network stack, its sysctls too? A switch's does."""
+    """Say whether the node configures its own network stack, its sysctls too. A switch's does."""
     return "NET_ADMIN" in needs.capabilities
 
 
 def prefix_of(node: Node) -> str:
-    """The run's prefix, which is that of every node's name."""
+    """Return the run's prefix, which is that of every node's name."""
     return node.name.partition("-")[0]
 
 
 def quota_us(needs: Needs) -> int | None:
-    """The CPU time that a node may use in each period of `PERIOD_US`."""
+    """Return the CPU time that a node may use in each period of `PERIOD_US`."""
     return None if needs.cpu_limit is None else round(needs.cpu_limit * PERIOD_US / 100)
 
 
 def cgroup_parent(node: Node) -> str:
-    """The control group below which a run's containers have theirs."""
+    """Return the control group below which a run's containers have theirs."""
     return f"/{prefix_of(node)}-nodes"
 
 
 def cgroups(node: Node) -> Plan:
-    """What runtimes leave of a run's control groups goes: of every hierarchy, v1 and v2."""
+    """Remove what runtimes leave of a run's control groups, of every hierarchy, v1 and v2."""
     root = "/sys/fs/cgroup"
     mine = f"*/{prefix_of(node)}-*"
     return (
@@ -200,7 +202,7 @@ def cgroups(node: Node) -> Plan:
 
 
 def root_folder(needs: Needs) -> str:
-    """The root file system of all containers of a run."""
+    """Return the root file system of all containers of a run."""
     return f"{needs.run_dir}/rootfs"
 
 
@@ -218,7 +220,7 @@ def root_of(needs: Needs) -> Plan:
 
 
 def mounts(needs: Needs) -> tuple[Mount, ...]:
-    """What a container has of the host besides its devices; no folder twice. Hugepages need
+    """Return what a container has of the host besides its devices; no folder twice. Hugepages need
     none: DPDK's programs here map them without a file (`--in-memory`)."""
     own = (
         # Of Debian's alternatives is awk; the others are for programs that look up a name.
@@ -240,7 +242,7 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
 
 
 def _run_words(needs: Needs) -> tuple[str, ...]:
-    """What a node may do and what it has, as options of `docker run` and `podman run`."""
+    """Return what a node may do and what it has, as options of `docker run` and `podman run`."""
     words = ["--cap-drop", "ALL"]
     for capability in sorted({_OF_BPF.get(name, name) for name in needs.capabilities}):
         words += ["--cap-add", capability]
@@ -264,8 +266,8 @@ def _field(name: str, value: str) -> str:
 
 
 def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
-    """What a runtime prints of its version. Unavailable where it is missing, or needs root. `name`
-    is that of the environment, and of its part of the set-up."""
+    """Return what a runtime prints of its version. Unavailable where it is missing, or needs root.
+    `name` is that of the environment, and of its part of the set-up."""
     hint = f"make setup PARTS={name}"
     try:
         done = host.run(argv)
@@ -282,7 +284,7 @@ def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
 
 
 def cgroup_version(host: Host) -> str:
-    """Which control groups the host has; hybrid is v1 with a v2 beside it."""
+    """Say which control groups the host has; hybrid is v1 with a v2 beside it."""
     if host.exists("/sys/fs/cgroup/cgroup.controllers"):
         return "cgroup v2"
     if host.exists("/sys/fs/cgroup/unified/cgroup.procs"):

@@ -1,8 +1,8 @@
-"""Containers of docker, of the user's daemon or, where none runs, of one of the run's own.
+"""Docker runs the containers, by the user's daemon or, where none runs, by one of the run's own.
 
 The run's own daemon lives in namespaces of processes, mounts and the network that end with one
-process: however it dies, its containers and mounts go with it, and what it writes into the
-system's folders and sysctls is seen by nobody else.
+process: however it dies, its containers and mounts go with it, and what it writes into the system's
+folders and sysctls is seen by nobody else.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SYSCTLS = ("--security-opt", "systempaths=unconfined", "--security-opt", "appar
 
 
 class Docker(OfClient):
-    """`docker run` without a network; its namespace then gets the node's name."""
+    """`docker run` makes a container without a network; its namespace then gets the node's name."""
 
     name = "docker"
 
     def probe(self, host: Host) -> Version:
-        """The version of the client, and in `mode` whose daemon is used and which control
+        """Return the version of the client, and in `mode` whose daemon is used and which control
         groups the host has."""
         argv = ("docker", "version", "--format", "{{.Client.Version}}")
         text = self._client(host, argv)
@@ -73,7 +73,7 @@ class Docker(OfClient):
         return Version(text, mode=f"private daemon, {groups}", verified="verified")
 
     def _client(self, host: Host, argv: tuple[str, ...]) -> str:
-        """The client's version, which it tells with status 1 where no daemon runs."""
+        """Return the client's version, which it tells with status 1 where no daemon runs."""
         try:
             done = host.run(argv)
         except Unavailable as missing:
@@ -134,7 +134,8 @@ def _users_daemon(node: Node, path: str) -> Plan:
 
 
 def _own_daemon(node: Node) -> Plan:
-    """The steps are the same for every node of a run, so that a plan has them once."""
+    """Start a daemon of the run's own. The steps are the same for every node of a run, so that a
+    plan has them once."""
     home, place, name = f"{node.run_dir}/docker", _place(node), f"{prefix_of(node)}-dockerd"
     within = ("nsenter", f"--mount=/proc/${{{place}}}/ns/mnt")
     return (
@@ -186,9 +187,9 @@ def _own_daemon(node: Node) -> Plan:
 
 
 def _own_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
-    """What the daemon has instead of the host's folders, in its mount namespace: /run with nothing
-    but the folder `seen`, as containerd and docker have sockets there whatever they are told, and
-    a layer over those that it also reads."""
+    """Give the daemon folders of its own instead of the host's, in its mount namespace: /run with
+    nothing but the folder `seen`, as containerd and docker have sockets there whatever they are
+    told, and a layer over those that it also reads."""
     run = f"{home}/run{seen.removeprefix('/run')}"
     layers = {folder: f"{home}{folder}" for folder in _LAYERED}
     return (
@@ -219,7 +220,7 @@ def _place(node: Node) -> str:
 
 
 def _image(node: Node, needs: Needs, *, kept: bool) -> Plan:
-    """An image of the empty root; one in a daemon of ours goes with it."""
+    """Make an image of the empty root; one in a daemon of the run's own goes with it."""
     root, name = root_folder(needs), _image_name(node)
     return (
         Run("the root as an archive", ("tar", "-C", root, "-cf", f"{root}.tar", ".")),

@@ -1,4 +1,4 @@
-"""The host itself: no isolation, the host's own network stack."""
+"""Programs run on the host itself: without isolation, in the host's own network stack."""
 
 from __future__ import annotations
 

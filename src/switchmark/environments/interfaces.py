@@ -1,4 +1,4 @@
-"""Setting a kernel interface up inside a node, the same for every environment."""
+"""This module sets a kernel interface up inside a node, in the same way for every environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["set_up"]
 
 
 def set_up(node: Node, a: Attachment) -> Plan:
-    """The interface up, and for engines that go through the IP stack its address and peers."""
+    """Set the interface up, and for engines that go through the IP stack its address and peers."""
     name = a.endpoint.ifname
     if not name:
         return ()

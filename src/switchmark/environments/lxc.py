@@ -1,5 +1,5 @@
-"""Containers of LXC, from a configuration of their own: none of them is known to LXC by more
-than its name, and none is destroyed, as `lxc-destroy` would take the root file system along."""
+"""LXC runs the containers, from a configuration of the run's own: LXC knows no more of them than
+the name, and none is destroyed, as `lxc-destroy` would take the root file system along."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NUMBERS = {"/dev/net/tun": "10:200"}
 
 
 class Lxc(Container):
-    """`lxc-start` in the network namespace of the node."""
+    """`lxc-start` starts a container in the network namespace of the node."""
 
     name = "lxc"
 
     def probe(self, host: Host) -> Version:
-        """The version of LXC, and which control groups the host has."""
+        """Return the version of LXC, and which control groups the host has."""
         text = version_of(host, ("lxc-start", "--version"), self.name)
         require_programs(host, dict.fromkeys(("lxc-attach", "lxc-stop"), "lxc"))
         return Version(text, mode=cgroup_version(host), verified="verified")
@@ -76,7 +76,8 @@ class Lxc(Container):
 
 
 def _layer(node: Node, image: str) -> Plan:
-    """What is written in a container over the user's root file system, which stays as it is."""
+    """Make the layer that takes what is written over the user's root file system, which stays as it
+    is."""
     folder = _layer_folder(node)
     return (
         Run("the root file system is there", ("test", "-d", _image_root(image))),
@@ -93,7 +94,7 @@ def _layer_folder(node: Node) -> str:
 
 
 def _image_root(image: str) -> str:
-    """The root file system that an image is: a folder, or that of a container of LXC's."""
+    """Return the root file system that an image is: a folder, or that of a container of LXC's."""
     return image if image.startswith("/") else f"{_CONTAINERS}/{image}/rootfs"
 
 
@@ -104,7 +105,8 @@ def _root(node: Node, needs: Needs) -> str:
 
 
 def _configuration(node: Node, needs: Needs) -> str:
-    """Both generations of control groups are set: LXC passes over the one that is not there."""
+    """Return the container's configuration. Both generations of control groups are set: LXC passes
+    over the one that is not there."""
     keep = " ".join(sorted(map(str.lower, needs.capabilities))) or "none"
     lines = [
         f"lxc.uts.name = {node.name}",
@@ -124,14 +126,14 @@ def _configuration(node: Node, needs: Needs) -> str:
 
 
 def _entry(mount: Mount) -> str:
-    """A line as in fstab."""
+    """Return a mount as a line of fstab."""
     paths = f"{_escaped(mount.path)} {_escaped(mount.place).lstrip('/')}"
     access, kind = "rw" if mount.writable else "ro", "file" if mount.file else "dir"
     return f"lxc.mount.entry = {paths} none bind,{access},create={kind} 0 0"
 
 
 def _escaped(path: str) -> str:
-    """A path in a table like fstab, which has no blanks in one."""
+    """Return a path as a table like fstab has it, without blanks."""
     return path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
 
 

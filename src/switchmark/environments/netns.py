@@ -1,4 +1,4 @@
-"""A network namespace made by `ip netns`: a network stack of its own, nothing else."""
+"""A network namespace made by `ip netns` has a network stack of its own, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from switchmark.model.version import Version
 
 
 class Netns(Environment):
-    """One namespace a node, named as the node."""
+    """Each node is a network namespace of the node's name."""
 
     name = "netns"
     shares_host = True
 
     def probe(self, host: Host) -> Version:
-        """The version of iproute2."""
+        """Return the version of iproute2."""
         done = host.run(("ip", "-V"))
         if done.status:
             raise Unavailable("ip -V failed", hint="apt-get install iproute2")
@@ -70,7 +70,7 @@ class Netns(Environment):
 
 
 def no_ipv6(node: Node) -> Run:
-    """No IPv6 in a network stack of our own."""
+    """Turn off IPv6 in the network stack of a node of this run."""
     return Run(
         "no IPv6: nothing but test frames",
         (
@@ -82,8 +82,8 @@ def no_ipv6(node: Node) -> Run:
 
 
 def _stack(node: Node) -> Node:
-    """Where a node's interfaces are sent from: a container sees no namespace but its own, and
-    that has the container's name."""
+    """Return the node that a node's interfaces are sent from: a container sees no namespace but its
+    own, and that has the container's name."""
     return node if node.environment == HOST.environment else replace(node, environment=Netns.name)
 
 

@@ -1,4 +1,4 @@
-"""Containers of podman, which has no daemon; its storage is in the run's folder."""
+"""Podman runs the containers, without a daemon; its storage is in the run's folder."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MADE = ("/run/containers/networks", "/run/runc")
 
 
 class Podman(OfClient):
-    """`podman run` in the network namespace of the node."""
+    """`podman run` makes a container in the network namespace of the node."""
 
     name = "podman"
 
     def probe(self, host: Host) -> Version:
-        """The version of podman, and which control groups the host has."""
+        """Return the version of podman, and which control groups the host has."""
         # First what refuses without root: podman itself then leaves folders in /tmp.
         version_of(host, ("runc", "--version"), self.name)
         text = version_of(host, ("podman", "--version"), self.name)
@@ -58,9 +58,9 @@ class Podman(OfClient):
         )
 
     def client(self, node: Node) -> tuple[str, ...]:
-        """podman with everything that it keeps in the run's folder; with the user's storage where
-        that has the image. runc, as crun does not take the hybrid control groups; vfs, as the
-        others leave a mount."""
+        """Return the argv of podman with everything that it keeps in the run's folder, or with the
+        user's storage where that has the image. runc, as crun does not take the hybrid control
+        groups; vfs, as the others leave a mount."""
         home = _home(node)
         own = (
             *("env", f"CONTAINERS_CONF={_settings_path(node)}", "podman"),

@@ -1,4 +1,4 @@
-"""A virtual machine by QEMU: a kernel of its own, reached over one virtio port.
+"""QEMU runs a virtual machine: it has a kernel of its own, and is reached over one virtio port.
 
 The guest is Debian's kernel with an image that `tools/guest.sh` makes; its first process is the
 traffic program, which starts what `inside` sends (traffic/src/guest.c).
@@ -36,7 +36,7 @@ _OFFLOADS = (
 
 
 class Vm(Environment):
-    """One machine a node, with one CPU, entered by a UNIX socket in the run's folder."""
+    """Each node is a virtual machine with one CPU, entered by a UNIX socket in the run's folder."""
 
     name = "vm"
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
@@ -44,9 +44,9 @@ class Vm(Environment):
     images = True
 
     def probe(self, host: Host) -> Version:
-        """QEMU's version. Its mode is `kvm` where a guest boots on it, else `emulated (tcg)`, and
-        says whether frames pass by the host's vhost-net. An old QEMU that emulates has no
-        vhost-user ports."""
+        """Return QEMU's version. Its mode is `kvm` where a guest boots on it, else `emulated
+        (tcg)`, and says whether frames pass by the host's vhost-net. An old QEMU that emulates has
+        no vhost-user ports."""
         for file in (_guest("kernel"), _guest("initramfs")):
             if not host.exists(file):
                 raise Unavailable(f"the guest of environment vm is not made: no {file}", hint=_HINT)
@@ -67,8 +67,8 @@ class Vm(Environment):
         )
 
     def create(self, node: Node, needs: Needs) -> Plan:
-        """Started where the switch is, whose taps it opens. UsageError for an image that is no
-        kernel with its initramfs."""
+        """Start the virtual machine where the switch is, whose taps it opens. UsageError for an
+        image that is no kernel with its initramfs."""
         source = needs.attachments[0].source
         pinned = ("taskset", "--cpu-list", ",".join(map(str, needs.cpus))) if needs.cpus else ()
         nics = [a.endpoint for a in needs.attachments]
@@ -105,12 +105,12 @@ class Vm(Environment):
 
 
 def qemu() -> str:
-    """The program: $SWITCHMARK_QEMU, or that on PATH."""
+    """Return the path of QEMU: $SWITCHMARK_QEMU, or that on PATH."""
     return os.environ.get(QEMU_VARIABLE) or "qemu-system-x86_64"
 
 
 def _guest(file: str) -> str:
-    """A file of the guest that setup made."""
+    """Return the path of one of the guest's files that the set-up made."""
     return str(Path(sys.prefix, "share/switchmark/guest", file))
 
 
@@ -123,7 +123,7 @@ def _socket(node: Node) -> str:
 
 
 def _image(named: str | None) -> tuple[str, str]:
-    """The kernel and the initramfs: the user's own, or those that setup made."""
+    """Return the kernel and the initramfs: the user's own, or those that the set-up made."""
     if named is None:
         return _guest("kernel"), _guest("initramfs")
     kernel, _, initramfs = named.partition(":")
@@ -144,7 +144,8 @@ def _machine(
     image: tuple[str, str],
     then: str = "init",
 ) -> tuple[str, ...]:
-    """The argv of QEMU. The console is its stdout, its end of the port the descriptor `_FD`."""
+    """Return the argv of QEMU. The console is its stdout, its end of the port the descriptor
+    `_FD`."""
     kvm = (mode or "").startswith(_KVM)
     # A guest without RDRAND gathers randomness for a second; the kernel's tests of its own
     # ciphers take another when emulated.
@@ -186,8 +187,8 @@ def _nic(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
 
 
 def _backend(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
-    """The host's side of a NIC. Where it is the server of a vhost-user port, QEMU starts nothing
-    before the switch has connected."""
+    """Return the option for the host's side of a NIC. Where it is the server of a vhost-user port,
+    QEMU starts nothing before the switch has connected."""
     if nic.kind is PortKind.VHOST_USER:
         server = ",server=on,wait=off" if nic.server else ""
         socket = f"socket,id=port{index},path={nic.path}{server}"
@@ -198,7 +199,7 @@ def _backend(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
 
 
 def _missing(version: str, accelerator: str) -> dict[str, tuple[str, str]]:
-    """The ports that this QEMU cannot give a guest, with the reason and a hint."""
+    """Return the ports that this QEMU cannot give a guest, with the reason and a hint."""
     major = version.partition(".")[0]
     if accelerator == _KVM or (major.isdigit() and int(major) >= _SHARES_FROM):
         return {}
@@ -211,7 +212,7 @@ def _missing(version: str, accelerator: str) -> dict[str, tuple[str, str]]:
 
 
 def _accelerator(host: Host) -> str:
-    """Whether a guest boots on KVM, found out once for each boot of the host: /dev/kvm may be
+    """Say whether a guest boots on KVM, found out once for each boot of the host: /dev/kvm may be
     there, and a stock kernel still not run on it."""
     if not host.exists("/dev/kvm"):
         return _EMULATED

@@ -1,4 +1,4 @@
-"""The table of functions: to add one, add its file and one line here."""
+"""This table lists the network functions: to add one, add its file and one line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a network function: a program in a node, with ports."""
+"""This module says what a network function must offer: a program in a node, with ports."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Function", "Hosted"]
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A function in its place: its node, its ports with their ends, and the CPUs of one that
-    polls. `wiring` is that of the switch under test."""
+    """This record is a function with where it runs: its node, its ports with their ends, and the
+    CPUs of one that polls. `wiring` is that of the switch under test."""
 
     node: Node
     ports: tuple[Port, ...]
@@ -27,8 +27,9 @@ class Hosted:
 
 
 class Function(ABC):
-    """A network function: a driver says its name, a summary, its kinds of ports and counters,
-    `probe` and `start`. Every method but `probe` is pure."""
+    """A network function (VNF) is a program in a node that takes frames from its ports and sends
+    frames to them. A driver says its name, a summary, its kinds of ports and counters, `probe` and
+    `start`. Every method but `probe` is pure."""
 
     name: str
     summary: str
@@ -54,17 +55,17 @@ class Function(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """The version, or Unavailable with what is missing."""
+        """Return the version, or raise Unavailable with what is missing."""
 
     @abstractmethod
     def start(self, h: Hosted) -> Plan:
-        """The steps that start the program in its node. One that is played has not opened its
-        ports then."""
+        """Return the steps that start the program in its node. One that the traffic program plays
+        has not opened its ports then."""
 
     def accepts(self, h: Hosted) -> str | None:
-        """None, or the reason why it cannot have such ports."""
+        """Return the reason why it cannot have such ports, or None if it can."""
         return None
 
     def settled(self, h: Hosted) -> Plan:
-        """Waits until it forwards; nothing else."""
+        """Return the steps that wait until it forwards; they do nothing else."""
         return ()

@@ -1,5 +1,5 @@
-"""A small bridge on libpcap, as in Bonafiglia 2015: what it reads at one port it writes at the
-other. Its program is `traffic/src/pcap_bridge.c`."""
+"""A small bridge on libpcap writes at one port what it reads at the other, as in Bonafiglia 2015.
+Its program is `traffic/src/pcap_bridge.c`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _HINT = "apt-get install libpcap-dev, then make setup"
 
 
 def program() -> str:
-    """The path of the bridge: beside this Python, or on PATH; its bare name where it is nowhere."""
+    """Return the path of the bridge: beside this Python, or on PATH; its bare name where it is
+    nowhere."""
     beside = Path(sys.executable).with_name(_PROGRAM)
     return (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
 
@@ -38,7 +39,7 @@ def _counter_commands(h: Hosted) -> tuple[Run, ...]:
 
 
 def _parse_counters(h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
-    """Frames that libpcap had no room for, and those that a port did not take."""
+    """Return the frames that libpcap had no room for, and those that a port did not take."""
     try:
         found = json.loads(outputs[0])
         counts = [
@@ -51,8 +52,8 @@ def _parse_counters(h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class PcapBridge(Function):
-    """One process, asleep while no frame waits. It keeps its counts in a file of the run, brought
-    up to date whenever nothing waits."""
+    """The bridge is one process, asleep while no frame waits. It keeps its counts in a file of the
+    run, brought up to date whenever nothing waits."""
 
     name = "pcap-bridge"
     summary = "a bridge of two ports on libpcap, as in Bonafiglia 2015"
@@ -61,7 +62,7 @@ class PcapBridge(Function):
     counters = Counting(_counter_commands, _parse_counters)
 
     def probe(self, host: Host) -> Version:
-        """Its version and that of libpcap."""
+        """Return its version and that of libpcap."""
         try:
             done = host.run((program(), "version"))
         except Unavailable as missing:

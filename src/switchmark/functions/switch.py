@@ -1,6 +1,8 @@
-"""Any switch that can be given its ports, run inside a node: it forwards between two of them.
+"""Any switch that can be given its ports may run inside a node, as a function that forwards between
+two of them.
 
-Knows no switch by name: each says in its own file (`function_kinds`) what it can be given.
+This module knows no switch by name: each says in its own file (`function_kinds`) what it can be
+given.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ _ONLY_CPU = (0,)
 
 
 class SwitchFunction(Function):
-    """A switch as it forwards unless it is asked otherwise: between two ports every one is a
-    wire, which leaves frames as they are."""
+    """The switch forwards as it does unless asked otherwise: between two ports every one is a wire,
+    which leaves frames as they are."""
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
@@ -40,7 +42,7 @@ class SwitchFunction(Function):
         self.capabilities = frozenset({"NET_ADMIN" if of_interfaces else "SYS_NICE"})
 
     def _wiring(self, h: Hosted) -> Wiring:
-        """The switch's own little world: two ports, joined both ways."""
+        """Return the wiring that the switch has as a function: two ports, joined both ways."""
         ports = tuple(
             Port(id=port.id, index=index, part=port.part) for index, port in enumerate(h.ports)
         )
@@ -66,7 +68,7 @@ class SwitchFunction(Function):
         )
 
     def probe(self, host: Host) -> Version:
-        """The version of the switch."""
+        """Return the version of the switch."""
         return self._switch.probe(host)
 
     def accepts(self, h: Hosted) -> str | None:

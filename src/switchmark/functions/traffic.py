@@ -1,4 +1,4 @@
-"""The traffic program as a function, and the pipe through which it is told what to do.
+"""The traffic program plays functions, and is told what to do through its stdin and stdout.
 
 One process serves many trials: a JSON object a line each way (`traffic/src/config.c`).
 """
@@ -24,13 +24,14 @@ _NO_SIGNAL = 0
 
 
 def process_name(node: Node) -> str:
-    """The name of the traffic process of a node, in plans and logs."""
+    """Return the name of the traffic process of a node, in plans and logs."""
     return f"traffic-{node.name}"
 
 
 class Traffic(Function):
-    """switchmark-traffic, one process a node. It ends with its stdin, or by SIGTERM, which would
-    reach but the client of a container's runtime, and leave us a zombie for init to reap."""
+    """One process of switchmark-traffic plays the functions of a node. It ends with its stdin, not
+    by SIGTERM: that would reach but the client of a container's runtime, and leave a zombie for
+    init to reap."""
 
     name = "traffic"
     summary = "the traffic program as an end: sender, receiver, client or server"
@@ -41,7 +42,7 @@ class Traffic(Function):
     counters = NO_COUNTERS
 
     def probe(self, host: Host) -> Version:
-        """The version of the traffic program."""
+        """Return the version of the traffic program."""
         return ENGINES["null"].probe(host)
 
     def start(self, h: Hosted) -> Plan:
@@ -57,7 +58,8 @@ class Traffic(Function):
 
 
 class Forwarder(Traffic):
-    """The traffic program between two ports: it writes both MACs and touches nothing else."""
+    """The traffic program forwards between two ports: it writes both MACs and touches nothing
+    else."""
 
     name = "forwarder"
     summary = "the traffic program, from port to port: it writes both MACs"
@@ -66,7 +68,7 @@ class Forwarder(Traffic):
 
 
 class TrafficProcess:
-    """A traffic process that runs; `part` names it in errors."""
+    """This object talks to a traffic process that runs; `part` names it in errors."""
 
     def __init__(self, part: str, process: Process) -> None:
         self.part = part
@@ -82,14 +84,14 @@ class TrafficProcess:
         return self.answer(command, timeout_s=timeout_s)
 
     def send(self, command: str, **members: Any) -> None:
-        """Send a command; its answer is to be read with `answer`."""
+        """Send a command; read its answer with `answer`."""
         try:
             self._process.send(json.dumps({"cmd": command, **members}))
         except CommandFailed as broken:
             raise self._died() from broken
 
     def answer(self, command: str, *, timeout_s: float = 10.0) -> dict[str, Any]:
-        """The answer to the command sent before."""
+        """Return the answer to the command sent before."""
         line = self._process.receive(timeout_s)
         if line is None:
             if self._process.poll() is not None:
@@ -105,7 +107,7 @@ class TrafficProcess:
         return found
 
     def hang_up(self) -> None:
-        """Send no more commands: the program ends."""
+        """Send no more commands, so that the program ends."""
         self._process.hang_up()
 
     def _died(self) -> TrialFailed:

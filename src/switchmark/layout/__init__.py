@@ -1,1 +1,2 @@
-"""From a test to what is built for it: topology, parts, nodes, tasks, plan. Pure."""
+"""This package decides what is built for a test: its topology, parts, nodes, tasks and plan. It is
+pure: it touches no host."""

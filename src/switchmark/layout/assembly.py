@@ -1,5 +1,5 @@
-"""The plan of a layout, from nothing to functions that forward, in the order that it is carried
-out. Pure."""
+"""This module makes the plan of a layout, from nothing to functions that forward, in the order in
+which it is carried out. Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
 
 
 def build(layout: Layout) -> Plan:
-    """Everything: `construct`, then `join` once the ports are being opened, and `settled`
-    when they are open."""
+    """Return the whole plan: `construct`, then `join` once the ports are being opened, and
+    `settled` when they are open."""
     return construct(layout) + join(layout) + settled(layout)
 
 
 def construct(layout: Layout) -> Plan:
-    """From nothing to programs that wait for commands."""
+    """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(layout)
     steps += _limited(layout, "switch", layout.wiring.at, layout.switch.start(layout.wiring))
     for part in parts_in_guests(layout):
@@ -67,12 +67,14 @@ def construct(layout: Layout) -> Plan:
 
 
 def machine_of(layout: Layout, part: Part) -> Plan:
-    """The start of the machine that a part runs in; none where it is in another node."""
+    """Return the steps that start the virtual machine of a part; none where it is in another
+    node."""
     return node_of(layout, part) if own_kernel(layout, part) else ()
 
 
 def create_nodes(layout: Layout) -> Plan:
-    """The node of the switch and those of the parts, but for machines."""
+    """Return the steps that make the node of the switch and those of the parts, but for virtual
+    machines."""
     at = layout.wiring.at
     steps = ENVIRONMENTS[at.environment].create(at, switch_needs(layout))
     for part in layout.parts:
@@ -85,21 +87,21 @@ def create_nodes(layout: Layout) -> Plan:
 
 
 def node_of(layout: Layout, part: Part) -> Plan:
-    """The steps that make the node of a part."""
+    """Return the steps that make the node of a part."""
     node = layout.nodes[part.id]
     return ENVIRONMENTS[node.environment].create(node, needs_of(layout, part))
 
 
 def _confined(layout: Layout, part: Part, start: Plan) -> Plan:
-    """The start of a part's program under the limit of functions; in a machine it is that
-    of the machine."""
+    """Return the start of a part's program under the limit of functions; in a virtual machine it is
+    that of the machine."""
     if part.physical or own_kernel(layout, part):
         return start
     return _limited(layout, "function", layout.nodes[part.id], start)
 
 
 def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
-    """The steps with their processes under the CPU limit of the switch or of a function."""
+    """Return the steps with their processes under the CPU limit of the switch or of a function."""
     percent = layout.test.limits.get(who)
     where = ENVIRONMENTS[node.environment]
     ours = where.shares_host or where.own_kernel
@@ -113,8 +115,8 @@ def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
 
 
 def join(layout: Layout) -> Plan:
-    """Waits for the sockets of functions that the switch connects to, and joins them. Nothing
-    where machines, which start only then, have been joined."""
+    """Return the steps that wait for the sockets of functions that the switch connects to, and join
+    them. There are none where virtual machines, which start only then, have been joined."""
     return () if _machines_await_switch(layout) else _join(layout)
 
 
@@ -139,13 +141,13 @@ def _join(layout: Layout) -> Plan:
 
 
 def _machines_await_switch(layout: Layout) -> bool:
-    """Do machines start only when the switch has connected to their ports?"""
+    """Say whether virtual machines start only when the switch has connected to their ports."""
     ends = [layout.endpoints[port.id] for part in parts_in_guests(layout) for port in part.ports]
     return any(end.kind is PortKind.VHOST_USER and end.server for end in ends)
 
 
 def settled(layout: Layout) -> Plan:
-    """Waits until the switch has its links, and functions forward."""
+    """Return the steps that wait until the switch has its links, and functions forward."""
     steps = layout.switch.settled(layout.wiring)
     for _, function, hosted in hosted_parts(layout):
         steps += function.settled(hosted)
@@ -153,14 +155,15 @@ def settled(layout: Layout) -> Plan:
 
 
 def awaits_switch(layout: Layout, parts: Sequence[Part]) -> bool:
-    """Is the first port of a process opened only when the switch connects to it?"""
+    """Say whether the first port of a process is opened only when the switch connects to it."""
     end = layout.endpoints[parts[0].ports[0].id]
     ours = not own_kernel(layout, parts[0])  # in a machine it is an interface of the guest's
     return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
 
 def part_counters(layout: Layout) -> tuple[Run, ...]:
-    """Commands that print the links in each part's node, to place what was dropped there."""
+    """Return the commands that print the links in each part's node, to tell where frames were
+    dropped."""
     nodes = dict.fromkeys(stack_of(layout, part) for part in layout.parts)
     return tuple(
         Run(f"counters of the links at {node.name}", ("ip", "-j", "-s", "link", "show"), node)

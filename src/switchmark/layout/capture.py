@@ -1,4 +1,5 @@
-"""Frames of a path's ports, as tcpdump sees them: into files of the run's folder. Pure."""
+"""This module captures frames at the ports of a path with tcpdump, into files of the run's folder.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["captures", "check_capture"]
 
 
 def check_capture(layout: Layout) -> None:
-    """UsageError if a port of this path cannot be captured."""
+    """Raise UsageError if a port of this path cannot be captured."""
     for port in layout.wiring.ports:
         end = layout.endpoints[port.id]
         guest = ENVIRONMENTS[layout.nodes[port.part].environment].own_kernel
@@ -23,8 +24,8 @@ def check_capture(layout: Layout) -> None:
 
 
 def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan:
-    """tcpdump of the first `frames` frames at the switch's end of every port, or at the function's
-    where it has none; `run` is the folder of the run, `number` the test's."""
+    """Return the steps that capture the first `frames` frames at the switch's end of every port, or
+    at the function's where it has none; `run` is the folder of the run, `number` the test's."""
     if not frames:
         return ()
     steps: Plan = ()

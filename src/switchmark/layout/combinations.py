@@ -1,4 +1,5 @@
-"""Which values of axes can never go together, whatever switch and scenario join. Pure."""
+"""This module knows which values of axes can never go together, whatever switch and scenario join.
+Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _VLAN_BYTES = 4
 
 
 def reasons_of_axes(test: Test) -> Iterable[Refusal]:
-    """Every reason that the axes of a test give by themselves, before its topology is drawn."""
+    """Return every reason that the axes of a test give by themselves, before its topology is
+    drawn."""
     yield from _load_reasons(test)
     yield from _engine_reasons(test)
     yield from _place_reasons(test)
@@ -30,7 +32,7 @@ def reasons_of_axes(test: Test) -> Iterable[Refusal]:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names in alphabetical order, with commas."""
+    """Return the names in alphabetical order, with commas."""
     return ", ".join(sorted(str(name) for name in names))
 
 

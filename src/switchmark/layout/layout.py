@@ -1,4 +1,4 @@
-"""From a test to what is built for it: topology, wiring, nodes, addresses, plan. Pure."""
+"""This module lays a test out: its topology, wiring, nodes, addresses. Pure."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All that is decided before the machine is touched.
+    """A layout is all that is decided for a test before a host is touched.
 
-    `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each
-    flow from end to end, `crossings` one for each pair of ports between which frames cross the
-    switch. `receivers` is the engine of parts that only receive, or forward. `policy` is the
-    placement that is followed, `modes` are what the probes of environments found, `seats` the CPUs
-    of each part (none: any).
+    `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each flow
+    from end to end, `crossings` one for each pair of ports between which frames cross the switch.
+    `receivers` is the engine of parts that only receive, or forward. `policy` is the placement that
+    is followed, `modes` are what the probes of environments found, `seats` the CPUs of each part
+    (none: any).
     """
 
     test: Test
@@ -73,41 +73,41 @@ class Layout:
     seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
-        """The flows that begin at a part."""
+        """Return the flows that begin at a part."""
         return tuple(f for f in self.flows if f.source in {p.id for p in part.ports})
 
     def received_by(self, part: Part) -> tuple[Flow, ...]:
-        """The flows that end at a part."""
+        """Return the flows that end at a part."""
         return tuple(f for f in self.flows if f.sink in {p.id for p in part.ports})
 
     @property
     def streams(self) -> int:
-        """How many ports frames are sent from: a rate is that of each."""
+        """Return how many ports frames are sent from: a rate is that of each."""
         return len({flow.source for flow in self.flows})
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
-        """The flows that carry the frames of this one, itself among them."""
+        """Return the flows that carry the frames of this one, itself among them."""
         return tuple(each for each in self.flows if each.index == flow.index)
 
     def first_flow(self, flow: Flow) -> int:
-        """The number of a flow's first sub-flow."""
+        """Return the number of a flow's first sub-flow."""
         return flow.index * self.test.flows
 
     @property
     def together(self) -> bool:
-        """Is each sender in one process with its receiver?"""
+        """Say whether each sender is in one process with its receiver."""
         return self.policy == SHARED_PROCESS
 
 
 def frame_sizes(test: Test) -> Sequence[int]:
-    """The frame sizes that a sender cycles through, bytes with the FCS."""
+    """Return the frame sizes that a sender cycles through, bytes with the FCS."""
     return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
 
 
 def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKind]:
-    """The kinds of ports that an engine or a function, which takes `kinds`, can open in an
-    environment: in a machine each of its ports is an interface of the guest's kernel, or a NIC past
-    it."""
+    """Return the kinds of ports that an engine or a function, which takes `kinds`, can open in an
+    environment. In a virtual machine each of its ports is an interface of the guest's kernel, or a
+    NIC past it."""
     found = ENVIRONMENTS[environment]
     if not found.own_kernel:
         return frozenset(kinds)
@@ -193,8 +193,8 @@ def lay_out(
 def _endpoints(
     switch: Switch, wiring: Wiring, parts: Sequence[Part], engine: Engine
 ) -> Mapping[str, Endpoint]:
-    """The switch's, and in a machine an interface for each, or a NIC that the engine opens past
-    the guest's kernel."""
+    """Return the function's end of each port: the switch's, and in a virtual machine an interface
+    for each, or a NIC that the engine opens past the guest's kernel."""
     ends = dict(switch.endpoints(wiring))
     for part in parts:
         if not ENVIRONMENTS[wiring.nodes[part.id].environment].own_kernel:
@@ -213,8 +213,8 @@ def _endpoints(
 
 
 def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:
-    """The addresses of a flow, from those of its crossings. Where nobody writes MACs its frames
-    are for the sink from the start."""
+    """Return the addresses of a flow, from those of its crossings. Where nobody writes MACs its
+    frames are for the sink from the start."""
     first, last = crossed[0], crossed[-1]
     if first.rewritten or any(function.rewrites for function in chained):
         first = replace(first, seen_src_mac=last.seen_src_mac)
@@ -225,9 +225,9 @@ def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> A
 
 
 def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
-    """The kind that the test names, else the first of the switch's that engine, environment and
-    functions take too, those of user space before the kernel's where the engine is of user space;
-    the switch's first where there is none, which `layout.resolve` refuses."""
+    """Return the kind of ports that the test names, else the first of the switch's that engine,
+    environment and functions take too, those of user space before the kernel's where the engine is
+    of user space; the switch's first where there is none, which `layout.resolve` refuses."""
     switch = SWITCHES[test.switch]
     if test.port != "auto":
         if test.port not in switch.port_kinds:
@@ -255,9 +255,9 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
 
 
 def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
-    """What the test names, else the switch's first; in a chain its first that brings frames from
-    function to function: by the port where they come in, or learning where functions write MACs.
-    """
+    """Return the semantics that the test names, else the switch's first; in a chain its first that
+    brings frames from function to function: by the port where they come in, or learning where
+    functions write MACs."""
     switch = SWITCHES[test.switch]
     if test.semantics == "auto" and not chained:
         return switch.semantics[0]
@@ -293,5 +293,5 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
 def _node(
     prefix: str, run_dir: str, suffix: str, environment: str, image: str | None = None
 ) -> Node:
-    """A node of this run; in the environment `host` a name of its own, but no place."""
+    """Return a node of this run; in the environment `host` it is a name only."""
     return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)

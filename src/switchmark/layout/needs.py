@@ -1,4 +1,5 @@
-"""What the nodes of a layout need: attachments and addresses, capabilities, memory. Pure."""
+"""This module knows what the nodes of a layout need: attachments and addresses, capabilities,
+memory. Pure."""
 
 from __future__ import annotations
 
@@ -32,18 +33,18 @@ _GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 1
 
 
 def guest_megabytes(layout: Layout) -> int:
-    """The memory of all machines that are made for this test."""
+    """Return the memory of all virtual machines that are made for this test."""
     return sum(needs_of(layout, part).megabytes for part in parts_in_guests(layout))
 
 
 def netns_of(layout: Layout, part: Part) -> str | None:
-    """The path by which setns() enters the network namespace of a part."""
+    """Return the path by which setns() enters the network namespace of a part."""
     node = layout.nodes[part.id]
     return ENVIRONMENTS[node.environment].netns(node)
 
 
 def attachments_of(layout: Layout, part: Part) -> list[Attachment]:
-    """What is brought into the node of a part."""
+    """Return the endpoints that are brought into the node of a part."""
     return [_attachment(layout, port) for port in part.ports]
 
 
@@ -69,7 +70,7 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
 
 
 def switch_needs(layout: Layout) -> Needs:
-    """What the switch's node needs; which programs it starts is its own business."""
+    """Return the needs of the switch's node; which programs it starts is its own business."""
     return Needs(
         run_dir=layout.wiring.run_dir,
         programs=(str(Path(sys.executable).parent), str(Path(traffic_program()).parent)),
@@ -82,7 +83,7 @@ def switch_needs(layout: Layout) -> Needs:
 
 
 def needs_of(layout: Layout, part: Part) -> Needs:
-    """What the node of a part needs for it."""
+    """Return what the node of a part needs for it."""
     engine = engine_of(layout, part)
     ends = [layout.endpoints[port.id] for port in part.ports]
     if FUNCTIONS[part.function].played:
@@ -104,8 +105,8 @@ def needs_of(layout: Layout, part: Part) -> Needs:
 
 
 def _capabilities(layout: Layout, part: Part) -> frozenset[str]:
-    """What the node of a part is allowed: what its function takes, and the engine of one that is
-    played."""
+    """Return the capabilities of a part's node: those that its function takes, and the engine of
+    one that the traffic program plays."""
     function = FUNCTIONS[part.function]
     if not function.played:
         return function.capabilities
@@ -115,19 +116,19 @@ def _capabilities(layout: Layout, part: Part) -> frozenset[str]:
 
 
 def stack_of(layout: Layout, part: Part) -> Node:
-    """Where the network stack of a part's node is looked at."""
+    """Return the node where the network stack of a part is looked at."""
     return network_stack(layout.nodes[part.id])
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:
-    """The router's address in the sink's network: that of the source's, in the other /24."""
+    """Return the router's address in the sink's network: that of the source's, in the other /24."""
     assert a.gateway is not None
     return f"{ip.rsplit('.', 1)[0]}.{a.gateway.rsplit('.', 1)[1]}"
 
 
 def network_stack(node: Node) -> Node:
-    """Where the network stack of a node is looked at, with the programs and files of the host: a
-    namespace that has a name is entered in 3 ms, a container in 20 to 200."""
+    """Return the node where the network stack of a node is looked at, with the programs and files
+    of the host: a namespace that has a name is entered in 3 ms, a container in 20 to 200."""
     outside = replace(node, environment="netns")
     named = ENVIRONMENTS[node.environment].netns(node)
     return outside if named == ENVIRONMENTS["netns"].netns(outside) else node

@@ -1,4 +1,4 @@
-"""What makes noise beside a test, and on which CPUs. Pure."""
+"""This module decides which noise runs beside a test, and on which CPUs. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NOISE_S = 60.0
 
 
 def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
-    """The noise beside a test's trials, on its CPUs; `cpus` are those that the host allows."""
+    """Return the noise beside a test's trials, on its CPUs; `cpus` are those that the host
+    allows."""
     test, wiring = layout.test, layout.wiring
     if test.noise is None:
         return ()

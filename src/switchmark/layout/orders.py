@@ -1,5 +1,5 @@
-"""What the traffic program is told of a test: which ports it opens, with which threads and tasks,
-and what each task sends and expects. Pure."""
+"""This module writes what the traffic program is told of a test: its ports, threads, tasks, and
+what each task sends and expects. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 
 def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> dict[str, Any]:
-    """What a process that plays these parts opens: its ports, and the threads with their tasks."""
+    """Return what a process that plays these parts opens: its ports, and the threads with their
+    tasks."""
     played = [port for part in parts for port in part.ports]
     endpoints = [layout.endpoints[port.id] for port in played]
     opened = opened_by(layout, parts)
@@ -80,7 +81,7 @@ def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> dict[str, A
 
 
 def _frame_bytes(layout: Layout, engine: Engine) -> int:
-    """The longest frame that a port is opened for: the longest of the path where it cannot
+    """Return the longest frame that a port is opened for: the longest of the path where it cannot
     be opened anew for each test, as a switch would lose its link."""
     if engine.own_memory:
         return layout.wiring.mtu + LAYER_2_BYTES
@@ -112,7 +113,8 @@ def _seat(layout: Layout, placement: Placement, part: Part) -> dict[str, Any]:
 
 
 def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) -> dict[str, Any]:
-    """What a task does in a trial; `players` are all parts that the traffic program plays."""
+    """Return what a task does in a trial; `players` are all parts that the traffic program
+    plays."""
     test, part, role = layout.test, job.part, job.role
     # Nobody but a switch that learns listens to who is where.
     learning = layout.wiring.semantics is Semantics.LEARNING
@@ -151,15 +153,16 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
 
 
 def _stagger(layout: Layout, players: Sequence[Part], job: Job) -> float:
-    """The share of a period by which a task's bursts are due after those of the first sender:
-    at a fixed rate they take turns, as all at one moment would be one burst at the switch."""
+    """Return the share of a period by which a task's bursts are due after those of the first
+    sender: at a fixed rate they take turns, as all at one moment would be one burst at the
+    switch."""
     jobs = [one for part in players for one in jobs_of(layout, part)]
     senders = [one for one in jobs if one.role in (Role.SENDER, Role.CLIENT)]
     return senders.index(job) / len(senders)
 
 
 def _address(layout: Layout, flow: Flow, share: int) -> dict[str, Any]:
-    """The addresses of a sender's first flow; `share` is its number among the part's."""
+    """Return the addresses of a sender's first flow; `share` is its number among the part's."""
     test, a = layout.test, layout.addressing[flow.id]
     first = layout.first_flow(flow) + share
     address: dict[str, Any] = {
@@ -181,7 +184,7 @@ def _address(layout: Layout, flow: Flow, share: int) -> dict[str, Any]:
 
 
 def promised_of(layout: Layout, job: Job) -> dict[str, Any]:
-    """The headers that a receiver's frames are to have."""
+    """Return the headers that a receiver's frames are to have."""
     part = job.part
     answers = job.role is Role.CLIENT
     if not (answers or job.role is Role.RECEIVER):
@@ -200,8 +203,8 @@ def _writes_macs(layout: Layout, flow: Flow) -> bool:
 
 
 def _seen(layout: Layout, flow: Flow, answered: bool) -> dict[str, Any]:
-    """The addresses of a flow's first frames where they arrive; or of their answers, which are
-    reflected and come back as they went."""
+    """Return the addresses of a flow's first frames where they arrive; or of their answers, which
+    are reflected and come back as they went."""
     sent, a = _address(layout, flow, 0), layout.addressing[flow.id]
     if not answered:
         macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
@@ -234,7 +237,7 @@ def _announcement(layout: Layout, port: Port) -> dict[str, Any]:
 
 
 def _share_of(frames: int | None, job: Job, flows: int) -> int:
-    """A task's part of the frames of a burst; 0 where there is no such end."""
+    """Return a task's part of the frames of a burst; 0 where there is no such end."""
     if frames is None:
         return 0
     return frames * (job.first + job.flows) // flows - frames * job.first // flows

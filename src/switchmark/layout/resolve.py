@@ -1,4 +1,4 @@
-"""Whether a test can ever work: names, combinations, ranges. Pure; gives all refusals at once."""
+"""This module decides whether a test can ever work, and gives all refusals at once. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ driver may refuse, without saying by which of them."""
 
 
 def _unusable(name: str, table: Mapping[str, object], axis: str) -> Refusal | None:
-    """The refusal of a plug-in that is none, with the reason; None if there is no such plug-in."""
+    """Return the refusal of a plug-in that cannot be used; None if there is none of that name."""
     error = table.unusable.get(name) if isinstance(table, Table) else None
     if error is None:
         return None
@@ -54,7 +54,7 @@ def _unusable(name: str, table: Mapping[str, object], axis: str) -> Refusal | No
 
 
 def check(test: Test) -> list[Refusal]:
-    """Every reason why this test can never work; none if it can."""
+    """Return every reason why this test can never work; none if it can."""
     tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
         ("switch", "switch", SWITCHES),
         ("engine", "engine", ENGINES),
@@ -99,20 +99,20 @@ def check(test: Test) -> list[Refusal]:
 
 
 def _of_error(error: UsageError, *axes: str) -> Refusal:
-    """What an error says, about the axes that it names, or else these."""
+    """Return what an error says, about the axes that it names, or else these."""
     return Refusal(error.axes or axes or _OF_A_WIRING, error.message, error.hint)
 
 
 def _of_driver(words: str) -> Refusal:
-    """What a driver says of a wiring, with a hint in it perhaps."""
+    """Return what a driver says of a wiring, with a hint in it perhaps."""
     why, _, hint = words.partition("\n\nhint: ")
     return Refusal(_OF_A_WIRING, why, hint or None)
 
 
 def may_share_process(test: Test) -> bool:
-    """Can the sender and the receiver of a test be one process of this host, and the test be the
-    one that was asked for? A process that plays a function in a container would be outside of it.
-    """
+    """Say whether the sender and the receiver of a test can be one process of this host, and the
+    test still be the one that was asked for. A process that plays a function in a container would
+    be outside of it."""
     together = test.model_copy(update={"placement": SHARED_PROCESS})
     return ENVIRONMENTS[test.environment].shares_host and not check(together)
 
@@ -259,7 +259,7 @@ def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 
 
 def _seated(test: Test, layout: Layout, where: str) -> bool:
-    """Whether a placement gives CPUs to the switch, or to the functions, of a test."""
+    """Say whether a placement gives CPUs to the switch, or to the functions, of a test."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
     seats = place(tenants_of(layout), cpus, test.placement).seats
     return any(seat.cpus for who, seat in seats.items() if (who == "switch") == (where == "switch"))

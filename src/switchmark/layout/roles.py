@@ -1,5 +1,5 @@
-"""Who plays what in a layout: the roles of its parts, their engines, and the processes they are in.
-Pure."""
+"""This module decides who plays what in a layout: the roles of its parts, their engines, and the
+processes they are in. Pure."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = [
 
 
 def played_parts(layout: Layout) -> tuple[Part, ...]:
-    """The parts that the traffic program plays."""
+    """Return the parts that the traffic program plays."""
     return tuple(part for part in layout.parts if FUNCTIONS[part.function].played)
 
 
 def hosted_parts(layout: Layout) -> tuple[tuple[Part, Function, Hosted], ...]:
-    """The other parts: programs of their own."""
+    """Return the other parts: programs of their own."""
     return tuple(
         (part, FUNCTIONS[part.function], as_hosted(layout, layout.nodes[part.id], (part,)))
         for part in layout.parts
@@ -48,7 +48,7 @@ def hosted_parts(layout: Layout) -> tuple[tuple[Part, Function, Hosted], ...]:
 
 
 def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
-    """What a function is started with, that plays these parts in one node."""
+    """Return what a function that plays these parts in one node is started with."""
     ports = tuple(port for part in parts for port in part.ports)
     cores = tuple(cpu for part in parts for cpu in layout.seats.get(part.id, ()))
     return Hosted(
@@ -57,7 +57,7 @@ def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
 
 
 def steering_of(layout: Layout) -> str | None:
-    """How frames find their way from function to function; None where there is no chain."""
+    """Return how frames find their way from function to function; None where there is no chain."""
     if all(not flow.hops for flow in layout.flows):
         return None
     if layout.wiring.semantics is Semantics.LEARNING:
@@ -66,8 +66,8 @@ def steering_of(layout: Layout) -> str | None:
 
 
 def rewrites_of(layout: Layout, part: Part) -> list[dict[str, str] | None]:
-    """The MACs that a forwarder writes into what leaves by each of its ports. What comes back
-    to a port of a chain that is used one way goes to whom the frames there come from."""
+    """Return the MACs that a forwarder writes into what leaves by each of its ports. What comes
+    back to a port of a chain that is used one way goes to whom the frames there come from."""
     if not FUNCTIONS[part.function].rewrites:
         return [None for _ in part.ports]
     found: dict[str, dict[str, str]] = {}
@@ -79,12 +79,12 @@ def rewrites_of(layout: Layout, part: Part) -> list[dict[str, str] | None]:
 
 
 def forwards(part: Part) -> bool:
-    """Is a part a function of a chain, whoever plays it?"""
+    """Say whether a part is a function of a chain, whoever plays it."""
     return FUNCTIONS[part.function].forwards
 
 
 def roles_of(layout: Layout, part: Part) -> tuple[Role, ...]:
-    """What the traffic program does for a part."""
+    """Return the roles of the traffic program that plays a part."""
     if forwards(part):
         return (Role.FORWARDER,)
     sends, receives = bool(layout.sent_by(part)), bool(layout.received_by(part))
@@ -94,8 +94,9 @@ def roles_of(layout: Layout, part: Part) -> tuple[Role, ...]:
 
 
 def engine_of(layout: Layout, part: Part) -> Engine:
-    """The engine that a part's ports are opened with. Where functions are in machines, it may
-    not take a port of the switch that stays on the host: then it is one that does."""
+    """Return the engine that a part's ports are opened with. Where functions are in virtual
+    machines, it may not take a port of the switch that stays on the host: then it is one that
+    does."""
     engine = layout.engine if layout.sent_by(part) else layout.receivers
     kinds = {layout.endpoints[port.id].kind for port in part.ports}
     if not part.physical or kinds <= engine.port_kinds or engine.needs_ip:
@@ -105,12 +106,12 @@ def engine_of(layout: Layout, part: Part) -> Engine:
 
 
 def has_own_memory(layout: Layout) -> bool:
-    """Do engines hold frames in memory of their own?"""
+    """Say whether engines hold frames in memory of their own."""
     return any(engine_of(layout, part).own_memory for part in layout.parts)
 
 
 def tenants_of(layout: Layout) -> list[Tenant]:
-    """The parts as the placement knows them; parts of a pair share a group."""
+    """Return the parts as the placement knows them; parts of a pair share a group."""
     groups = {
         port: index
         for index, pair in enumerate(
@@ -141,7 +142,7 @@ def _kind_of_tenant(layout: Layout, part: Part) -> str:
 
 
 def processes_of(layout: Layout) -> list[tuple[Node, tuple[Part, ...]]]:
-    """The traffic processes: the node that each runs at, and the parts in it."""
+    """Return the traffic processes: the node that each runs at, and the parts in it."""
     if not layout.together:
         return [(layout.nodes[part.id], (part,)) for part in played_parts(layout)]
     pairs: dict[int | None, list[Part]] = {}
@@ -154,15 +155,15 @@ def processes_of(layout: Layout) -> list[tuple[Node, tuple[Part, ...]]]:
 
 
 def place_of(layout: Layout, part: Part) -> Node:
-    """The node of the traffic process that plays a part."""
+    """Return the node of the traffic process that plays a part."""
     return next(node for node, parts in processes_of(layout) if part in parts)
 
 
 def own_kernel(layout: Layout, part: Part) -> bool:
-    """Does a part run on another kernel than this host's, with another clock?"""
+    """Say whether a part runs on another kernel than this host's, with another clock."""
     return ENVIRONMENTS[layout.nodes[part.id].environment].own_kernel
 
 
 def parts_in_guests(layout: Layout) -> tuple[Part, ...]:
-    """The parts that run in virtual machines: each on a kernel of its own."""
+    """Return the parts that run in virtual machines: each on a kernel of its own."""
     return tuple(part for part in layout.parts if own_kernel(layout, part))

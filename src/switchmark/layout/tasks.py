@@ -1,4 +1,5 @@
-"""The tasks of the parts that the traffic program plays, and the ports that they open. Pure."""
+"""This module lists the tasks of the parts that the traffic program plays, and the ports that they
+open. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ __all__ = ["Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One task of a process: a role of a part, on one of the queues of its port (a forwarder: of
-    both), with `flows` of its flows, from number `first` on."""
+    """A job is one task of a process: a role of a part, on one of the queues of its port (a
+    forwarder: of both), with `flows` of its flows, from number `first` on."""
 
     part: Part
     role: Role
@@ -26,7 +27,7 @@ class Job:
 
 
 def jobs_of(layout: Layout, part: Part) -> list[Job]:
-    """The tasks of a part. Each queue is sent to by a task of its own, so that a flow stays
+    """Return the tasks of a part. Each queue is sent to by a task of its own, so that a flow stays
     on its queue; what is received is counted by one, which reads all queues."""
     queues = layout.wiring.queues
     jobs = []
@@ -44,12 +45,13 @@ def jobs_of(layout: Layout, part: Part) -> list[Job]:
 
 
 def _flows_of(layout: Layout, part: Part) -> tuple[Flow, ...]:
-    """The flows that a part sends, or else receives: as many go each way."""
+    """Return the flows that a part sends, or else receives: as many go each way."""
     return distinct(layout.sent_by(part) or layout.received_by(part))
 
 
 def opened_by(layout: Layout, parts: Sequence[Part]) -> list[tuple[Part, Port, int]]:
-    """The ports that a process of these parts opens: each once for each queue that it uses."""
+    """Return the ports that a process of these parts opens: each once for each queue that it
+    uses."""
     return list(
         dict.fromkeys(
             (part, port, job.queue)
@@ -61,12 +63,12 @@ def opened_by(layout: Layout, parts: Sequence[Part]) -> list[tuple[Part, Port, i
 
 
 def reads_one_clock(layout: Layout, part: Part) -> bool:
-    """Do both ends of the flows that a part receives read one clock?"""
+    """Say whether both ends of the flows that a part receives read one clock."""
     ends = {port for flow in layout.received_by(part) for port in (flow.source, flow.sink)}
     holders = [p for p in layout.parts if ends & {port.id for port in p.ports}]
     return not any(own_kernel(layout, part) for part in holders)
 
 
 def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:
-    """The first of each: copies are made of the frames of one."""
+    """Return the flows without copies, which are made of the frames of the first."""
     return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]

@@ -1,4 +1,5 @@
-"""Which ports of the switch the frames of each flow have to pass, and which of these count them."""
+"""This module knows which ports of the switch the frames of each flow have to pass, and which of
+these count them. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ __all__ = ["uncounted_ports", "ways_of"]
 
 
 def ways_of(layout: Layout) -> tuple[Way, ...]:
-    """The way of each flow through the switch, and of its answers, by the ports that have an end of
-    their own at the switch: to open another port is to be inside of the switch."""
+    """Return the way of each flow through the switch, and of its answers, by the ports that have an
+    end of their own at the switch: to open another port is to be inside of the switch."""
     apart = _apart(layout)
     answered = layout.test.dimension == "latency"
     ways = []
@@ -35,7 +36,7 @@ def ways_of(layout: Layout) -> tuple[Way, ...]:
 
 
 def uncounted_ports(layout: Layout, trial: TrialResult) -> tuple[str, ...]:
-    """The ports at which frames are counted neither by the switch nor by an interface."""
+    """Return the ports at which frames are counted neither by the switch nor by an interface."""
     used = dict.fromkeys(p for flow in layout.wiring.flows for p in (flow.source, flow.sink))
     apart = _apart(layout)
     return tuple(port for port in used if port in apart and not _is_counted(trial.counters, port))
@@ -47,9 +48,9 @@ def _is_counted(counters: Mapping[str, Mapping[str, int | None]], port: str) -> 
 
 
 def _apart(layout: Layout) -> frozenset[str]:
-    """The ports with an end at the switch besides the function's. One that has none is itself the
-    function's interface, made by the switch (`staged`), or the end of a cable whose other end
-    another function opens (one socket for both), or leads nowhere."""
+    """Return the ports with an end at the switch besides the function's. One that has none is
+    itself the function's interface, made by the switch (`staged`), or the end of a cable whose
+    other end another function opens (one socket for both), or leads nowhere."""
     opened = Counter(end.path for end in layout.endpoints.values() if end.path)
     return frozenset(
         port

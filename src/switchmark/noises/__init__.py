@@ -1,4 +1,4 @@
-"""The table of noises: to add one, add its file and one line here."""
+"""This table lists the noises: to add one, add its file and one line here."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SEATS = ("switch", "functions")
 
 
 def parse_noise(text: str) -> tuple[str, str | tuple[int, ...]]:
-    """The kind of `KIND[:CPUS]`, and its CPUs: a word of SEATS, or numbers, none for wherever
-    the kernel likes. UsageError otherwise."""
+    """Return the kind of `KIND[:CPUS]`, and its CPUs: a word of SEATS, or numbers, none for
+    wherever the kernel likes. UsageError if it is written otherwise."""
     kind, colon, cpus = text.partition(":")
     if kind not in TABLE:
         raise UsageError(

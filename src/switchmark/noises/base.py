@@ -1,4 +1,4 @@
-"""The contract of a noise: who else works on this machine while a test is measured."""
+"""This module says what a noise must offer: other work on the host while a test is measured."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Noise", "Site", "on_cpus"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a noise is made. `prefix` begins the names of all that it makes, `run_dir` is the
-    run's folder. `cpus` are those that it keeps to (empty: wherever the kernel likes), `workers`
-    how many of them it is to keep busy; it lasts `seconds` at least."""
+    """This record says where a noise is made. `prefix` begins the names of all that it makes,
+    `run_dir` is the run's folder. `cpus` are those that it keeps to (empty: wherever the kernel
+    likes), `workers` how many of them it is to keep busy; it lasts `seconds` at least."""
 
     prefix: str
     run_dir: str
@@ -26,21 +26,21 @@ class Site:
 
 
 class Noise(ABC):
-    """A noise: a driver says its name, a summary, `probe` and `start`. Its
-    processes are Spawns, which must live until they are stopped."""
+    """A noise keeps CPUs of the host busy. A driver says its name, a summary, `probe` and `start`.
+    Its processes are Spawns, which must live until they are stopped."""
 
     name: str
     summary: str
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """The version, or Unavailable with what is missing."""
+        """Return the version, or raise Unavailable with what is missing."""
 
     @abstractmethod
     def start(self, site: Site) -> Plan:
-        """From nothing to noise."""
+        """Return the steps that start the noise."""
 
 
 def on_cpus(site: Site, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The argv that keeps a command, and what it starts, on the site's CPUs."""
+    """Return the argv that keeps a command, and what it starts, on the site's CPUs."""
     return ("taskset", "-c", ",".join(map(str, site.cpus)), *argv) if site.cpus else argv

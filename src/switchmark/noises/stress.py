@@ -1,4 +1,4 @@
-"""stress-ng: a worker on each CPU that does one thing without end."""
+"""Workers of stress-ng do one thing without end, one on each CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from switchmark.noises.base import Noise, Site, on_cpus
 
 @dataclass(slots=True)
 class Stress(Noise):
-    """A class of stress-ng's workers: `stressor` is the option that takes their number."""
+    """This noise is one class of stress-ng's workers: `stressor` is the option that takes their
+    number."""
 
     name: str
     summary: str
@@ -23,7 +24,7 @@ class Stress(Noise):
     options: tuple[str, ...] = ()
 
     def probe(self, host: Host) -> Version:
-        """The version of stress-ng."""
+        """Return the version of stress-ng."""
         hint = "apt-get install stress-ng"
         try:
             done = host.run(("stress-ng", "--version"))

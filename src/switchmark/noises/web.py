@@ -1,4 +1,4 @@
-"""A web server under load, as the noisy neighbour of the dissertation of 2017: nginx and ab.
+"""A web server under load makes the noise of the dissertation of 2017: nginx and ab.
 
 Both are in a network namespace of the run: not a frame of theirs leaves its loopback.
 """
@@ -43,16 +43,17 @@ _PAGE = "0123456789abcdef" * 64
 
 
 class Web(Noise):
-    """nginx and ab, which asks it for one page again and again: a process each.
+    """A process of ab asks nginx for one page again and again.
 
-    An nginx with workers writes its title over its environment, and with it over the run's mark.
+    An nginx with workers writes its title over its environment, and with it over the run's mark:
+    this one has none.
     """
 
     name = "web"
     summary = "a web server under load"
 
     def probe(self, host: Host) -> Version:
-        """The version of nginx."""
+        """Return the version of nginx."""
         try:
             done = host.run(("nginx", "-v"))
         except Unavailable as missing:

@@ -1,1 +1,2 @@
-"""The experiments of the literature, as data: what to run, and what was published."""
+"""This package holds the experiments of the literature as data: what to run, and what was
+published."""

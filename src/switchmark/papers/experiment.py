@@ -1,6 +1,7 @@
-"""One experiment of a paper: its campaign, the published values and the paper's claims.
+"""An experiment of a paper has its campaign, the published values and the paper's claims.
 
-A file `PAPER/EXPERIMENT.yaml` in this folder is one. Knows nothing of how a campaign is run.
+A file `PAPER/EXPERIMENT.yaml` in this folder is one. This module does not know how a campaign is
+run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Scalar = str | int | float | None
 
 
 class Row(_Frozen):
-    """One published value: the axes (as the command line writes them) that pick its test."""
+    """A row is one published value, with the axes (as the command line writes them) that pick its
+    test."""
 
     axes: dict[str, Scalar]
     published: float
@@ -46,7 +48,7 @@ class Row(_Frozen):
         return " ".join("none" if value is None else str(value) for value in self.axes.values())
 
     def picks(self, test: Test) -> bool:
-        """Whether a test has the values of this row, however they are written."""
+        """Say whether a test has the values of this row, however they are written."""
         return all(
             _comparable(axis, getattr(test, _field(axis))) == _comparable(axis, _value(axis, value))
             for axis, value in self.axes.items()
@@ -54,17 +56,18 @@ class Row(_Frozen):
 
 
 class Claim(_Frozen):
-    """What the paper says of an order: every row that the first group names has a greater value
-    than each that the second names."""
+    """A claim is what the paper says of an order: every row that the first group names has a
+    greater value than each that the second names."""
 
     says: str
     order: tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Experiment(_Frozen):
-    """An experiment. `campaign` is what a campaign file holds, with `tests` where the experiment
-    is no single product; `quick` are axes that a quick run has otherwise, in every test. Without
-    `rows` nothing was published that a single test stands for."""
+    """An experiment runs a campaign and compares it with what was published. `campaign` is what a
+    campaign file holds, with `tests` where the experiment is no single product; `quick` are axes
+    that a quick run has otherwise, in every test. Without `rows` nothing was published that a
+    single test stands for."""
 
     name: str
     source: str
@@ -85,11 +88,11 @@ class Experiment(_Frozen):
         return self
 
     def text(self) -> str:
-        """The campaign as the text of a campaign file."""
+        """Return the campaign as the text of a campaign file."""
         return yaml.safe_dump(self.campaign, sort_keys=False)
 
     def options(self, quick: bool) -> dict[str, str]:
-        """Axes that take the place of the campaign's, by the names of Test's fields."""
+        """Return the axes that take the place of the campaign's, by the names of Test's fields."""
         return {_field(axis): _written(value) for axis, value in self.quick.items() if quick}
 
 
@@ -104,7 +107,7 @@ def _written(value: Scalar | list[Scalar]) -> str:
 
 
 def _value(axis: str, value: Scalar) -> Any:
-    """What a row's value means as one of its axis; ValueError if it is none."""
+    """Return what a row's value means as one of its axis; ValueError if it is none."""
     name, word = _field(axis), None if value in (None, "none") else str(value)
     try:
         return getattr(Test.model_validate({name: word}), name)
@@ -113,19 +116,19 @@ def _value(axis: str, value: Scalar) -> Any:
 
 
 def _comparable(axis: str, value: Any) -> Any:
-    """A value such that two which mean the same are equal: `1M` is 1000000."""
+    """Return a value such that two which mean the same are equal: `1M` is 1000000."""
     return parse_rate(value) if axis == "rate" else value
 
 
 def names() -> list[str]:
-    """The names of all experiments, as `paper` takes them."""
+    """Return the names of all experiments, as `paper` takes them."""
     return sorted(
         path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.glob("*/*.yaml")
     )
 
 
 def read(name: str) -> Experiment:
-    """The experiment of that name; UsageError with the nearest if there is none."""
+    """Return the experiment of that name; UsageError with the nearest if there is none."""
     known = names()
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.3)

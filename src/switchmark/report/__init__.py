@@ -1,1 +1,1 @@
-"""Reports: JSON, tables, bars and pages, from stored records only."""
+"""This package makes reports from stored records only: JSON, tables, bars and pages."""

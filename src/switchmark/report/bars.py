@@ -1,4 +1,5 @@
-"""A bar chart in plain text: one chart for each semantics and dimension, never across them."""
+"""This module draws bar charts in plain text: one chart for each semantics and dimension, never
+across them."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _HOLLOW = "░"
 
 
 def bars(records: Sequence[Record], width: int = 100) -> list[str]:
-    """Lines to print. Throughput is drawn as the received rate, latency as the median where
-    enough samples tell it. The bar of a doubted test is hollow; a test without a figure has none.
-    """
+    """Return the lines to print. Throughput is drawn as the received rate, latency as the median
+    where enough samples tell it. The bar of a doubted test is hollow; a test without a figure has
+    none."""
     charts: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if _figure(record) is not None:

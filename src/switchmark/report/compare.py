@@ -1,4 +1,5 @@
-"""Tests side by side, of two runs or of one: how much faster, and how sure that is.
+"""This module puts tests side by side, of two runs or of one: how much faster, and how sure that
+is.
 
 The figure of a test is the received rate (`pps`), or the median latency (`ns`) of a test of
 latency. A difference is said to be one where two things agree: a permutation test of the repeats,
@@ -31,7 +32,8 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two records: `base` is what `other` is compared with; None where one run has no such test.
+    """A pair is two records: `base` is what `other` is compared with; None where one run has no
+    such test.
 
     `before` and `after` are their figures, None of a test that failed or was refused. `ratio_low`
     and `ratio_high` are the 95 % interval of the ratio, `p` the odds that chance alone parts the
@@ -52,7 +54,8 @@ class Pair:
 
     @property
     def test(self) -> Test:
-        """The test that is compared with the base's; that of the base where there is no other."""
+        """Return the test that is compared with the base's; that of the base where there is no
+        other."""
         record = self.other or self.base
         assert record is not None
         return record.test
@@ -63,8 +66,8 @@ class Pair:
 
     @property
     def bounds(self) -> tuple[bool, bool]:
-        """Whether each figure is a rate that the traffic program limits, so that the switch may
-        be faster."""
+        """Say of each figure whether it is a rate that the traffic program limits, so that the
+        switch may be faster."""
         one, other = (
             self.unit == "pps"
             and record is not None
@@ -76,18 +79,18 @@ class Pair:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both tests were measured."""
+        """Say whether both tests were measured."""
         return all(record is not None and record.status == "ok" for record in self.sides)
 
     @property
     def is_lacking(self) -> bool:
-        """Whether a test that was to be compared was not measured: it failed, it was refused, or
-        the later run does not have it. One that only the later run has is none."""
+        """Say whether a test that was to be compared was not measured: it failed, it was refused,
+        or the later run does not have it. One that only the later run has is none."""
         return self.base is not None and not self.is_whole
 
     @property
     def is_too_short(self) -> bool:
-        """Whether there are too few repeats to tell a difference from chance."""
+        """Say whether there are too few repeats to tell a difference from chance."""
         return self.is_whole and any(
             record is not None and len(_repeats(record, self.unit)) < MIN_REPEATS
             for record in self.sides
@@ -95,7 +98,7 @@ class Pair:
 
     @property
     def is_untold(self) -> bool:
-        """Whether nobody can say if both, which were measured, differ."""
+        """Say whether nobody can tell if both, which were measured, differ."""
         return self.is_whole and self.difference is None
 
     @property
@@ -104,8 +107,8 @@ class Pair:
 
     @property
     def difference(self) -> str | None:
-        """`faster by 12..15 %`, `slower by 3..4 %`, or `no difference shown`; None where there
-        are too few repeats to tell. Less latency is faster."""
+        """Return `faster by 12..15 %`, `slower by 3..4 %`, or `no difference shown`; None where
+        there are too few repeats to tell. Less latency is faster."""
         if self.p is None or self.ratio_low is None or self.ratio_high is None:
             return None
         if self.p > _ALPHA or self.ratio_low <= 1 <= self.ratio_high:
@@ -116,22 +119,23 @@ class Pair:
         return f"{'faster' if faster else 'slower'} by {ends[0]:.2g}..{ends[1]:.2g} %"
 
     def is_slower_by(self, percent: float) -> bool:
-        """Whether a slowdown is shown, of so many percent or more by the ratio of the medians."""
+        """Say whether a slowdown is shown, of so many percent or more by the ratio of the
+        medians."""
         if self.ratio is None or not (self.difference or "").startswith("slower"):
             return False
         return abs(self.ratio - 1) * 100 >= percent
 
 
 def pairs(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
-    """The tests of `before`, in order, each with that of `after`, whatever their seed; then those
-    that only `after` has."""
+    """Return the tests of `before`, in order, each with that of `after`, whatever their seed; then
+    those that only `after` has."""
     others = {_identity(record.test): record for record in after}
     found = [_pair(record, others.pop(_identity(record.test), None)) for record in before]
     return found + [_pair(None, record) for record in others.values()]
 
 
 def within(records: Sequence[Record]) -> list[Pair]:
-    """The tests of one run that differ in the first of its telling axes only, such as the
+    """Return the tests of one run that differ in the first of its telling axes only, such as the
     switch: each is compared with the first of its kind."""
     axes = telling([record.test for record in records])
     if not axes:
@@ -148,7 +152,7 @@ def within(records: Sequence[Record]) -> list[Pair]:
 
 
 def as_object(pair: Pair) -> dict[str, Any]:
-    """The pair as the JSON object of `--json`, in the words of `report.json`."""
+    """Return the pair as the JSON object of `--json`, in the words of `report.json`."""
     return {
         "schema": SCHEMA,
         "unit": pair.unit,
@@ -170,7 +174,7 @@ def _side(record: Record | None, figure: float | None) -> dict[str, Any] | None:
 
 
 def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
-    """A line for each pair: both figures, their ratio, and what it says; then what was not
+    """Print a line for each pair: both figures, their ratio, and what it says; then what was not
     compared, and why."""
     axes = telling([record.test for pair in found for record in pair.sides if record])
     both = [pair for pair in found if None not in pair.sides]
@@ -207,7 +211,7 @@ def _notes(found: Sequence[Pair], axes: Sequence[str]) -> list[str]:
 
 
 def _kinds(found: Sequence[Pair]) -> list[str]:
-    """The semantics that are compared with other ones, of tests that were measured."""
+    """Return the semantics that are compared with other ones, of tests that were measured."""
     kinds = {
         (pair.base.semantics, pair.other.semantics)
         for pair in found
@@ -252,7 +256,7 @@ def _pair(before: Record | None, after: Record | None) -> Pair:
 
 
 def _figure(record: Record | None) -> float | None:
-    """The received rate, or the median latency of a test of latency; None if it did not end
+    """Return the received rate, or the median latency of a test of latency; None if it did not end
     well."""
     if record is None or record.status != "ok":
         return None

@@ -1,4 +1,5 @@
-"""Figures as a reader meets them: rates, times, intervals, and the marks that stand before them."""
+"""This module writes figures as a reader meets them: rates, times, intervals, and the marks that
+stand before them."""
 
 from __future__ import annotations
 
@@ -40,24 +41,24 @@ _SMALLEST_SHARE = 0.0001
 
 
 def rate(content: dict[str, Any]) -> str:
-    """The received rate of a test's object, marked where it is doubted or only bounds."""
+    """Return the received rate of a test's object, marked where it is doubted or only bounds."""
     if content["rx"] is None:
         return "-"
     return f"{doubt(content)}{bound(content)}{format_pps(content['rx']['pps'])}"
 
 
 def doubt(content: dict[str, Any]) -> str:
-    """The mark of a test's object that is doubted."""
+    """Return the mark of a test's object that is doubted."""
     return f"{DOUBT_MARK} " if content["doubts"] else ""
 
 
 def bound(content: dict[str, Any]) -> str:
-    """The mark of a test's object whose rate only bounds the switch's."""
+    """Return the mark of a test's object whose rate only bounds the switch's."""
     return BOUND_MARK if content["lower_bound"] else ""
 
 
 def outcome(record: Record) -> str:
-    """A finished test in a few words: its figure and verdict, or why there is none."""
+    """Return a finished test in a few words: its figure and verdict, or why there is none."""
     if record.status != "ok":
         return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
     content = to_object(record)
@@ -70,19 +71,20 @@ def outcome(record: Record) -> str:
 
 
 def floor(content: dict[str, Any]) -> str:
-    """The median latency on the cable; `above` where it is above that of the test, and so no
-    floor; nothing where it is not known."""
+    """Return the median latency on the cable; `above` where it is above that of the test, and so
+    says nothing of it; nothing where it is not known."""
     told = content["latency_floor_ns"] or {}
     return ABOVE if told.get("holds") is False else format_ns(told.get("p50"))
 
 
 def format_ns(ns: float | None) -> str:
-    """`850 ns`, `12.4 us`, `3.21 ms`, or nothing."""
+    """Write a time as `850 ns`, `12.4 us`, `3.21 ms`, or as nothing."""
     return "" if ns is None else scaled(round(ns) if ns < 1e3 else ns, _NS)
 
 
 def interval(ends: Sequence[float] | None, middle: float | None, unit: str) -> str:
-    """`371..384`, in the unit that the figure in its middle is shown in; nothing without one."""
+    """Write an interval as `371..384`, in the unit that the figure in its middle is shown in;
+    nothing without one."""
     if ends is None or middle is None:
         return ""
     low, high = (scaled_to(end, middle, _NS if unit == "ns" else PPS) for end in ends)
@@ -90,7 +92,7 @@ def interval(ends: Sequence[float] | None, middle: float | None, unit: str) -> s
 
 
 def share(count: int, whole: int) -> str:
-    """`1.25%` of a whole; what is more than nothing is not shown as nothing."""
+    """Write a share as `1.25%` of a whole; what is more than nothing is not shown as nothing."""
     if not whole:
         return ""
     found = count / whole

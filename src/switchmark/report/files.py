@@ -1,4 +1,4 @@
-"""Reports as files: the name's suffix says which kind."""
+"""This module writes reports as files: the name's suffix says which kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Runs = Sequence[tuple[str, Sequence[Record]]]
 
 
 def as_csv(runs: Runs) -> str:
-    """All tests of some runs as CSV (RFC 4180), a row each.
+    """Return all tests of some runs as CSV (RFC 4180), a row each.
 
     The columns are the fields of `--json` by their path, such as `rx.pps` and `test.burst`, but for
     the evidence of each trial. A field that is null is empty; a list is JSON.
@@ -38,7 +38,8 @@ def as_csv(runs: Runs) -> str:
 
 
 def writer_of(path: Path) -> Callable[[Runs], None]:
-    """What writes a report to a file of this name; UsageError for a suffix that says nothing."""
+    """Return what writes a report to a file of this name; UsageError for a suffix that says
+    nothing."""
     form = _FORMS.get(path.suffix.lower())
     if form is None:
         raise UsageError(

@@ -1,4 +1,5 @@
-"""What stands below a table: what its marks mean, what searches found, and why tests failed."""
+"""This module writes what stands below a table: what its marks mean, what searches found, and why
+tests failed."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _AT_LOADS = "latency-at-load"
 
 
 def footnotes(records: Sequence[Record]) -> list[str]:
-    """A line or more for each thing that the tables of these records leave to be said."""
+    """Return a line or more for each thing that the tables of these records leave to be said."""
     notes = _doubts(records)
     if any(record.floor and "p50" in record.floor for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
@@ -72,7 +73,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:
-    """Each doubt with how many tests have it, and what would cure it."""
+    """Return each doubt with how many tests have it, and what would cure it."""
     doubts = Counter(doubt for record in records for doubt in record.doubts)
     if not doubts:
         return []
@@ -85,7 +86,7 @@ def _doubts(records: Sequence[Record]) -> list[str]:
 
 
 def _softirq(records: Sequence[Record]) -> list[str]:
-    """Whether the cores of the kernel's interrupts are in those of the parts too."""
+    """Say whether the cores of the kernel's interrupts are in those of the parts too."""
     kernels = [(cost(record) or {}).get("kernel_softirq") for record in records]
     within = {each["within_threads"] for each in kernels if each and each["cores"] >= SHOWN_CORES}
     if within == {True}:
@@ -96,7 +97,7 @@ def _softirq(records: Sequence[Record]) -> list[str]:
 
 
 def _costs(record: Record) -> list[str]:
-    """What a frame cost, where the processor counts, and where two counters tell different
+    """Return what a frame cost, where the processor counts, and where two counters tell different
     things."""
     found = cost(record)
     if found is None:
@@ -117,8 +118,8 @@ def _costs(record: Record) -> list[str]:
 
 
 def _goal(search: str, goal: dict[str, Any]) -> str:
-    """A goal of a search: its rate with the lowest that failed, or its burst, and the median
-    latency."""
+    """Describe a goal of a search: its rate with the lowest that failed, or its burst, and the
+    median latency."""
     bound = BOUND_MARK if is_lower_bound(goal["verdict"] or "") else ""
     if "burst_frames" in goal:
         held_s = goal["corrected_buffer_s"]

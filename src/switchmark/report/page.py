@@ -1,4 +1,5 @@
-"""A report as one HTML file that needs nothing else: each run's table, bars and notes."""
+"""This module writes a report as one HTML file that needs nothing else: each run's table, bars and
+notes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ pre { line-height: 1.2; overflow-x: auto }
 
 
 def page(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
-    """The page of these runs, each with its name."""
+    """Return the page of these runs, each with its name."""
     sections = "\n".join(_section(name, records) for name, records in runs)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

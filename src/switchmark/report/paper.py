@@ -1,4 +1,5 @@
-"""An experiment's results beside the published values, and which of the paper's claims hold.
+"""This module shows an experiment's results beside the published values, and which of the paper's
+claims hold.
 
 Hardware differs, so it is ratios to the first row and orders that are compared, not values.
 """
@@ -26,8 +27,8 @@ Holding = Literal["holds", "does not hold", "cannot be told"]
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A row of the paper's table and what was measured here, in the paper's unit; None where
-    nothing was. Ratios are to the first row of the same column."""
+    """A row of the paper's table stands beside what was measured here, in the paper's unit; None
+    where nothing was. Ratios are to the first row of the same column."""
 
     name: str
     published: float
@@ -38,7 +39,7 @@ class Beside:
 
 
 def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
-    """The rows of the experiment, in the paper's order."""
+    """Return the rows of the experiment, in the paper's order."""
     found = [_record(row, records) for row in experiment.rows]
     figures = [_figure(record, experiment.unit) for record in found]
     return [
@@ -55,9 +56,9 @@ def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
 
 
 def holds(claim: Claim, rows: Sequence[Beside], unit: str) -> Holding:
-    """Whether the claim's order is found here. It cannot be told where a value is missing, where
-    two 95 % intervals of the figures meet, where a rate that only bounds the switch may be the
-    greater one, or where too few cores made a figure a functional result."""
+    """Say whether the claim's order is found here. It cannot be told where a value is missing,
+    where two 95 % intervals of the figures meet, where a rate that only bounds the switch may be
+    the greater one, or where too few cores made a figure a functional result."""
     verdicts = [_greater(more, less, unit) for more, less in _compared(claim, rows)]
     if "does not hold" in verdicts:
         return "does not hold"
@@ -70,7 +71,7 @@ def _compared(claim: Claim, rows: Sequence[Beside]) -> list[tuple[Beside, Beside
 
 
 def print_beside(experiment: Experiment, records: Sequence[Record], stream: IO[str]) -> None:
-    """The paper's table with a column of ours, then each claim."""
+    """Print the paper's table with a column of what was measured here, then each claim."""
     rows = beside(experiment, records)
     width = max((len(row.name) for row in rows), default=0)
     unit = experiment.unit
@@ -124,7 +125,8 @@ def _greater(more: Beside, less: Beside, unit: str) -> Holding:
 
 
 def _interval(record: Record, unit: str) -> tuple[float, float] | None:
-    """95 % of the figure of a record, in the paper's unit; None with too few repeats."""
+    """Return the 95 % interval of a record's figure, in the paper's unit; None with too few
+    repeats."""
     if unit == "us":
         means = [trial.latency.mean / 1e3 for trial in record.trials if trial.latency]
         return median_interval(means) if len(means) >= MIN_REPEATS else None

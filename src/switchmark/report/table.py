@@ -1,5 +1,5 @@
-"""Tests as rows of tables: what they have in common above, what tells them apart and what was found
-in columns.
+"""This module makes tables of tests: what they have in common stands above, what tells them apart
+and what was measured in columns.
 
 A section is text and serves every report; `table_lines` alone knows a width.
 """
@@ -42,7 +42,7 @@ _SEMANTICS, _CORES, _SPREAD, _DETAIL, _LAST = 2, 5, 4, 3, 1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its heading, what stands above it, and a cell for each row. Where there is no room
+    """A column has a heading, what stands above it, and a cell for each row. Where there is no room
     for all columns, those of the greatest `expendable` are left out first, and those of 0 never."""
 
     heading: str
@@ -62,15 +62,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The tests of one dimension: what all of them have in common, and a table of the rest."""
+    """A section shows the tests of one dimension: what all of them have in common, and a table of
+    the rest."""
 
     caption: str
     columns: tuple[Column, ...]
 
 
 def sections(records: Sequence[Record]) -> list[Section]:
-    """A section for each dimension, with a row for each record in their order. A column that is
-    empty in all rows is left out."""
+    """Return a section for each dimension, with a row for each record in their order. A column that
+    is empty in all rows is left out."""
     by_dimension: dict[str, list[Record]] = {}
     for record in records:
         by_dimension.setdefault(record.test.dimension, []).append(record)
@@ -78,8 +79,8 @@ def sections(records: Sequence[Record]) -> list[Section]:
 
 
 def table_lines(section: Section, width: int | None = None) -> list[str]:
-    """A section as lines no wider than `width`, or as wide as they need to be: columns for which
-    there is no room are left out, and named."""
+    """Return a section as lines no wider than `width`, or as wide as they need to be: columns for
+    which there is no room are left out, and named."""
     shown = _fitted(section.columns, width)
     gone = [column.name for column in section.columns if column not in shown]
     lines = textwrap.wrap(section.caption, width or _NO_WIDTH, subsequent_indent=_GAP)
@@ -94,8 +95,8 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
 
 
 def _fitted(columns: Sequence[Column], width: int | None) -> list[Column]:
-    """The columns that there is room for. Those of the cores go together; of others that matter
-    alike the last one goes first."""
+    """Return the columns that there is room for. Those of the cores go together; of others that
+    matter alike the last one goes first."""
     shown = list(columns)
     while width is not None and _width(shown) > width:
         most = max(column.expendable for column in shown)
@@ -144,7 +145,8 @@ def _section(records: Sequence[Record]) -> Section:
 
 
 def _caption(records: Sequence[Record]) -> str:
-    """What all tests of a section have in common: the usual only where a reader looks for it."""
+    """Return what all tests of a section have in common: the usual only where a reader looks for
+    it."""
     first = records[0].test
     shared = {
         axis: value
@@ -188,7 +190,7 @@ _Objects = Sequence[dict[str, Any]]
 
 
 def _of_rate(objects: _Objects) -> list[Column]:
-    """What was found of tests of throughput."""
+    """Return the columns of what tests of throughput measured."""
     return [
         *_semantics(objects),
         Column("received", _cells(objects, rate, failed=True), numeric=True),
@@ -208,7 +210,7 @@ def _of_rate(objects: _Objects) -> list[Column]:
 
 
 def _of_latency(objects: _Objects) -> list[Column]:
-    """What was found of tests of latency."""
+    """Return the columns of what tests of latency measured."""
     return [
         *_semantics(objects),
         Column("p50", _cells(objects, _median, failed=True), numeric=True),
@@ -230,12 +232,12 @@ def _of_latency(objects: _Objects) -> list[Column]:
 def _cells(
     objects: _Objects, text: Callable[[dict[str, Any]], str], *, failed: bool = False
 ) -> tuple[str, ...]:
-    """A cell for each test, empty for one without trials; what `failed` names says why."""
+    """Return a cell for each test, empty for one without trials; what `failed` names says why."""
     return tuple(text(o) if o["rx"] else o["status"] if failed else "" for o in objects)
 
 
 def _semantics(objects: _Objects) -> list[Column]:
-    """A column where the switches do different work; else the caption says what they do."""
+    """Return a column where the switches do different work; else the caption says what they do."""
     kinds = tuple(o["semantics"] or "" for o in objects)
     if len(set(filter(None, kinds))) < 2:
         return []
@@ -250,7 +252,8 @@ def _verdicts(objects: _Objects) -> Column:
 
 
 def _losses(objects: _Objects) -> list[Column]:
-    """Lost frames of those sent, and where there are any, unsent ones of those to be sent."""
+    """Return the lost frames of those sent, and where there are any, unsent ones of those to be
+    sent."""
 
     def unsent(o: dict[str, Any]) -> str:
         return share(o["tx"]["unsent"], o["tx"]["frames"] + o["tx"]["unsent"])
@@ -268,8 +271,8 @@ def _latency_column(objects: _Objects, name: str, expendable: int) -> Column:
 
 
 def _cores(objects: _Objects) -> list[Column]:
-    """The cores of each role; in parentheses what a cycle counter says of them; and the kernel's
-    interrupts."""
+    """Return the cores of each role; in parentheses what a cycle counter says of them; and the
+    kernel's interrupts."""
     roles = sorted(dict.fromkeys(role for o in objects for role in o["cpu"]), key=_LAST_ROLES.count)
     columns = {
         role: tuple(_cores_of(o, role) if o["rx"] else "" for o in objects) for role in roles

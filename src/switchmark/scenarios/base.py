@@ -1,4 +1,4 @@
-"""The contract of a scenario: a recipe that draws parts and flows on a topology."""
+"""This module says what a scenario must offer: it draws parts and flows on a topology."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"
 
 
 class Scenario(ABC):
-    """A scenario: a driver says its name, a summary and `draw`."""
+    """A scenario says which parts a test has and which flows pass the switch between them. A driver
+    says its name, a summary and `draw`."""
 
     name: str
     summary: str
@@ -29,14 +30,14 @@ class Scenario(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A real physical port: the switch's NIC and the one at the other end of its cable."""
+    """A real physical port is the switch's NIC and the one at the other end of its cable."""
 
     switch_end: str
     peer: str
 
 
 def nics(test: Test) -> dict[str, Nic]:
-    """The NICs that the axis `nic` gives to physical ports, by part: `a0=eth1:eth2,...`, or
+    """Return the NICs that the axis `nic` gives to physical ports, by part: `a0=eth1:eth2,...`, or
     `a0=03:00.0:04:00.0,...` by PCI addresses, which get their domain.
 
     UsageError if it is written otherwise.
@@ -63,7 +64,8 @@ def nics(test: Test) -> dict[str, Nic]:
 
 
 def _ends(text: str) -> tuple[str, str] | None:
-    """The two NICs of `NIC:NIC`. A PCI address has colons of its own, an interface has none."""
+    """Return the two NICs of `NIC:NIC`. A PCI address has colons of its own, an interface has
+    none."""
     if pci_address(text):
         return None
     for at in (index for index, letter in enumerate(text) if letter == ":"):
@@ -74,14 +76,14 @@ def _ends(text: str) -> tuple[str, str] | None:
 
 
 def join(t: Topology, test: Test, source: Port, sink: Port) -> None:
-    """The flow of a pair, and its way back in direction `bi`."""
+    """Draw the flow of a pair, and its way back in direction `bi`."""
     t.flow(source, sink)
     if test.direction == "bi":
         t.flow(sink, source)
 
 
 def copied(t: Topology, test: Test, source: Port, first: int) -> None:
-    """The flow of a pair to its function, `f` and this number, and copies of it to those that
+    """Draw the flow of a pair to its function, `f` and this number, and copies of it to those that
     follow."""
     flow: Flow | None = None
     for number in range(first, first + test.copies):
@@ -95,6 +97,6 @@ def copied(t: Topology, test: Test, source: Port, first: int) -> None:
 
 
 def physical(t: Topology, test: Test, name: str) -> Port:
-    """A physical port: the NICs that the test names for it, or emulated."""
+    """Draw a physical port: the NICs that the test names for it, or emulated."""
     nic = nics(test).get(name)
     return t.physical(name, nic=nic.switch_end if nic else None, nic_peer=nic.peer if nic else None)

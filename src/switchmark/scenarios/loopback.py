@@ -1,4 +1,4 @@
-"""From physical ports through chains of functions to other physical ports."""
+"""Frames go from physical ports through chains of functions to other physical ports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _USUAL = "forwarder"
 
 
 class Loopback(Scenario):
-    """`chains` chains of `chain` functions between `a0` and `b0`, which all of them share, and
-    between the ends of each further pair.
+    """The topology has `chains` chains of `chain` functions between `a0` and `b0`, which all of
+    them share, and one between the ends of each further pair.
 
-    A function has two ports; each way from one function to the next leads through the switch.
-    Ports are drawn in the order in which frames pass them, so that 2i and 2i+1 are joined where
-    a pair has one chain. The functions are `f1`, `f2`, ..., those of several chains `c1f1`, ....
+    A function has two ports; each way from one function to the next leads through the switch. Ports
+    are drawn in the order in which frames pass them, so that 2i and 2i+1 are joined where a pair
+    has one chain. The functions are `f1`, `f2`, ..., those of several chains `c1f1`, ....
     """
 
     name = "loopback"

@@ -1,4 +1,4 @@
-"""From one physical port to another."""
+"""Frames go from one physical port to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from switchmark.scenarios.base import Scenario, join, physical
 
 
 class P2p(Scenario):
-    """Pairs of one source and one sink, all through the same switch."""
+    """The topology has pairs of one source and one sink, all through the same switch."""
 
     name = "p2p"
     summary = "from one physical port to another"

@@ -1,4 +1,4 @@
-"""From a physical port to a function."""
+"""Frames go from a physical port to a function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from switchmark.scenarios.base import Scenario, copied, physical
 
 
 class P2v(Scenario):
-    """Pairs of one source and one sink, or copies of it, all through the same switch."""
+    """The topology has pairs of one source and one sink, or copies of it, all through the same
+    switch."""
 
     name = "p2v"
     summary = "from a physical port to a function"

@@ -1,4 +1,4 @@
-"""From a function to a physical port."""
+"""Frames go from a function to a physical port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from switchmark.scenarios.base import Scenario, join, physical
 
 
 class V2p(Scenario):
-    """Pairs of one source and one sink, all through the same switch."""
+    """The topology has pairs of one source and one sink, all through the same switch."""
 
     name = "v2p"
     summary = "from a function to a physical port"

@@ -1,4 +1,4 @@
-"""From one function to another."""
+"""Frames go from one function to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from switchmark.scenarios.base import Scenario, copied
 
 
 class V2v(Scenario):
-    """Pairs of one source and one sink, or copies of it, all through the same switch."""
+    """The topology has pairs of one source and one sink, or copies of it, all through the same
+    switch."""
 
     name = "v2v"
     summary = "from one function to another"

@@ -1,7 +1,7 @@
-"""The table of switches: to add one, add its file and one line here.
+"""This table lists the switches: to add one, add its file and one line here.
 
-Third-party switches come by the entry-point group `switchmark.switches`; each is checked
-against the contract when it is registered.
+Third-party switches come by the entry-point group `switchmark.switches`; each is checked against
+the contract when it is registered.
 """
 
 from __future__ import annotations

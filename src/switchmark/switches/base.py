@@ -1,4 +1,4 @@
-"""The contract of a switch: six members that a driver must say, and defaults for all else.
+"""This module says what a switch's driver must offer: six members, and defaults for all else.
 
 A driver is pure but for `probe`: it returns plans. It knows no environment by name.
 """
@@ -33,7 +33,8 @@ _Place = TypeVar("_Place")
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Frames at one port as the switch sees it; None where the switch does not tell."""
+    """This record counts the frames at one port as the switch sees them; None where the switch does
+    not tell."""
 
     rx: int | None = None
     tx: int | None = None
@@ -43,7 +44,8 @@ class PortCounters:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a switch at one moment, by port id; busy and idle cycles where known."""
+    """This record holds the counters of a switch at one moment, by port id, and its busy and idle
+    cycles where known."""
 
     ports: Mapping[str, PortCounters] = field(default_factory=dict)
     busy_cycles: int | None = None
@@ -52,8 +54,9 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Counting(Generic[_Place]):
-    """How the counters of a switch are read, or those of a function: `commands` print what `parse`
-    understands. Both are told the wiring, or where the function is.
+    """A `Counting` says how the counters of a switch, or of a network function, are read:
+    `commands` print what `parse` understands. Both are told the wiring of the switch, or the
+    function with its ports. Both are told the wiring, or where the function is.
 
     `parse` gets the outputs in the order of the commands. ValueError if they are garbled.
     """
@@ -67,8 +70,9 @@ NO_COUNTERS: Counting[Any] = Counting(lambda place: (), lambda place, outputs: C
 
 
 class Switch(ABC):
-    """A switch: a driver says its name, semantics, kinds of ports and counters, `probe` and
-    `start`. Every method but `probe` is pure.
+    """A switch forwards frames between its ports; this is what its driver has to say. It says its
+    name, semantics, kinds of ports and counters, `probe` and `start`. Every method but `probe` is
+    pure.
 
     Of `semantics` and `port_kinds` the first is what it does unless asked otherwise.
     """
@@ -93,28 +97,28 @@ class Switch(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """The version, or Unavailable with what is missing."""
+        """Return the version of the switch, or raise Unavailable with what is missing."""
 
     @abstractmethod
     def start(self, w: Wiring) -> Plan:
-        """Before the functions open their ports."""
+        """Return the steps that start the switch, before the functions open their ports."""
 
     def own_core(self, mode: str | None) -> bool:
-        """Does forwarding keep a core of the switch's own busy? If not, whoever sends does
+        """Say whether forwarding keeps a core of the switch's own busy. If not, whoever sends does
         the work. `mode` is that of the probed Version."""
         return False
 
     def accepts(self, w: Wiring) -> str | None:
-        """None, or the reason why this switch cannot make such a wiring."""
+        """Return the reason why this switch cannot make such a wiring, or None if it can."""
         return None
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        """The far end of each port, by port id."""
+        """Return the function's end of each port, by port id."""
         return {port.id: Endpoint(w.kind, mac_address(port.index), mtu=w.mtu) for port in w.ports}
 
     def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        """The addresses of each flow, by flow id. By default those of one flat network: what is
-        sent is what arrives; what is to be copied is for a group."""
+        """Return the addresses of each flow, by flow id. By default those of one flat network: what
+        is sent is what arrives; what is to be copied is for a group."""
         return {
             flow.id: Addressing(
                 sent_src_mac=w.source_mac(flow),
@@ -130,11 +134,12 @@ class Switch(ABC):
         }
 
     def join(self, w: Wiring) -> Plan:
-        """After the interfaces are in the nodes: ports, forwarding rules."""
+        """Return the steps that add ports and forwarding rules, once the interfaces are in their
+        nodes."""
         return ()
 
     def settled(self, w: Wiring) -> Plan:
-        """Waits for links and learning; nothing else."""
+        """Return the steps that wait for links and learning; they do nothing else."""
         return ()
 
 

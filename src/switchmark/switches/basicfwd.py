@@ -1,4 +1,5 @@
-"""DPDK's smallest sample (`examples/skeleton`): a wire, one core, one queue, fixed rings."""
+"""DPDK's smallest sample (`examples/skeleton`) forwards like a wire, on one core with one queue and
+fixed rings."""
 
 from __future__ import annotations
 
@@ -6,13 +7,9 @@ from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.switches.eal import (
-    COUNTERS,
-    PORT_KINDS,
-    probe_program,
-    program,
-    start_program,
-)
+from switchmark.switches.eal import probe_program, program, start_program
+from switchmark.switches.eal_ports import PORT_KINDS
+from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours
 
 _PROGRAM = "dpdk-skeleton"
@@ -21,7 +18,7 @@ _MBUFS_PER_PORT = 8191  # NUM_MBUFS in basicfwd.c
 
 
 class Basicfwd(PairedSwitch):
-    """It forwards on its main lcore, from the moment its ports are up."""
+    """DPDK's sample forwards on its main lcore, from the moment its ports are up."""
 
     name = "basicfwd"
     semantics = (Semantics.PATCH,)
@@ -29,7 +26,7 @@ class Basicfwd(PairedSwitch):
     counters = COUNTERS
 
     def probe(self, host: Host) -> Version:
-        """The version of DPDK that it was built with."""
+        """Return the version of DPDK that the sample was built with."""
         return probe_program(host, program(_PROGRAM), _HINT)
 
     def accepts(self, w: Wiring) -> str | None:

@@ -1,4 +1,4 @@
-"""A cable: the two ends of each flow joined with no switch, the baseline for every figure."""
+"""A cable joins the two ends of each flow without a switch: it is the baseline for every figure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from switchmark.switches.links import CABLE, add_veth, interface_mac, probe_kern
 
 
 class Direct(Switch):
-    """A veth pair between the two ports of each flow; or in user space one end that listens,
-    vhost or a memif server, and one that connects."""
+    """A cable joins the two ports of each flow. It is a veth pair; or in user space one end that
+    listens, vhost or a memif server, and one that connects."""
 
     name = "direct"
     semantics = (Semantics.PATCH,)

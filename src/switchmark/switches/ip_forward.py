@@ -1,4 +1,4 @@
-"""The kernel's IPv4 forwarding: routed, done in the context of whoever sends."""
+"""The kernel routes IPv4 frames, in the context of whoever sends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _NETWORKS = 255
 
 
 class IpForward(KernelSwitch):
-    """A router with one /24 of 198.18.0.0/16 on each port and every neighbour known."""
+    """The kernel routes between the ports, with one /24 of 198.18.0.0/16 on each and every
+    neighbour known."""
 
     name = "ip-forward"
     semantics = (Semantics.ROUTED,)

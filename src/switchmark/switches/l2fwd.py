@@ -1,4 +1,5 @@
-"""DPDK's layer-2 sample (`examples/l2fwd`): a wire, or one that writes both MACs."""
+"""DPDK's layer-2 sample (`examples/l2fwd`) forwards like a wire, or like one that writes both
+MACs."""
 
 from __future__ import annotations
 
@@ -8,13 +9,9 @@ from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.switches.eal import (
-    COUNTERS,
-    PORT_KINDS,
-    probe_program,
-    program,
-    start_program,
-)
+from switchmark.switches.eal import probe_program, program, start_program
+from switchmark.switches.eal_ports import PORT_KINDS
+from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, pairs
 
 _PROGRAM = "dpdk-l2fwd"
@@ -27,11 +24,11 @@ _MBUFS_PER_PORT_AND_CORE = 256  # MEMPOOL_CACHE_SIZE
 
 
 class L2fwd(PairedSwitch):
-    """Each core serves its share of the ports, one queue a port.
+    """Each core serves its share of the ports, with one queue a port.
 
-    Frames are buffered until there are 32 of them, or for 100 us. It looks for links every
-    100 ms before it begins to forward, and gives up after 9 s: once all links are seen it
-    forwards within 100 ms, which the warm-up of a trial outlasts.
+    Frames are buffered until there are 32 of them, or for 100 us. It looks for links every 100 ms
+    before it begins to forward, and gives up after 9 s: once all links are seen it forwards within
+    100 ms, which the warm-up of a trial outlasts.
     """
 
     name = "l2fwd"
@@ -41,7 +38,7 @@ class L2fwd(PairedSwitch):
     resources = frozenset({"switch_cores"})
 
     def probe(self, host: Host) -> Version:
-        """The version of DPDK that it was built with."""
+        """Return the version of DPDK that the sample was built with."""
         return probe_program(host, program(_PROGRAM), _HINT)
 
     def accepts(self, w: Wiring) -> str | None:
@@ -55,7 +52,8 @@ class L2fwd(PairedSwitch):
         return super().accepts(w)
 
     def macs(self, w: Wiring) -> Mapping[str, str]:
-        """Where it writes MACs, the frames that leave port N are for 02:00:00:00:00:N."""
+        """Return the MACs of the functions' ends: where it writes MACs, the frames that leave port
+        N are for 02:00:00:00:00:N."""
         if w.semantics is Semantics.STATIC:
             return {port.id: f"02:00:00:00:00:{port.index:02x}" for port in w.ports}
         return super().macs(w)

@@ -1,4 +1,5 @@
-"""Kernel interfaces that several switches use as ports: veth pairs, taps, NICs, their counters."""
+"""This module makes the kernel interfaces that several switches use as ports: veth pairs, taps,
+NICs, and reads their counters."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
 
 
 def kernel_release(host: Host) -> str:
-    """The release of the kernel that forwards. Unavailable if uname does not tell."""
+    """Return the release of the kernel that forwards, or raise Unavailable if uname does not
+    tell."""
     done = host.run(("uname", "-r"))
     release = done.stdout.decode(errors="replace").strip()
     if done.status or not release:
@@ -64,9 +66,9 @@ def kernel_release(host: Host) -> str:
 
 
 def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
-    """The release of a kernel that has what a switch is made of: `commands`, which make it with
-    interfaces of any name, are tried in a network namespace that ends with them. Unavailable with
-    what they say."""
+    """Return the release of a kernel that has what a switch is made of, or raise Unavailable with
+    what is wrong. `commands`, which make it with interfaces of any name, are tried in a network
+    namespace that ends with them."""
     release = kernel_release(host)
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     tried = " && ".join(map(shlex.join, commands))
@@ -81,16 +83,16 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
 
 
 def switch_ifname(w: Wiring, port: Port) -> str:
-    """The switch's end of a port: its NIC, its end of the veth pair, or the tap; as a function the
-    interface that it is given."""
+    """Return the name of the switch's end of a port: its NIC, its end of the veth pair, or the tap;
+    as a function the interface that it is given."""
     if w.given:
         return w.given[port.id].ifname
     return port.nic or w.name(f"p{port.index}")
 
 
 def kernel_endpoints(w: Wiring) -> Mapping[str, Endpoint]:
-    """A veth pair for each port, a tap where a function's machine is to open one, or a real NIC
-    where the port names one."""
+    """Return the function's end of each port: one end of a veth pair, a tap that a virtual machine
+    is to open, or a real NIC where the port names one."""
     return {
         port.id: Endpoint(
             kind=_kind(w, port),
@@ -111,17 +113,17 @@ def _kind(w: Wiring, port: Port) -> PortKind:
 
 
 def interface_mac(w: Wiring, port: Port) -> str:
-    """The MAC of the function's end of a veth pair.
+    """Return the MAC of the function's end of a veth pair.
 
-    Where no IP stack is meant to take the frames it is not the MAC that they are sent to: the
-    stack then drops each copy at once (it is for another host), where else it would look up a
-    route for it, in the sender's context.
+    Where no IP stack is meant to take the frames it is not the MAC that they are sent to: the stack
+    then drops each copy at once (it is for another host), where else it would look up a route for
+    it, in the sender's context.
     """
     return mac_address(port.index, unheard=not w.ip_stack)
 
 
 def offloads_off(w: Wiring, ifname: str, *, gro: bool = False) -> Run:
-    """One frame is one skb on this interface."""
+    """Turn off all offloads of this interface, so that one frame is one skb."""
     settings = [
         word for name in OFFLOADS_OFF for word in (name, "on" if gro and name == "gro" else "off")
     ]
@@ -135,7 +137,7 @@ def offloads_off(w: Wiring, ifname: str, *, gro: bool = False) -> Run:
 def add_veth(
     w: Wiring, near: str, far: str, near_mac: str, far_mac: str, *, far_gro: bool = False
 ) -> Plan:
-    """A veth pair at the switch; `near` is the switch's end, `far` the function's."""
+    """Add a veth pair at the switch; `near` is the switch's end, `far` the function's."""
     return (
         Run(
             f"a cable from {near} to {far}",
@@ -152,7 +154,7 @@ def add_veth(
 
 
 def add_tap(w: Wiring, name: str, mac: str) -> Plan:
-    """A tap at the switch; what opens it is the other end of its cable."""
+    """Add a tap at the switch; what opens it is the other end of its cable."""
     return (
         Run(
             f"the tap {name}",
@@ -170,8 +172,8 @@ def add_tap(w: Wiring, name: str, mac: str) -> Plan:
 
 
 def add_port(w: Wiring, port: Port) -> Plan:
-    """The switch's end of a port, up: a veth pair, a tap, or the NIC that the user named. One that
-    the switch is given, as a function, is there and up."""
+    """Add the switch's end of a port and set it up: a veth pair, a tap, or the NIC that the user
+    named. One that the switch is given, as a function, is there and up."""
     if w.given:
         return ()
     near, near_mac = switch_ifname(w, port), mac_address(port.index, router=True)
@@ -197,7 +199,8 @@ def add_port(w: Wiring, port: Port) -> Plan:
 
 
 def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
-    """Kernel settings of the switch's network stack: its node's own, or leased on the host."""
+    """Set the kernel's parameters of the switch's network stack: its node's own, or leased on the
+    host."""
     if not w.isolated:
         return tuple(
             Write(why, f"/proc/sys/{name.replace('.', '/')}", value.encode(), machine_wide=True)
@@ -208,7 +211,8 @@ def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
 
 
 def silence(w: Wiring, ifname: str) -> Plan:
-    """No IPv6 on an interface of the host's own stack; a node of ours has none anyway."""
+    """Turn off IPv6 on an interface of the host's own stack; the nodes of a run have none
+    anyway."""
     if w.isolated:
         return ()
     setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
@@ -218,7 +222,7 @@ def silence(w: Wiring, ifname: str) -> Plan:
 
 
 def wait_running(w: Wiring, ifnames: Sequence[str]) -> Plan:
-    """Waits until each interface is up with its peer there."""
+    """Wait until each interface is up and its peer is there."""
     return tuple(
         Wait(
             f"{ifname} has its link",
@@ -229,12 +233,13 @@ def wait_running(w: Wiring, ifnames: Sequence[str]) -> Plan:
 
 
 def link_counters(w: Wiring) -> tuple[Run, ...]:
-    """The kernel's counters of every interface at the switch."""
+    """Return the command that reads the kernel's counters of every interface at the switch."""
     return (Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=w.at),)
 
 
 def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
-    """Counters by interface name, from `ip -j -s link show`. ValueError if garbled."""
+    """Return the counters by interface name, from the output of `ip -j -s link show`. ValueError if
+    it is garbled."""
     links = json.loads(output)
     if not isinstance(links, list):
         raise ValueError("ip printed no list of links")
@@ -254,10 +259,10 @@ def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
 
 
 def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Counters of the ports by id, for switches whose ports are kernel interfaces.
+    """Return the counters of the ports by id, for switches whose ports are kernel interfaces.
 
-    A frame that a veth end has no room for counts at both ends: as `tx_dropped` at the end
-    that sent it and as `rx_dropped` at its peer. Here it is the sender's alone.
+    A frame that a veth end has no room for counts at both ends: as `tx_dropped` at the end that
+    sent it and as `rx_dropped` at its peer. Here it is the sender's alone.
     """
     links = parse_link_counters(outputs[0])
     if w.given:
@@ -272,8 +277,8 @@ def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _function_counters(w: Wiring, links: Mapping[str, PortCounters]) -> Counters:
-    """Between the two ports of a function: dropped is what came in at one and was not even offered
-    to the other, whose link counts what it had no room for."""
+    """Return the counters of a function's two ports. Dropped is what came in at one and was not
+    even offered to the other, whose link counts what it had no room for."""
     try:
         one, other = (links[switch_ifname(w, port)] for port in w.ports)
     except KeyError as missing:
@@ -295,8 +300,8 @@ COUNTERS = Counting(link_counters, kernel_counters)
 
 
 class KernelSwitch(Switch):
-    """A switch whose ports are interfaces of the kernel: ready when all of them have their
-    links."""
+    """The ports of such a switch are interfaces of the kernel: it is ready when all of them have
+    their links."""
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
         return kernel_endpoints(w)

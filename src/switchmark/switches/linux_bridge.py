@@ -1,4 +1,4 @@
-"""The kernel's bridge: learning, done in the context of whoever sends."""
+"""The kernel's bridge learns addresses, and forwards in the context of whoever sends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TABLES = ("iptables", "ip6tables", "arptables")
 
 
 class LinuxBridge(links.KernelSwitch):
-    """`ip link add type bridge`, without spanning tree or multicast snooping. As a
+    """`ip link add type bridge` makes the bridge, without spanning tree or multicast snooping. As a
     function its ports are interfaces of its node."""
 
     name = "linux-bridge"

@@ -1,4 +1,4 @@
-"""macvlan in bridge mode: children of one interface, switched by their MACs."""
+"""Children of one interface are switched by their MACs: macvlan in bridge mode."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from switchmark.switches.links import (
 
 
 class Macvlan(KernelSwitch):
-    """Functions are children; a physical port is the parent of its pair's child. Without a
-    physical port the parent is one end of a veth pair (a dummy may not be in the kernel)."""
+    """Functions are children of one interface; a physical port is the parent of its pair's child.
+    Without a physical port the parent is one end of a veth pair (a dummy may not be in the
+    kernel)."""
 
     name = "macvlan"
     semantics = (Semantics.STATIC,)
@@ -58,7 +59,7 @@ class Macvlan(KernelSwitch):
         return None
 
     def _parent(self, w: Wiring, port: Port) -> str:
-        """The interface that a function's port is a child of."""
+        """Return the interface that a function's port is a child of."""
         for flow in w.flows:
             for one, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
                 if one == port.id and w.port(other).physical:

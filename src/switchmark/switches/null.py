@@ -1,4 +1,4 @@
-"""No switch at all: whatever is sent is gone. Tests use it, and it is the shortest driver."""
+"""There is no switch: whatever is sent is gone. Tests use it, and it is the shortest driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from switchmark.switches.base import NO_COUNTERS, Switch
 
 
 class Null(Switch):
-    """Ports that lead nowhere, for the engine of the same name."""
+    """Its ports lead nowhere; they are for the engine of the same name."""
 
     name = "null"
     semantics = (Semantics.PATCH,)

@@ -1,4 +1,5 @@
-"""Open vSwitch in an instance of its own: kernel datapath where the module is, else userspace."""
+"""Open vSwitch runs in an instance of its own: with the kernel's datapath where the module is
+loaded, else in user space."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _socket_drops(text: str) -> dict[str, int]:
-    """Drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
+    """Return the drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME *
+    skmem:(...,dN)`."""
     found: dict[str, int] = {}
     for ifname, drops in _SOCKET.findall(text):
         found[ifname] = found.get(ifname, 0) + int(drops)
@@ -67,8 +69,8 @@ def _socket_drops(text: str) -> dict[str, int]:
 
 
 class Ovs(KernelSwitch):
-    """One bridge with the NORMAL action, or a rule for each port. Mode `kernel` or `userspace`
-    is the datapath."""
+    """One bridge forwards by the NORMAL action, or by a rule for each port. Mode `kernel` or
+    `userspace` is the datapath."""
 
     name = "ovs"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
@@ -79,7 +81,8 @@ class Ovs(KernelSwitch):
     resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:
-        """The daemon's version; mode `kernel` if the module is loaded, else `userspace`."""
+        """Return the daemon's version, and mode `kernel` if the module is loaded, else
+        `userspace`."""
         try:
             done = host.run(("ovs-vswitchd", "--version"))
         except Unavailable as missing:

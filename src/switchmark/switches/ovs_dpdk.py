@@ -1,4 +1,5 @@
-"""Open vSwitch with its DPDK datapath, in an instance of its own: vhost-user ports, and NICs."""
+"""Open vSwitch runs with its DPDK datapath, in an instance of its own: vhost-user ports, and
+NICs."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def _counter_commands(w: Wiring) -> tuple[Run, ...]:
 
 
 def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Counters from both commands. A port without a front end has None for each."""
+    """Return the counters from both commands. A port that no function has opened has None for
+    each."""
     shown, cycles = (output.decode() for output in outputs)
     ports = _port_counters(shown)
     missing = [_interface(port) for port in w.ports if _interface(port) not in ports]
@@ -76,8 +78,8 @@ def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _port_counters(text: str) -> dict[str, PortCounters]:
-    """Counters by interface, from `dpctl/show -s`. Its text about a port that has no front end
-    (`could not retrieve stats`) runs into the next port's line."""
+    """Return the counters by interface, from `dpctl/show -s`. Its text about a port that no
+    function has opened (`could not retrieve stats`) runs into the next port's line."""
     parts = _PORT.split(text)
     found = {}
     for name, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -99,7 +101,7 @@ def _count(text: str) -> int | None:
 
 
 def _pmd_cycles(text: str) -> tuple[int, int]:
-    """Busy and idle cycles of all PMD threads, from `dpif-netdev/pmd-stats-show`."""
+    """Return the busy and idle cycles of all PMD threads, from `dpif-netdev/pmd-stats-show`."""
     if not re.search(r"^pmd thread ", text, re.MULTILINE):
         raise ValueError("pmd-stats-show names no PMD thread")
     sums = {"processing": 0, "idle": 0}
@@ -109,7 +111,8 @@ def _pmd_cycles(text: str) -> tuple[int, int]:
 
 
 class OvsDpdk(Switch):
-    """One bridge of datapath type netdev: the NORMAL action, or a rule for each port."""
+    """One bridge of datapath type netdev forwards by the NORMAL action, or by a rule for each
+    port."""
 
     name = "ovs-dpdk"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
@@ -121,7 +124,7 @@ class OvsDpdk(Switch):
     resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
 
     def probe(self, host: Host) -> Version:
-        """The versions of OVS and of the DPDK in it."""
+        """Return the versions of OVS and of the DPDK in it."""
         try:
             done = host.run((_DAEMON, "--version"))
         except Unavailable as missing:
@@ -219,8 +222,9 @@ def _socket(w: Wiring, port: Port) -> str:
 
 
 def _off_the_pmds_cpus(w: Wiring) -> Plan:
-    """The daemon's other threads inherit the CPUs of its main thread, and PMD threads pin
-    themselves. Without this, EAL's threads get all CPUs but its main lcore's: the PMDs'."""
+    """Keep the daemon's other threads off the CPUs of its PMD threads. They inherit the CPUs of its
+    main thread, and PMD threads pin themselves. Without this, EAL's threads get all CPUs but its
+    main lcore's: the PMDs'."""
     if not w.cores:
         return ()
     edges = (-1, *sorted(w.cores), _LAST_CPU + 1)
@@ -273,7 +277,8 @@ def _bridge(w: Wiring) -> tuple[str, ...]:
 
 
 def _queues(w: Wiring) -> tuple[str, ...]:
-    """Those of a NIC, which no front end tells."""
+    """Return the options for the queues of a NIC; a vhost-user port is told them by the function
+    that opens it."""
     length = ("rxq", "txq") if w.descriptors else ()
     return (
         *((f"options:n_rxq={w.queues}",) if w.queues > 1 else ()),

@@ -1,6 +1,7 @@
-"""A private instance of Open vSwitch: its folder, its database, its daemons, its tools' argv.
+"""This module runs a private instance of Open vSwitch: its folder, its database, its daemons, its
+tools' argv.
 
-Knows no datapath and no port: each switch gives its daemon and configures its own bridge.
+It knows no datapath and no port: each switch gives its daemon and configures its own bridge.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 
 def instance_dir(w: Wiring) -> str:
-    """The folder of the instance: its database, its sockets."""
+    """Return the folder of the instance, which holds its database and its sockets."""
     return f"{w.run_dir}/{w.prefix}-ovs"
 
 
 def daemon_name(w: Wiring) -> str:
-    """The name of the Spawn of the switch's daemon."""
+    """Return the name by which the plan starts the switch's daemon."""
     return f"{w.prefix}-vswitchd"
 
 
 def pidfile(w: Wiring) -> str:
-    """Where the daemon writes its number, as it is where the switch runs."""
+    """Return the path where the daemon writes its process id, as it is where the switch runs."""
     return f"{instance_dir(w)}/vswitchd.pid"
 
 
@@ -62,17 +63,18 @@ def _env(w: Wiring) -> dict[str, str]:
 
 
 def vsctl(w: Wiring, *words: str) -> tuple[str, ...]:
-    """`ovs-vsctl` on this instance's database; one that gets no answer ends in an error."""
+    """Return the argv of `ovs-vsctl` on this instance's database; one that gets no answer ends in
+    an error."""
     return ("ovs-vsctl", "--timeout=10", f"--db=unix:{instance_dir(w)}/db.sock", *words)
 
 
 def appctl(w: Wiring, *words: str) -> tuple[str, ...]:
-    """`ovs-appctl` to this instance's switch."""
+    """Return the argv of `ovs-appctl` to this instance's switch."""
     return ("ovs-appctl", "-t", _control(w), *words)
 
 
 def database(w: Wiring) -> Plan:
-    """The folder, and a server with an empty configuration."""
+    """Make the folder, and start a server with an empty configuration."""
     home, env, server = instance_dir(w), _env(w), f"{w.prefix}-ovsdb"
     return (
         Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
@@ -100,7 +102,8 @@ def database(w: Wiring) -> Plan:
 def daemon(
     w: Wiring, why: str, argv: tuple[str, ...], env: Mapping[str, str] | None = None
 ) -> Plan:
-    """The switch's daemon, answering; `argv` is its program and what pins it."""
+    """Start the switch's daemon and wait until it answers; `argv` is its program and what pins
+    it."""
     return (
         Spawn(
             why,
@@ -123,12 +126,12 @@ def daemon(
 
 
 def port_number(port: Port) -> int:
-    """The port's number in OpenFlow, which counts from 1."""
+    """Return the port's number in OpenFlow, which counts from 1."""
     return port.index + 1
 
 
 def static_refusal(w: Wiring, name: str) -> str | None:
-    """Why static rules cannot make a wiring."""
+    """Return the reason why static rules cannot make a wiring, or None."""
     copied = {flow.source for flow in w.flows if len(w.copies(flow)) > 1}
     for port_id, sinks in w.ways.items():
         if len(sinks) > 1 and None in sinks.values() and port_id not in copied:
@@ -140,8 +143,8 @@ def static_refusal(w: Wiring, name: str) -> str | None:
 
 
 def add_static_rules(w: Wiring) -> Plan:
-    """What comes in at a port goes out at its peer, and nowhere else; by source MAC where chains
-    share the port."""
+    """Add the rules by which frames from one port go out at its peer, and nowhere else; by source
+    MAC where chains share the port."""
     outputs: dict[tuple[str, str | None], list[str]] = {}
     for port_id, sinks in w.ways.items():
         for sink, mac in sorted(sinks.items()):

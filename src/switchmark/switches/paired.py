@@ -1,6 +1,6 @@
-"""The family of DPDK programs that forward between the ports 2i and 2i+1.
+"""This module is the family of DPDK programs that forward between the ports 2i and 2i+1.
 
-Knows no switch: each says in its own file what is particular to it.
+It knows no switch: each says in its own file what is particular to it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,8 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.switches.base import Switch
-from switchmark.switches.eal import (
-    PORT_KINDS,
-    device_ids,
-    eal_endpoints,
-    port_mac,
-    wait_linked,
-)
+from switchmark.switches.eal_ports import PORT_KINDS, device_ids, eal_endpoints, port_mac
+from switchmark.switches.eal_telemetry import wait_linked
 
 __all__ = ["PairedSwitch", "are_neighbours", "pairs"]
 
@@ -32,18 +27,19 @@ _PORTS = 32  # RTE_MAX_ETHPORTS
 
 
 def pairs(w: Wiring) -> list[tuple[int, int]]:
-    """DPDK's numbers of the ports 2i and 2i+1."""
+    """Return DPDK's numbers of the ports 2i and 2i+1."""
     ids = [device_ids(w)[port.id] for port in w.ports]
     return list(zip(ids[::2], ids[1::2], strict=True))
 
 
 def are_neighbours(w: Wiring) -> bool:
-    """Does DPDK number the ports so that 2i and 2i+1 are a pair?"""
+    """Say whether DPDK numbers the ports so that 2i and 2i+1 are a pair."""
     return all({a, b} == {a & ~1, a | 1} for a, b in pairs(w))
 
 
 def _refusal(w: Wiring, name: str) -> str | None:
-    """Why a program that forwards between the ports 2i and 2i+1 cannot make a wiring."""
+    """Return the reason why a program that forwards between the ports 2i and 2i+1 cannot make a
+    wiring."""
     if any(end.server and (end.backend or w.kind is PortKind.MEMIF) for end in w.given.values()):
         return (
             f"function {name} connects to its ports: none is there that listens\n\n"
@@ -70,7 +66,8 @@ def _refusal(w: Wiring, name: str) -> str | None:
 
 
 def _addressing(w: Wiring, macs: Mapping[str, str], *, rewritten: bool) -> Mapping[str, Addressing]:
-    """A patch, or a program that writes both MACs: its port's own, and that of the sink."""
+    """Return the addresses of a patch, or of a program that writes both MACs: its port's own, and
+    that of the sink."""
     return {
         flow.id: Addressing(
             sent_src_mac=macs[source.id],
@@ -86,8 +83,8 @@ def _addressing(w: Wiring, macs: Mapping[str, str], *, rewritten: bool) -> Mappi
 
 
 class PairedSwitch(Switch):
-    """A DPDK program that forwards between the ports 2i and 2i+1: it polls, has all its ports from
-    the start, and telemetry tells their links. A patch, unless asked to write both MACs."""
+    """Such a DPDK program forwards between the ports 2i and 2i+1. It polls, has all its ports from
+    the start, and telemetry tells their links. It is a patch, unless asked to write both MACs."""
 
     function_kinds = frozenset(PORT_KINDS)
 
@@ -98,7 +95,7 @@ class PairedSwitch(Switch):
         return _refusal(w, self.name)
 
     def macs(self, w: Wiring) -> Mapping[str, str]:
-        """The MACs of the functions' ends, by port id."""
+        """Return the MACs of the functions' ends, by port id."""
         return {port.id: mac_address(port.index) for port in w.ports}
 
     def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:

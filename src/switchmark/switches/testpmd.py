@@ -1,4 +1,4 @@
-"""DPDK's test program as a switch: a wire (`io`), or a wire that writes the MACs (`mac`)."""
+"""DPDK's test program forwards like a wire (`io`), or like a wire that writes the MACs (`mac`)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring, mac_address
 from switchmark.model.version import Version
-from switchmark.switches.eal import (
-    COUNTERS,
-    MBUF_BYTES,
-    PORT_KINDS,
-    SOCKET_KINDS,
-    probe_program,
-    start_program,
-)
+from switchmark.switches.eal import MBUF_BYTES, probe_program, start_program
+from switchmark.switches.eal_ports import PORT_KINDS, SOCKET_KINDS
+from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours, pairs
 
 _PROGRAM = "dpdk-testpmd"
@@ -27,7 +22,7 @@ _CACHE = 512  # mbufs that a core may hold back: twice its cache, as the pool le
 
 
 class Testpmd(PairedSwitch):
-    """`dpdk-testpmd`, not interactive: it forwards from the start to its end.
+    """`dpdk-testpmd` forwards from its start to its end, without asking for commands.
 
     The rings of vhost-user and memif ports have the length that the function gives them.
     """
@@ -40,7 +35,7 @@ class Testpmd(PairedSwitch):
     resources = frozenset({"switch_cores", "queues", "descriptors"})
 
     def probe(self, host: Host) -> Version:
-        """The version of DPDK."""
+        """Return the version of DPDK."""
         return probe_program(host, _PROGRAM, _HINT)
 
     def accepts(self, w: Wiring) -> str | None:
@@ -77,7 +72,8 @@ class Testpmd(PairedSwitch):
         )
 
     def _lcores(self, w: Wiring) -> tuple[str, ...]:
-        """The main lcore sleeps while the others forward: it shares the CPU of the first."""
+        """Return the options for its cores. The main lcore sleeps while the others forward: it
+        shares the CPU of the first."""
         if not w.cores:
             return ()
         lcores = enumerate((w.cores[0], *w.cores))
@@ -94,7 +90,7 @@ class Testpmd(PairedSwitch):
         return (f"--rxd={w.descriptors}", f"--txd={w.descriptors}")
 
     def _peers(self, w: Wiring) -> tuple[str, ...]:
-        """Whom the frames that leave a port are for."""
+        """Return the options that say for whom the frames that leave a port are."""
         if w.semantics is not Semantics.STATIC:
             return ()
         return tuple(f"--eth-peer={port.index},{mac_address(port.index)}" for port in w.ports)

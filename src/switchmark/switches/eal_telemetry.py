@@ -1,0 +1,122 @@
+"""This module asks a DPDK program by its telemetry: whether it listens, its links, its counters.
+It knows no switch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from switchmark.engines.base import traffic_program
+from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
+from switchmark.model.topology import PortKind, Wiring
+from switchmark.switches.base import Counters, Counting, PortCounters
+from switchmark.switches.eal_ports import device_ids, file_prefix, in_guest, socket_path
+
+__all__ = ["COUNTERS", "eal_counters", "parse_eal_counters", "wait_linked", "wait_listening"]
+
+
+def telemetry(w: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
+    """Return the command that puts questions to the program and prints a line of JSON for each, and
+    where it runs. The program's socket lies in the run's folder: it is asked from the host, unless
+    it runs in a virtual machine."""
+    socket = f"{w.run_dir}/dpdk/{file_prefix(w)}/dpdk_telemetry.v2"
+    at = w.at if in_guest(w) else replace(HOST, host=w.at.host)
+    return (traffic_program(), "telemetry", socket, *questions), at
+
+
+def wait_listening(w: Wiring) -> Plan:
+    """Wait until functions may connect to each port: the switch listens there, and has set it up.
+
+    A vhost port listens when it is configured. A memif port does so before: a function that was
+    sooner than the start of the port got no link, or ended the switch by a segmentation fault (2 of
+    50 starts, DPDK 22.11).
+    """
+    ids = device_ids(w)
+    virtual = [port for port in w.ports if not port.nic]
+    if w.kind is PortKind.MEMIF:
+        started = '"dev_started": ?1'
+        asked = {port: telemetry(w, f"/ethdev/info,{ids[port.id]}") for port in virtual}
+        checks = {port: Check(argv, at, pattern=started) for port, (argv, at) in asked.items()}
+    else:
+        listening = ("ss", "--unix", "--no-header", "state", "listening", "src")
+        checks = {
+            port: Check((*listening, socket_path(w, port)), at=w.at, pattern=r"\S")
+            for port in virtual
+        }
+    return tuple(
+        Wait(f"the switch listens at port {port.index}", check, unless_dead=file_prefix(w))
+        for port, check in checks.items()
+    )
+
+
+def wait_linked(w: Wiring) -> Plan:
+    """Wait until each port has its link: a function has connected, and both agree.
+
+    DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
+    namespace of the function that connected.
+    """
+    ids = device_ids(w)
+    return tuple(
+        Wait(
+            f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
+            Check(
+                *telemetry(w, f"/ethdev/link_status,{ids[port.id]}"),
+                pattern='"UP"',
+            ),
+            unless_dead=file_prefix(w),
+        )
+        for port in w.ports
+    )
+
+
+def eal_counters(w: Wiring) -> tuple[Run, ...]:
+    """Return the command that reads the statistics of every port by telemetry: one line of JSON
+    each, in order."""
+    ids = device_ids(w)
+    questions = (f"/ethdev/stats,{ids[port.id]}" for port in w.ports)
+    return (Run("counters of the switch's ports", *telemetry(w, *questions)),)
+
+
+def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Return the counters by port. ValueError if they are garbled.
+
+    The drivers of virtual ports count what they sent, not what they had no room for, and the
+    programs hold nothing back once it is quiet: what was read at one port and not sent at the other
+    was dropped between.
+    """
+    lines = outputs[0].decode().splitlines()
+    if len(lines) != len(w.ports):
+        raise ValueError(f"telemetry answered {len(lines)} questions of {len(w.ports)}")
+    stats = [_stats(line) for line in lines]
+    return Counters(
+        {
+            port.id: PortCounters(
+                rx=own["ipackets"],
+                tx=own["opackets"],
+                rx_dropped=own["imissed"] + own["ierrors"] + own["rx_nombuf"],
+                tx_dropped=max(0, partner["ipackets"] - own["opackets"]),
+            )
+            for index, port in enumerate(w.ports)
+            for own, partner in ((stats[index], stats[index ^ 1]),)
+        }
+    )
+
+
+def _stats(line: str) -> dict[str, int]:
+    """Return the numbers of one answer, `{"/ethdev/stats": {"ipackets": 0, ...}}`."""
+    try:
+        answer: Any = json.loads(line)["/ethdev/stats"]
+        found = {
+            name: answer[name]
+            for name in ("ipackets", "opackets", "imissed", "ierrors", "rx_nombuf")
+        }
+    except (KeyError, TypeError, RecursionError) as missing:
+        raise ValueError(f"telemetry gave a port without {missing}") from missing
+    if not all(type(value) is int and value >= 0 for value in found.values()):
+        raise ValueError("telemetry gave a counter that is no number of frames")
+    return found
+
+
+COUNTERS = Counting(eal_counters, parse_eal_counters)
+"""The counters of the program's ports, as telemetry tells them."""
