@@ -16,6 +16,7 @@ from typing import Any, Self
 from switchmark.engines.base import traffic_program
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.floor import Floors
@@ -70,9 +71,9 @@ class Lab:
         self._capture = capture
         self._gate: Gate = gate
         self._rerun = rerun
-        self._calibrations = Calibrations(calibrate, self._without_switch)
-        self._floors = Floors(calibrate != "never", self._without_switch)
         self._host: Host = LocalHost()
+        self._calibrations = Calibrations(calibrate, self._without_switch, self._host)
+        self._floors = Floors(calibrate != "never", self._without_switch)
         self._probes = Probes(self._host)
         self._counting: Counting | None = None
         self._workspace: Workspace
@@ -182,8 +183,8 @@ class Lab:
         path = self._up
         layout, placement = (path.layout, path.placement) if path else self._drawn(test)
         noise = self._noise(layout, placement)
-        calibration = self._calibrations.of(test, layout, placement, versions)
-        floor = self._floors.of(test, layout, placement)
+        drawn = Drawn(test, layout, placement, versions)
+        calibration, floor = self._calibrations.of(drawn), self._floors.of(drawn)
         before = time.monotonic()
         path = path or self._bring_up(layout, placement)
         setup_s = 0.0 if reused else time.monotonic() - before
@@ -201,8 +202,8 @@ class Lab:
 
         def keep(trial: TrialResult) -> None:
             on_trial(trial)
-            self._calibrations.learn(test, layout, placement, versions, trial)
-            self._floors.learn(test, layout, placement, trial)
+            self._calibrations.learn(drawn, trial)
+            self._floors.learn(drawn, trial)
 
         down = not self._keep
         estimate: Estimate | None = None
@@ -280,9 +281,8 @@ class Lab:
         if (path := self._up) is None or not path.serves(test):
             return False
         layout = replace(path.layout, test=test)
-        if self._calibrations.lacks(test, layout, path.placement, versions):
-            return False
-        if self._floors.lacks(test, layout, path.placement):
+        drawn = Drawn(test, layout, path.placement, versions)
+        if self._calibrations.lacks(drawn) or self._floors.lacks(drawn):
             return False
         with suppress(TrialFailed):
             path.layout = layout
