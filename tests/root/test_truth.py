@@ -87,7 +87,7 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with Lab(tmp_path, calibrate="auto", gate=gate, rerun=rerun) as lab:  # type: ignore[arg-type]
             measured_by.append(lab)
             lab._calibrations = calibrations
-            return lab.run(1, "key", test, (), lambda trial: None)
+            return lab.run(test)
 
     with TABLE.replaced_by(table):
         yield run
