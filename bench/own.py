@@ -119,7 +119,7 @@ def set_up(session: Session, name: str, axes: Mapping[str, Any], limit: Limit) -
         folder = session.bed.logs / f"{name}-{number}"
         with Lab(folder) as lab:
             before = time.monotonic()
-            record = lab.run(0, "bench", test, (), lambda trial: None)
+            record = lab.run(test)
             wall_s = time.monotonic() - before
         if record.status == "refused":
             raise Unavailable(f"the test is refused: {record.error}")

@@ -33,7 +33,7 @@ def _received(session: Session, environment: str) -> float:
     """Return the frames a second received, in millions, through a bridge that is made anew."""
     test = Test(environment=environment, duration=session.seconds)
     with Lab(session.bed.logs / environment) as lab:
-        record = lab.run(0, "bench", test, (), lambda trial: None)
+        record = lab.run(test)
     if record.status == "refused":
         raise Unavailable(f"the test is refused: {record.error}")
     if record.status != "ok":
@@ -73,7 +73,7 @@ def _start_function(session: Session) -> list[Row]:
     for number in range(session.pairs):
         session.say(f"chain {number + 1}/{session.pairs}")
         with Lab(session.bed.logs / f"chain-{number}") as lab:
-            record = lab.run(0, "bench", test, (), lambda trial: None)
+            record = lab.run(test)
         if record.status != "ok" or record.setup_s is None:
             raise RuntimeError(f"the test {record.status}: {record.error}")
         values.append(record.setup_s)

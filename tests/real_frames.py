@@ -30,11 +30,11 @@ def measuring(folder: Path) -> Iterator[Measure]:
             test = Test(**{"duration": 0.15, "warmup": 0.05, "rate": "20k", **axes})
             assert check(test) == []
             before = interfaces(lab)
-            record = lab.run(1, "key", test, (), lambda trial: None)
+            record = lab.run(test)
             if test.port == "memif" and "Segmentation fault" in (record.error or ""):
                 # DPDK 22.11's server of a memif may end so while a client sets its rings up (3 of
                 # 110 starts of testpmd with two queues): told, and none of ours.
-                record = lab.run(1, "key", test, (), lambda trial: None)
+                record = lab.run(test)
             assert record.status == "ok", record.error
             assert interfaces(lab) == before
             return record

@@ -147,7 +147,7 @@ def test_a_function_that_dies_fails_the_test_with_its_name(
     with Lab(tmp_path) as lab:
         killer = threading.Thread(target=kill, args=(lab,))
         killer.start()
-        record = lab.run(1, "key", test, (), lambda trial: None)
+        record = lab.run(test)
         killer.join()
     assert record.status == "failed"
     assert record.error is not None

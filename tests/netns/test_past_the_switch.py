@@ -43,7 +43,7 @@ axes = json.loads(sys.argv[2])
 with Lab(Path(sys.argv[1]), gate=axes.pop("gate")) as lab:
     test = Test(**{"duration": 0.1, "warmup": 0.0, "rate": "5k", **axes})
     assert check(test) == [], check(test)
-    record = lab.run(1, "key", test, (), lambda trial: None)
+    record = lab.run(test)
 print(record.model_dump_json())
 """
 

@@ -41,7 +41,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Break]:
 
 def run(lab: Lab, **axes: str) -> Record:
     test = Test(**{"duration": "0.1", "warmup": "0", "rate": "2k", **axes})
-    return lab.run(1, "key", test, (), lambda trial: None)
+    return lab.run(test)
 
 
 def assert_told(lab: Lab, record: Record, status: str) -> None:
@@ -77,6 +77,6 @@ def test_of_a_path_that_is_taken_down_at_the_end(
     breaks("linux-bridge")
     with Lab(tmp_path) as lab:
         test = Test(duration=0.1, warmup=0, rate="2k")
-        record = lab.run(1, "key", test, (), lambda trial: None, then=test)
+        record = lab.run(test, then=test)
         assert record.status == "ok", record.error
     assert "could not undo (test -e " in lab.left[0]

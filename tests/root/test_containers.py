@@ -173,7 +173,7 @@ def test_functions_live_in_an_image_of_the_users_which_stays_as_it_is(
 def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
     with Lab(tmp_path) as run:
         image = str(tmp_path / "no root")
-        record = run.run(1, "key", Test(environment="lxc", image=image), (), lambda trial: None)
+        record = run.run(Test(environment="lxc", image=image))
     assert record.status == "failed"
     assert f"test -d '{image}'" in (record.error or "")
 
@@ -264,7 +264,7 @@ def test_frames_in_containers_are_captured(
     inside_too = {} if switch == "macvlan" else {"switch_environment": runtime}
     with Lab(tmp_path, capture=20, gate="off") as run:
         test = Test(**axes, **inside_too, **QUICK)
-        record = run.run(1, "key", test, (), lambda trial: None)
+        record = run.run(test)
     assert record.status == "ok", record.error
     files = sorted((tmp_path / "captures").glob("*.pcap"))
     assert [file.name for file in files] == ["0001-f0.pcap", "0001-f1.pcap"]

@@ -69,7 +69,7 @@ def lab(tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch) -
     indirect=True,
 )
 def test_a_run_that_ends_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, Any]) -> None:
-    record = lab.run(1, "key", Test(**axes), (), lambda trial: None)
+    record = lab.run(Test(**axes))
     assert record.status == "ok", record.error
     assert record.trials[0].rx_frames > 0
 
@@ -88,7 +88,7 @@ def test_a_run_that_fails_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, An
     killing = threading.Thread(target=kill)
     killing.start()
     try:
-        record = lab.run(1, "key", Test(**{**axes, "duration": 20}), (), lambda trial: None)
+        record = lab.run(Test(**{**axes, "duration": 20}))
     finally:
         over.set()
         killing.join()

@@ -3,6 +3,7 @@ counted to the frame and located. `make soak` (SWITCHMARK_SOAK=20) tries each ve
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -17,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from switchmark.lab import path
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.layout import resolve
+from switchmark.machine import noise
 from switchmark.machine.cgroups import V1, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
@@ -57,7 +58,10 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     # One for all attempts: who is slow in a later one was not when it was calibrated.
     measured_by: list[Lab] = []
     calibrations = Calibrations(
-        "auto", lambda *those: measured_by[-1]._without_switch(*those), tmp_path / "cache.json"
+        "auto",
+        lambda *those: measured_by[-1]._without_switch(*those),
+        LocalHost(),
+        tmp_path / "cache.json",
     )
 
     def run(
@@ -83,7 +87,7 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with Lab(tmp_path, calibrate="auto", gate=gate, rerun=rerun) as lab:  # type: ignore[arg-type]
             measured_by.append(lab)
             lab._calibrations = calibrations
-            return lab.run(1, "key", test, (), lambda trial: None)
+            return lab.run(test)
 
     with TABLE.replaced_by(table):
         yield run
@@ -474,9 +478,8 @@ def test_repeats_that_end_before_they_are_certain(
 
 def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
     """As /proc/stat told of a crowded host: of 200 ticks of two CPUs it kept 3."""
-    ticks = (range(3, 10**6, 3), range(200, 10**8, 200))
-    counts = zip(*ticks, strict=False)
-    monkeypatch.setattr(path._Steal, "_read", staticmethod(lambda: next(counts)))
+    counts = ((197 * n, 0, 0, 0, 0, 0, 0, 3 * n) for n in itertools.count(1))
+    monkeypatch.setattr(noise.Steal, "_read", lambda steal: next(counts))
     record = attempt(rerun=1)
     assert "cpu-stolen" in record.doubts
     assert "cpu-stolen" in record.discarded[0]

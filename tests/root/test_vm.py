@@ -44,7 +44,7 @@ def machines(**axes: Any) -> Test:
 def run_in(folder: Path, test: Test) -> Record:
     assert check(test) == []
     with Lab(folder) as lab:
-        return lab.run(1, "key", test, (), lambda trial: None)
+        return lab.run(test)
 
 
 # --- frames ----------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
 
     with Lab(tmp_path) as lab:
         lab._host = lab._probes.host = Full()
-        record = lab.run(1, "key", machines(), (), lambda trial: None)
+        record = lab.run(machines())
     assert record.status == "refused"
     assert record.error is not None
     assert "2 virtual machines need 512 MB of memory; 400 MB are available" in record.error

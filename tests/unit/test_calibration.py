@@ -10,17 +10,26 @@ from typing import Any
 import pytest
 
 from switchmark.errors import TrialFailed
+from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
-from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.layout import lay_out
 from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
+from switchmark.machine.recording import RecordingHost
 from switchmark.model.record import PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
 PARTS = tuple(
     PartReport(part=part, roles=(role,), cpu=0, cores=1, user_cores=0.1, polls=100)
     for part, role in (("f0", "sender"), ("f1", "receiver"))
+)
+
+HOST = RecordingHost(
+    files={
+        "/proc/sys/kernel/random/boot_id": b"c0ffee\n",
+        "/proc/cpuinfo": b"flags\t\t: fpu tsc\nmodel name\t: Some CPU @ 2.00GHz\nmodel name\t: x\n",
+    }
 )
 
 
@@ -39,7 +48,7 @@ class Bench:
 
     def begin(self, mode: Mode = "auto") -> None:
         """A run of its own begins."""
-        self.kept = Calibrations(mode, self._measure, self.path, lambda: self.now)
+        self.kept = Calibrations(mode, self._measure, HOST, self.path, lambda: self.now)
 
     def _measure(
         self,
@@ -73,18 +82,18 @@ class Bench:
         )
 
     def of(self, **axes: Any) -> dict[str, Any] | None:
-        test, layout, placement = drawn(**axes)
+        those = drawn(**axes)
         before = len(self.asked)
-        lacks = self.kept.lacks(test, layout, placement, {})
-        found = self.kept.of(test, layout, placement, {})
+        lacks = self.kept.lacks(those)
+        found = self.kept.of(those)
         assert lacks == (len(self.asked) > before or bool(self.fails))
         return found
 
 
-def drawn(**axes: Any) -> tuple[Test, Layout, Placement]:
+def drawn(**axes: Any) -> Drawn:
     test = Test(**axes)
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)])
+    return Drawn(test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)]), {})
 
 
 @pytest.fixture
@@ -144,7 +153,7 @@ def test_a_limit_of_the_switch_is_not_that_of_a_cable(bench: Bench) -> None:
 def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
     bench.fails = "direct"
     assert bench.of() == {"error": "no cable today"}
-    assert not bench.kept.lacks(*drawn(), {})
+    assert not bench.kept.lacks(drawn())
 
 
 BUSY = ("host-busy",)
@@ -211,6 +220,30 @@ def test_a_cache_of_another_form_counts_as_none(
     assert rate(bench.of()) == 200
 
 
+@pytest.mark.parametrize(
+    ("axes", "keys"),
+    [
+        ({}, ["14e7820d4d01e401"]),
+        (
+            {"switch": "ovs", "scenario": "loopback", "chain": 2},
+            ["193310ffa680f531", "beb6a12702b855ab"],
+        ),
+    ],
+)
+def test_keys_of_calibrations_stay_valid(
+    bench: Bench, axes: dict[str, Any], keys: list[str]
+) -> None:
+    """What was kept by an earlier version of the same calibration is found."""
+    those = drawn(**axes)
+    versions = {"switchmark": "1", "switch ovs": "2", "engine udp": "1", "placement": "pinned"}
+    bench.kept.of(Drawn(those.test, those.layout, those.placement, versions))
+    known = json.loads(bench.path.read_text())
+    assert list(known) == keys
+    assert {"boot": "c0ffee", "null_pps": 100.0}.items() <= known[keys[0]].items()
+    figures = ("rate_pps", "sent_pps", "empty_polls", "sender_ns", "receiver_ns", "doubts")
+    assert list(known[keys[0]]["recent"][0]) == ["at", *figures]
+
+
 def test_latency_has_no_calibration(bench: Bench) -> None:
     assert bench.of(dimension="latency", rate="1k") is None
 
@@ -222,7 +255,7 @@ def test_a_single_good_moment_does_not_raise_it(bench: Bench) -> None:
     """A maximum over many runs would only ever rise."""
     assert rate(bench.of()) == 100  # of 90, 100, 110
     for frames in (500, 80, 70):
-        bench.kept.learn(*drawn(switch="direct"), {}, bench.trial(SATURATING, frames))
+        bench.kept.learn(drawn(switch="direct"), bench.trial(SATURATING, frames))
     found = bench.of()
     assert found is not None
     assert (rate(found), found["sent_pps"], found["trials"], found["null_pps"]) == (90, 90, 6, 100)
@@ -231,7 +264,7 @@ def test_a_single_good_moment_does_not_raise_it(bench: Bench) -> None:
 def test_it_follows_the_last_trials(bench: Bench) -> None:
     bench.of()
     for _ in range(8):
-        bench.kept.learn(*drawn(switch="direct"), {}, bench.trial(SATURATING, 50))
+        bench.kept.learn(drawn(switch="direct"), bench.trial(SATURATING, 50))
     found = bench.of()
     assert found is not None
     assert (rate(found), found["trials"]) == (50, 9)
@@ -253,5 +286,5 @@ def test_a_trial_of_something_else_is_not_counted(
     bench: Bench, axes: dict[str, Any], spec: TrialSpec, doubts: tuple[str, ...]
 ) -> None:
     before = bench.of()
-    bench.kept.learn(*drawn(**axes), {}, bench.trial(spec, 150, doubts))
+    bench.kept.learn(drawn(**axes), bench.trial(spec, 150, doubts))
     assert bench.of() == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -19,6 +19,7 @@ from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
 from switchmark.lab.searching import next_stored
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.visit import Visit
 from switchmark.searches.base import LoadBounds
 from switchmark.searches.fixed import SEARCH as FIXED
 
@@ -53,28 +54,18 @@ class FakeLab:
             raise UsageError("this switch has no ports of that kind any more")
         return {"switch": self.version}
 
-    def visit(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: int | None = None,
-    ) -> Record | None:
-        if limit is not None and len(stored) + limit < test.repeat:
+    def visit(self, visit: Visit) -> Record | None:
+        test, number = visit.test, visit.number
+        if visit.limit is not None and len(visit.stored) + visit.limit < test.repeat:
             self.ran.append(number)
-            for _ in range(limit):
-                on_trial(TRIAL)
+            for _ in range(visit.limit):
+                visit.on_trial(TRIAL)
             return None
-        self.then.append(then)
-        self.asked.append((test.rate, r_plus_pps))
+        self.then.append(visit.then)
+        self.asked.append((test.rate, visit.r_plus_pps))
         self.ran.append(number)
-        self.given.append(len(stored))
-        on_trial(TRIAL)
+        self.given.append(len(visit.stored))
+        visit.on_trial(TRIAL)
         if test.burst == self.stop_at:
             os.kill(os.getpid(), signal.SIGINT)
         status = "failed" if test.burst in self.fails else "ok"
@@ -82,11 +73,11 @@ class FakeLab:
         return RECORD.model_copy(
             update={
                 "number": number,
-                "key": key,
+                "key": visit.key,
                 "test": test,
                 "status": status,
                 "search": search,
-                "r_plus_pps": r_plus_pps,
+                "r_plus_pps": visit.r_plus_pps,
             }
         )
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,8 +24,9 @@ from switchmark.cli import main
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Interrupted, Unavailable
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
 from switchmark.plugins import Table
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
@@ -58,18 +59,11 @@ class FakeLab:
     def versions(self, test: Test) -> Mapping[str, str]:
         return {"switchmark": "1"}
 
-    def visit(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        **_: object,
-    ) -> Record:
+    def visit(self, visit: Visit) -> Record:
         for trial in RECORD.trials:
-            on_trial(trial)
-        changes = {"number": number, "key": key, "test": test, **type(self).outcome(test)}
+            visit.on_trial(trial)
+        said = {"number": visit.number, "key": visit.key, "test": visit.test}
+        changes = {**said, **type(self).outcome(visit.test)}
         return RECORD.model_copy(update=changes)
 
 

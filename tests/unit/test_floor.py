@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from switchmark.errors import TrialFailed
+from switchmark.lab.cable import Drawn
 from switchmark.lab.floor import Floors
-from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.layout import lay_out
 from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
@@ -49,13 +50,13 @@ class Bench:
     def of(self, **axes: Any) -> dict[str, Any] | None:
         those = drawn(**axes)
         before = len(self.asked)
-        lacks = self.floors.lacks(*those)
-        found = self.floors.of(*those)
+        lacks = self.floors.lacks(those)
+        found = self.floors.of(those)
         assert lacks == (len(self.asked) > before or self.fails)
         return found
 
     def learn(self, ns: int, spec: TrialSpec, **axes: Any) -> None:
-        self.floors.learn(*drawn(**{"switch": "direct", **axes}), trial(ns, spec, ()))
+        self.floors.learn(drawn(**{"switch": "direct", **axes}), trial(ns, spec, ()))
 
 
 def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
@@ -71,10 +72,10 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
     )
 
 
-def drawn(**axes: Any) -> tuple[Test, Layout, Placement]:
+def drawn(**axes: Any) -> Drawn:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)])
+    return Drawn(test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)]), {})
 
 
 def of_1_kpps(frames: int | None = None) -> TrialSpec:

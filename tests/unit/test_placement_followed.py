@@ -10,12 +10,14 @@ import pytest
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
 from switchmark.lab import prepare as preparing
+from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
 from switchmark.lab.probes import Probes
 from switchmark.layout.roles import processes_of
 from switchmark.machine.cpus import Cpu
+from switchmark.machine.host import LocalHost
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.version import Version
@@ -76,5 +78,6 @@ def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
 
     test = Test(**POLLING)
     layout, placement = drawn(test)
-    Calibrations("auto", measure, tmp_path / "cache.json").of(test, layout, placement, {})
+    kept = Calibrations("auto", measure, LocalHost(), tmp_path / "cache.json")
+    kept.of(Drawn(test, layout, placement, {}))
     assert asked == ["shared-process"]

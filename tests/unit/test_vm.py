@@ -8,7 +8,6 @@ from switchmark.environments import vm
 from switchmark.environments.base import Attachment, Needs
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Completed
-from switchmark.machine.journal import boot_id
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Node, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
@@ -17,7 +16,12 @@ SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm", run_dir="/run
 QEMU: dict[tuple[str, ...], bytes | Completed] = {
     ("qemu-system-x86_64", "--version"): b"QEMU emulator version 7.2.22 (Debian)\n"
 }
-GUEST = {vm._guest("kernel"): b"", vm._guest("initramfs"): b""}
+KNOWN = "/cache/switchmark/kvm-c0ffee"
+GUEST = {
+    vm._guest("kernel"): b"",
+    vm._guest("initramfs"): b"",
+    "/proc/sys/kernel/random/boot_id": b"c0ffee\n",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,15 +37,14 @@ def test_without_its_guest_it_is_unavailable() -> None:
 
 
 def test_kvm_is_used_only_if_a_guest_boots_on_it_and_that_is_found_out_once() -> None:
-    known = f"/cache/switchmark/kvm-{boot_id()}"
     boots: dict[tuple[str, ...], bytes | Completed] = {
         ("qemu-system-x86_64",): b"...\nswitchmark-traffic 0.1.0\n",
         **QEMU,
     }
     host = RecordingHost(boots, files={**GUEST, "/dev/kvm": b""})
     assert vm.ENVIRONMENT.probe(host).mode == "kvm"
-    assert host.files[known] == b"kvm"
-    host = RecordingHost(QEMU, files={**GUEST, "/dev/kvm": b"", known: b"kvm"})
+    assert host.files[KNOWN] == b"kvm"
+    host = RecordingHost(QEMU, files={**GUEST, "/dev/kvm": b"", KNOWN: b"kvm"})
     assert vm.ENVIRONMENT.probe(host).mode == "kvm"
     assert len(host.ran) == 1
     fails: dict[tuple[str, ...], bytes | Completed] = {
@@ -71,7 +74,7 @@ def test_an_old_qemu_that_emulates_has_no_vhost_user_ports(
     says: dict[tuple[str, ...], bytes | Completed] = {
         ("qemu-system-x86_64", "--version"): f"QEMU emulator version {version} (Debian)\n".encode()
     }
-    files = {**GUEST, "/dev/kvm": b"", f"/cache/switchmark/kvm-{boot_id()}": known}
+    files = {**GUEST, "/dev/kvm": b"", KNOWN: known}
     found = vm.ENVIRONMENT.probe(RecordingHost(says, files=files)).missing
     assert set(found) == ({PortKind.VHOST_USER} if missing else set())
     if missing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +20,7 @@ from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.machine.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
@@ -33,21 +34,9 @@ class Lab(AbstractContextManager["Lab"], Protocol):
         """Return the versions that the test's figures depend on."""
         ...
 
-    def visit(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: int | None = None,
-    ) -> Record | None:
-        """Run one test; `then` is the next one, `r_plus_pps` what its rate is a share of. None if
-        it wants more new trials than `limit`: they are `stored` the next time. Only Interrupted and
-        what `on_trial` raises come out of it."""
+    def visit(self, visit: Visit) -> Record | None:
+        """Run a test. None if it wants more new trials than the visit allows: they are `stored`
+        the next time. Only Interrupted and what `on_trial` raises come out of it."""
         ...
 
 
@@ -75,9 +64,9 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
         with interruptible(), lab:
             todo = list(_missing(folder, lab))
             for round_ in itertools.count():
-                left: list[_Visit] = []
-                for position, visit in enumerate(todo):
-                    test, started = tests[visit.index], time.monotonic()
+                left: list[_Missing] = []
+                for position, missing in enumerate(todo):
+                    test, started = tests[missing.index], time.monotonic()
                     apart = len(todo) > 1 and _is_independent(test)
                     rest = _visits([tests[other.index] for other in todo[position:]], round_)
                     rest += _visits([tests[other.index] for other in left], round_ + 1)
@@ -85,17 +74,19 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
                     progress.begin(test, done, done + len(rest) - 1, time_left(spent, rest))
                     then = todo[position + 1] if position + 1 < len(todo) else None
                     record = _run_one(
-                        folder, lab, progress, visit, then, known, 1 if apart else None
+                        folder, lab, progress, missing, then, known, 1 if apart else None
                     )
                     if record is None:
-                        left.append(visit)
+                        left.append(missing)
                     else:
                         progress.end(record)
                     spent.append((_visit_of(test, apart), time.monotonic() - started))
                 if not left:
                     break
-                left.sort(key=lambda visit: visit.index)
-                order = run_order([tests[visit.index] for visit in left], draw.getrandbits(32) | 1)
+                left.sort(key=lambda missing: missing.index)
+                order = run_order(
+                    [tests[missing.index] for missing in left], draw.getrandbits(32) | 1
+                )
                 todo = [left[position] for position in order]
     except Interrupted as interruption:
         done = sum(record.status == "ok" for record in folder.latest)
@@ -139,16 +130,15 @@ def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> floa
 
 
 @dataclass(frozen=True, slots=True)
-class _Visit:
-    """A visit runs a test, or some of its trials: it has the test's index, the key of its results,
-    and the versions they depend on."""
+class _Missing:
+    """A test that has no good record yet: its index, the key of its results, and their versions."""
 
     index: int
     key: str
     versions: Mapping[str, str]
 
 
-def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Visit]:
+def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
     """Return each test without a good record."""
     tests = folder.campaign.tests
     for index in run_order(tests, folder.campaign.seed):
@@ -158,22 +148,22 @@ def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Visit]:
             versions = {}
         found = key(tests[index], versions)
         if not folder.is_done(found):
-            yield _Visit(index, found, versions)
+            yield _Missing(index, found, versions)
 
 
 def _run_one(
     folder: RunFolder,
     lab: Lab,
     progress: Progress,
-    visit: _Visit,
-    following: _Visit | None,
+    missing: _Missing,
+    following: _Missing | None,
     known: dict[str, Record],
     limit: int | None,
 ) -> Record | None:
     """Run a test, or `limit` trials more of it; None if that was not enough. `known` holds the
     records of tests that found an R+, by key."""
     tests = folder.campaign.tests
-    test, found, versions = tests[visit.index], visit.key, visit.versions
+    test, found, versions = tests[missing.index], missing.key, missing.versions
     then = None if following is None else tests[following.index]
 
     def measure(
@@ -184,13 +174,11 @@ def _run_one(
         limit: int | None = None,
     ) -> Record | None:
         def keep(trial: TrialResult) -> None:
-            folder.append_trial(key, visit.index + 1, trial)
+            folder.append_trial(key, missing.index + 1, trial)
             progress.trial(trial)
 
         stored = tuple(folder.trials.get(key, ()))
-        return lab.visit(
-            visit.index + 1, key, test, stored, keep, then=then, r_plus_pps=r_plus_pps, limit=limit
-        )
+        return lab.visit(Visit(test, missing.index + 1, key, stored, keep, then, r_plus_pps, limit))
 
     saturated = _saturated(test)
     if saturated is None:

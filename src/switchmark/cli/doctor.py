@@ -22,7 +22,7 @@ from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.facts import host_facts
 from switchmark.machine.host import LocalHost
-from switchmark.machine.noise import certificate
+from switchmark.machine.noise import Steal, certificate
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.softirq import within_threads
 
@@ -161,7 +161,9 @@ def _cores() -> Iterator[Finding]:
         governor or "not scaled by this system",
         None if governor in (None, "performance") else "cpupower frequency-set -g performance",
     )
-    stolen = _steal()
+    steal = Steal()
+    time.sleep(_STEAL_WINDOW_S)
+    stolen = steal()
     yield Finding(
         "cores",
         "steal",
@@ -202,18 +204,6 @@ def _noise() -> Iterator[Finding]:
     if pressure is not None:
         text = f"somebody waited for a CPU {min(pressure, 1.0):.0%} of the time"
         yield Finding("noise", "pressure", pressure < _PRESSURE_LIMIT, text)
-
-
-def _steal() -> float:
-    """Return the share of all CPU time that the hypervisor took in a short while."""
-
-    def times() -> list[int]:
-        return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
-
-    before = times()
-    time.sleep(_STEAL_WINDOW_S)
-    spent = [after - earlier for earlier, after in zip(before, times(), strict=True)]
-    return spent[7] / max(sum(spent[:8]), 1)
 
 
 def _memory() -> Iterator[Finding]:

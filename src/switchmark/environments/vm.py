@@ -16,8 +16,9 @@ from switchmark.engines.base import traffic_program
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import CommandTimedOut, Unavailable, UsageError
+from switchmark.machine.caches import cache_folder
+from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host
-from switchmark.machine.journal import boot_id
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
@@ -216,8 +217,8 @@ def _accelerator(host: Host) -> str:
     there, and a stock kernel still not run on it."""
     if not host.exists("/dev/kvm"):
         return _EMULATED
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "switchmark")
-    known = str(cache / f"kvm-{boot_id()}")
+    cache = cache_folder()
+    known = str(cache / f"kvm-{boot_id(host)}")
     with suppress(OSError):
         return host.read(known).decode()
     accelerator = _KVM if _boots_on_kvm(host) else _EMULATED

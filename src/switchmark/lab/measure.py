@@ -16,6 +16,7 @@ from typing import Any, Self
 from switchmark.engines.base import traffic_program
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.floor import Floors
@@ -40,6 +41,7 @@ from switchmark.machine.placement import Placement
 from switchmark.machine.workspace import Workspace
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate
 
@@ -70,9 +72,9 @@ class Lab:
         self._capture = capture
         self._gate: Gate = gate
         self._rerun = rerun
-        self._calibrations = Calibrations(calibrate, self._without_switch)
-        self._floors = Floors(calibrate != "never", self._without_switch)
         self._host: Host = LocalHost()
+        self._calibrations = Calibrations(calibrate, self._without_switch, self._host)
+        self._floors = Floors(calibrate != "never", self._without_switch)
         self._probes = Probes(self._host)
         self._counting: Counting | None = None
         self._workspace: Workspace
@@ -109,52 +111,28 @@ class Lab:
         makes of `auto`. Unavailable if something is missing."""
         return self._probes.versions(test)
 
-    def run(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-    ) -> Record:
-        """Run one test to its end: a `visit` without a limit."""
-        record = self.visit(number, key, test, stored, on_trial, then=then)
+    def run(self, test: Test, *, then: Test | None = None) -> Record:
+        """Run one test by itself, to its end."""
+        record = self.visit(Visit(test, then=then))
         assert record is not None
         return record
 
-    def visit(
-        self,
-        number: int,
-        key: str,
-        test: Test,
-        stored: Sequence[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        *,
-        then: Test | None = None,
-        r_plus_pps: float | None = None,
-        limit: int | None = None,
-    ) -> Record | None:
-        """Run one test. `stored` are trials of an earlier run of it: a search gets them
-        again, in order, before it measures anew. Expected failures are in the record.
-
-        The path is left up if `then`, the next test, shares it. `r_plus_pps` is what a rate in
-        percent is a share of: all that arrives under saturation. None if the search wants more
-        new trials than `limit`: those that it had are stored trials of the next call.
-        """
+    def visit(self, visit: Visit) -> Record | None:
+        """Run one test. Expected failures are in the record. None if its search wants more new
+        trials than the visit allows: those that it had are stored trials of the next one. The
+        path is left up if the test that comes next shares it."""
         record = Record(
-            key=key,
-            number=number,
+            key=visit.key,
+            number=visit.number,
             status="ok",
             error=None,
-            test=test,
-            r_plus_pps=r_plus_pps,
+            test=visit.test,
+            r_plus_pps=visit.r_plus_pps,
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         )
         self._not_undone = ()
         try:
-            return self._run(record, list(stored), on_trial, then, limit)
+            return self._run(record, visit)
         except (Unavailable, UsageError) as error:
             refused = {"status": "refused", "error": self._reasons(error)}
             return record.model_copy(update=refused)
@@ -166,15 +144,8 @@ class Lab:
         """Why a test has no result, and what of it could not be undone."""
         return "\n".join((str(error), *self._not_undone))
 
-    def _run(
-        self,
-        record: Record,
-        stored: list[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        then: Test | None,
-        limit: int | None,
-    ) -> Record | None:
-        test = record.test
+    def _run(self, record: Record, visit: Visit) -> Record | None:
+        test = visit.test
         versions = self.versions(test)
         reused = self._goes_on_with(test, versions)
         if not reused:
@@ -182,8 +153,8 @@ class Lab:
         path = self._up
         layout, placement = (path.layout, path.placement) if path else self._drawn(test)
         noise = self._noise(layout, placement)
-        calibration = self._calibrations.of(test, layout, placement, versions)
-        floor = self._floors.of(test, layout, placement)
+        drawn = Drawn(test, layout, placement, versions)
+        calibration, floor = self._calibrations.of(drawn), self._floors.of(drawn)
         before = time.monotonic()
         path = path or self._bring_up(layout, placement)
         setup_s = 0.0 if reused else time.monotonic() - before
@@ -200,16 +171,16 @@ class Lab:
         )
 
         def keep(trial: TrialResult) -> None:
-            on_trial(trial)
-            self._calibrations.learn(test, layout, placement, versions, trial)
-            self._floors.learn(test, layout, placement, trial)
+            visit.on_trial(trial)
+            self._calibrations.learn(drawn, trial)
+            self._floors.learn(drawn, trial)
 
         down = not self._keep
         estimate: Estimate | None = None
         try:
             with suppress(Paused):
-                estimate = self._estimate(path, trust, record, stored, keep, limit)
-            down = down and not shares_path(test, then)
+                estimate = self._estimate(path, trust, replace(visit, on_trial=keep))
+            down = down and not shares_path(test, visit.then)
         finally:
             before = time.monotonic()
             if down:
@@ -236,40 +207,33 @@ class Lab:
             }
         )
 
-    def _estimate(
-        self,
-        path: BuiltPath,
-        trust: Trust,
-        record: Record,
-        stored: list[TrialResult],
-        on_trial: Callable[[TrialResult], None],
-        limit: int | None,
-    ) -> Estimate:
+    def _estimate(self, path: BuiltPath, trust: Trust, visit: Visit) -> Estimate:
         """What the test's search finds on a path; what accompanies its trials ends with them.
-        Paused where it wants more new trials than `limit`."""
-        left = [-1 if limit is None else limit]
+        Paused where it wants more new trials than the visit allows."""
+        stored, new = list(visit.stored), 0
 
         def measure(spec: TrialSpec) -> TrialResult:
+            nonlocal new
             if (before := next_stored(stored, spec)) is not None:
                 return trust.recall(before)
-            if left[0] == 0:
+            if new == visit.limit:
                 raise Paused
-            left[0] -= 1
+            new += 1
             result = trust.measure(path.trials, spec)
             check_noise(self._executor, noise)
-            on_trial(result)
+            visit.on_trial(result)
             return result
 
         noise = noise_beside(path.layout, path.placement, read_cpus())
-        bounds = bounds_of(record.test, path.layout.streams, record.r_plus_pps)
+        bounds = bounds_of(visit.test, path.layout.streams, visit.r_plus_pps)
         mark = self._executor.mark()
         try:
             if self._capture:
                 (self._folder / "captures").mkdir(exist_ok=True)
-            kept = captures(self._folder, path.layout, record.number, self._capture)
+            kept = captures(self._folder, path.layout, visit.number, self._capture)
             self._executor.execute(kept)
             self._executor.execute(noise)
-            return SEARCHES[record.test.search].find(measure, bounds)
+            return SEARCHES[visit.test.search].find(measure, bounds)
         finally:
             if not self._keep:
                 self._not_undone += self._executor.unwind(to=mark)
@@ -280,9 +244,8 @@ class Lab:
         if (path := self._up) is None or not path.serves(test):
             return False
         layout = replace(path.layout, test=test)
-        if self._calibrations.lacks(test, layout, path.placement, versions):
-            return False
-        if self._floors.lacks(test, layout, path.placement):
+        drawn = Drawn(test, layout, path.placement, versions)
+        if self._calibrations.lacks(drawn) or self._floors.lacks(drawn):
             return False
         with suppress(TrialFailed):
             path.layout = layout

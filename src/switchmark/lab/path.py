@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -26,6 +25,7 @@ from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
+from switchmark.machine.noise import Steal
 from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
@@ -134,7 +134,7 @@ def build_path(
         crews,
         counters=lambda: _counters(executor, layout),
         used_ns=lambda: {place: cpu_ns(pids) for place, pids in hosted().items()},
-        stolen=_Steal(),
+        stolen=Steal(),
         alive=alive,
         meter=Meter(
             executor,
@@ -232,20 +232,3 @@ def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:
     path = ENVIRONMENTS[at.environment].netns(at)
     there = in_network(path) if path else pids
     return pids if pids <= there else there
-
-
-class _Steal:
-    """The share of all CPU time that the hypervisor kept, since the last call."""
-
-    def __init__(self) -> None:
-        self._last = self._read()
-
-    def __call__(self) -> float:
-        then, self._last = self._last, self._read()
-        stolen, total = (now - before for now, before in zip(self._last, then, strict=True))
-        return stolen / total if total else 0.0
-
-    @staticmethod
-    def _read() -> tuple[int, int]:
-        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-        return fields[7], sum(fields)

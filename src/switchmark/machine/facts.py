@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from switchmark import __version__
+from switchmark.machine.host import Host
 
-__all__ = ["host_facts"]
+__all__ = ["boot_id", "cpu_model", "host_facts"]
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -58,6 +59,19 @@ def host_facts(root: Path = Path("/")) -> dict[str, Any]:
         "kernel_parameters": [word for word in words if _CMDLINE.fullmatch(word)],
         "versions": {"switchmark": __version__, "python": platform.python_version()},
     }
+
+
+def boot_id(host: Host) -> str:
+    """The name that the kernel of a host gave itself when it was booted."""
+    return host.read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def cpu_model(host: Host) -> str:
+    """The name of a host's processor; empty where the kernel does not know it."""
+    found = re.search(
+        r"model name[^:\n]*:(.*)", host.read("/proc/cpuinfo").decode(errors="replace")
+    )
+    return found[1].strip() if found else ""
 
 
 def _read(path: Path) -> str | None:

@@ -20,6 +20,7 @@ __all__ = [
     "JITTER_MS",
     "SOFTIRQ",
     "Snapshot",
+    "Steal",
     "certificate",
     "cpu_times",
     "probe_jitter",
@@ -126,6 +127,22 @@ def cpu_times(root: Path, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]
         elif name.startswith("cpu") and int(name[3:]) in cpus:
             found[int(name[3:])] = tuple(map(int, words[:8]))
     return found
+
+
+class Steal:
+    """The share of all CPU time of a machine that its hypervisor kept, since the last call."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._last = self._read()
+
+    def __call__(self) -> float:
+        then, self._last = self._last, self._read()
+        spent = [now - before for now, before in zip(self._last, then, strict=True)]
+        return spent[_STEAL] / max(sum(spent), 1)
+
+    def _read(self) -> tuple[int, ...]:
+        return cpu_times(self._root, ())[-1]
 
 
 def _interrupts(root: Path, cpus: Collection[int]) -> Mapping[int, int]:

@@ -1,0 +1,139 @@
+"""Measurements without a switch: trials of a test with a cable in its switch's place, on the CPUs
+that its parts have. `calibration` says what such trials show of a rate, `floor` of a latency."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from switchmark.errors import SetupFailed, SwitchmarkError, TrialFailed, Unavailable, UsageError
+from switchmark.layout.cables import CABLE
+from switchmark.layout.layout import Layout
+from switchmark.machine.placement import Placement
+from switchmark.metrics.doubts import passing
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import Test, TrialSpec
+
+__all__ = ["ENDS", "Cable", "Dated", "Drawn", "MeasureOnCable", "OnCable", "key_of", "undisturbed"]
+
+ENDS = "ends"
+"""The name of the cable that joins the ends of a test."""
+
+MeasureOnCable = Callable[
+    [Test, Placement, TrialSpec, Callable[[Sequence[TrialResult]], bool]], Sequence[TrialResult]
+]
+"""Runs trials of a test without a switch on one path, on the seats of another one's placement,
+until it is told that those so far are enough. No path may be up."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A test and what this host makes of it: its layout, who has which CPUs, and the versions of
+    all that it needs."""
+
+    test: Test
+    layout: Layout
+    placement: Placement
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """A test on a cable, its placement, and the key of all that its figures depend on."""
+
+    test: Test
+    placement: Placement
+    key: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dated(Generic[T]):
+    """What one trial on a cable showed, and when. `calm` where no passing disturbance spoiled it,
+    `own` where the run has that test on the cable for its own sake."""
+
+    at: float
+    shown: T
+    calm: bool = True
+    own: bool = False
+
+
+def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
+    """The trials that count: those that nothing disturbed, or all where each was disturbed."""
+    return [each for each in trials if each.calm] or trials
+
+
+def key_of(cable: Test, placement: Placement, **more: Any) -> str:
+    """A name for trials that can stand for each other: a test on a cable, the seats of its parts,
+    and what `more` their figures depend on. Caches of earlier runs know it."""
+    seats = {part: seat for part, seat in placement.as_dict()["seats"].items() if part != "switch"}
+    content = {"test": cable.model_dump(mode="json"), "seats": seats, **more}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class OnCable(ABC, Generic[T]):
+    """What trials on cables showed, by the key of each cable. They are measured for the first test
+    that wants them and serve the others; one that fails is not tried again."""
+
+    def __init__(self, measure: MeasureOnCable, clock: Callable[[], float]) -> None:
+        self._measure = measure
+        self._clock = clock
+        self._shown: dict[str, list[Dated[T]]] = {}
+        self._failed: dict[str, SwitchmarkError] = {}
+
+    def lacks(self, drawn: Drawn) -> bool:
+        """Whether something is to be measured for a test now. Then no path may be up."""
+        return any(self._wants(drawn.test, cable) for cable in self._cables(drawn).values())
+
+    def learn(self, drawn: Drawn, trial: TrialResult) -> None:
+        """Count a trial that the run has just made of its own test on the cable."""
+        cable = self._cables(drawn).get(ENDS) if drawn.test.switch == CABLE else None
+        if cable is not None and self._counts(drawn, cable, trial):
+            self._note(cable.key, self._dated([trial], own=True))
+
+    def _measure_missing(self, drawn: Drawn) -> Mapping[str, Cable]:
+        """The cables of a test, by name, once what it lacks of them has been measured."""
+        cables = self._cables(drawn)
+        for cable in cables.values():
+            if self._wants(drawn.test, cable):
+                try:
+                    self._note(cable.key, self._dated(self._trials(cable)))
+                except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
+                    self._failed[cable.key] = error
+        return cables
+
+    def _dated(self, trials: Iterable[TrialResult], *, own: bool = False) -> list[Dated[T]]:
+        now = self._clock()
+        return [
+            Dated(now, shown, calm=not passing(trial.doubts), own=own)
+            for trial in trials
+            if (shown := self._shows(trial)) is not None
+        ]
+
+    def _note(self, key: str, trials: Sequence[Dated[T]]) -> None:
+        self._shown.setdefault(key, []).extend(trials)
+
+    @abstractmethod
+    def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
+        """What stands for a test without its switch, by name; nothing where no cable can."""
+
+    @abstractmethod
+    def _wants(self, test: Test, cable: Cable) -> bool:
+        """Whether a cable is to be measured now for a test."""
+
+    @abstractmethod
+    def _trials(self, cable: Cable) -> Sequence[TrialResult]:
+        """Measure a cable."""
+
+    @abstractmethod
+    def _shows(self, trial: TrialResult) -> T | None:
+        """What is kept of a trial; None if it shows nothing."""
+
+    @abstractmethod
+    def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
+        """Whether a trial of a test on the cable is such as `_trials` would measure for it."""

@@ -1,0 +1,35 @@
+"""What a campaign asks of the lab: to run a test, or some trials more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import Test
+
+__all__ = ["Visit"]
+
+
+def _unwatched(trial: TrialResult) -> None:
+    """Nobody is told of a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One test to be run now. `number` and `key` are those of its record.
+
+    `stored` are trials of it that an earlier run or visit has made: its search gets them again, in
+    order, before it measures anew. `on_trial` is told of each new one. `then` is the next test,
+    for which what is up may stay. `r_plus_pps` is what a rate in percent is a share of: all that
+    arrives under saturation. `limit` is how many new trials there may be; None for all that the
+    search wants."""
+
+    test: Test
+    number: int = 1
+    key: str = ""
+    stored: Sequence[TrialResult] = ()
+    on_trial: Callable[[TrialResult], None] = _unwatched
+    then: Test | None = None
+    r_plus_pps: float | None = None
+    limit: int | None = None
