@@ -14,12 +14,12 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.lab.counters import PathCounters
 from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.layout.assembly import join, settled
 from switchmark.machine.perf import Counting
+from switchmark.model.counters import PathCounters
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec

@@ -43,8 +43,8 @@ def test_forwarders_behind_a_learning_switch(measure: Measure, chain: int, direc
     # Every hop carried every frame, and nothing was flooded.
     ways = 2 if direction == "bi" else 1
     for part in forwarders:
-        sent = sum(trial.counters[f"{part.part}.{port}"]["tx"] for port in (0, 1))
-        assert sent == trial.tx_frames
+        sent = [trial.counters.at_parts[f"{part.part}.{port}"].tx or 0 for port in (0, 1)]
+        assert sum(sent) == trial.tx_frames
     assert len(trial.per_flow) == ways
 
 
@@ -69,8 +69,8 @@ def test_functions_that_leave_frames_as_they_are(
         switch="ovs", function=function, engine=engine, chain=2, direction="bi", **LOOPBACK
     )
     trial = assert_nothing_is_lost(record)
-    assert trial.counters["function f1 f1.0"]["rx"] == trial.tx_frames // 2
-    assert trial.counters["function f2 f2.1"]["tx"] == trial.tx_frames // 2
+    assert trial.counters.functions["f1"]["f1.0"].rx == trial.tx_frames // 2
+    assert trial.counters.functions["f2"]["f2.1"].tx == trial.tx_frames // 2
 
 
 def test_a_process_that_forwards_tells_what_it_used(measure: Measure) -> None:
@@ -94,8 +94,8 @@ def test_chains_side_by_side_share_the_load(measure: Measure, switch: str, steer
     assert record.steering == steering
     assert len(trial.per_flow) == 12
     for chain in ("c1f1", "c2f1"):
-        moved = sum(trial.counters[f"{chain}.{port}"]["tx"] for port in (0, 1))
-        assert moved == trial.tx_frames // 2
+        moved = [trial.counters.at_parts[f"{chain}.{port}"].tx or 0 for port in (0, 1)]
+        assert sum(moved) == trial.tx_frames // 2
 
 
 def test_round_trips_pass_the_chain_twice(measure: Measure) -> None:
@@ -105,7 +105,9 @@ def test_round_trips_pass_the_chain_twice(measure: Measure) -> None:
     assert trial.latency is not None
     assert trial.latency.kind == "rtt"
     assert trial.latency.count == trial.tx_frames
-    assert trial.counters["f2.0"]["tx"] == trial.counters["f2.1"]["tx"] == trial.tx_frames
+    assert (
+        trial.counters.at_parts["f2.0"].tx == trial.counters.at_parts["f2.1"].tx == trial.tx_frames
+    )
 
 
 def test_functions_on_the_host_itself(measure: Measure) -> None:

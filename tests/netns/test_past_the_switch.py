@@ -124,6 +124,6 @@ def test_where_a_switch_tells_nothing_its_interfaces_count(
     monkeypatch.setattr(bridge, "counters", NO_COUNTERS)
     record = measure(switch="linux-bridge")
     (trial,) = record.trials
-    assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
-    assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    assert trial.counters.at_switch["f0"].rx == trial.tx_frames
+    assert trial.counters.at_switch["f1"].tx == trial.rx_frames
     assert not {"past-switch", "path-unseen"} & set(record.doubts)

@@ -41,11 +41,11 @@ def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario:
 @pytest.mark.parametrize("switch", REAL)
 def test_the_kernel_counts_what_we_count(measure: Measure, switch: str) -> None:
     trial = only(measure(switch=switch, rate="2k"))
-    assert trial.counters["f0"]["tx"] == trial.tx_frames
-    assert trial.counters["f1"]["rx"] == trial.rx_frames
-    if "f0@switch" in trial.counters:
-        assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
-        assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    assert trial.counters.at_parts["f0"].tx == trial.tx_frames
+    assert trial.counters.at_parts["f1"].rx == trial.rx_frames
+    if "f0" in trial.counters.at_switch:
+        assert trial.counters.at_switch["f0"].rx == trial.tx_frames
+        assert trial.counters.at_switch["f1"].tx == trial.rx_frames
 
 
 @pytest.mark.parametrize("switch", ["direct", "linux-bridge", "ip-forward"])

@@ -14,6 +14,7 @@ from host_state import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only, skip_refused
 from switchmark.lab.trial import Trials
 from switchmark.metrics.cpu import DISAGREEMENT, cost
+from switchmark.model.place import Place
 from switchmark.model.topology import PortKind, Role
 from switchmark.switches import TABLE as SWITCHES
 from traffic_program import ADDRESS, Program
@@ -113,11 +114,13 @@ def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario:
 def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
     record = measure(switch=switch, engine="dpdk", rate="2k")
     trial = only(record)
-    assert trial.counters["f0@switch"]["rx"] == trial.tx_frames
-    assert trial.counters["f1@switch"]["tx"] == trial.rx_frames
+    assert trial.counters.at_switch["f0"].rx == trial.tx_frames
+    assert trial.counters.at_switch["f1"].tx == trial.rx_frames
     found = cost(record)
     assert found is not None
-    if "switch" in trial.counters:  # it counts its cycles, and polls with next to nothing to do
+    if (
+        trial.counters.busy_cycles is not None
+    ):  # it counts its cycles, and polls with next to nothing to do
         by_scheduler, by_cycles = found["switch_cores"], found["switch_busy_cores"]
         both = [each for each in found["disagreements"] if each["part"] == "switch"]
         assert bool(both) == (abs(by_scheduler - by_cycles) > DISAGREEMENT)
@@ -195,7 +198,7 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
     monkeypatch.setattr(Trials, "_load", slow)
     record = measure(switch="linux-bridge", engine="dpdk", rate="max", duration=0.3, warmup=0)
     trial = assert_every_frame_is_accounted_for(record)
-    assert trial.lost_at == {"ring f1": trial.lost}
+    assert trial.lost_at == {Place.ring("f1"): trial.lost}
     assert trial.lost > 0
     assert record.verdict in ("receiver", "host")
 

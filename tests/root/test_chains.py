@@ -39,8 +39,8 @@ def test_functions_behind_a_switch(
     assert (record.semantics, record.steering) == (semantics, "static by in-port")
     assert "cores-overcommitted" in record.doubts
     if function != "forwarder":
-        assert trial.counters["function f1 f1.0"]["rx"] == trial.tx_frames
-        assert trial.counters["function f1 f1.1"]["tx"] == trial.tx_frames
+        assert trial.counters.functions["f1"]["f1.0"].rx == trial.tx_frames
+        assert trial.counters.functions["f1"]["f1.1"].tx == trial.tx_frames
 
 
 def test_forwarders_behind_a_switch_that_learns(measure: Measure) -> None:

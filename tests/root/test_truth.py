@@ -26,6 +26,7 @@ from switchmark.machine import noise
 from switchmark.machine.cgroups import V1, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import Role
@@ -164,7 +165,7 @@ def test_every_tenth_frame_dropped(attempt: Try) -> None:
     record = calm(lambda: attempt("--drop", 10))
     trial = only(record)
     assert trial.lost == trial.tx_frames // 10 > 0
-    assert trial.lost_at == {"inside switch": trial.lost}
+    assert trial.lost_at == {Place(PlaceKind.INSIDE_SWITCH): trial.lost}
     assert record.verdict == "switch"
 
 
@@ -187,13 +188,13 @@ def test_every_tenth_frame_corrupted(attempt: Try) -> None:
     record = attempt("--corrupt", 10)
     trial = only(record)
     assert trial.corrupted == trial.lost == trial.tx_frames // 10 > 0
-    assert trial.lost_at == {"corrupted": trial.lost}
+    assert trial.lost_at == {Place(PlaceKind.CORRUPTED): trial.lost}
 
 
 def test_every_tenth_frame_at_another_port(attempt: Try) -> None:
     trial = only(attempt("--stray", 10, pairs=2, rate="3k"))
     assert trial.stray == trial.lost == sum(flow.tx // 10 for flow in trial.per_flow) > 0
-    assert trial.lost_at == {"stray": trial.lost}
+    assert trial.lost_at == {Place(PlaceKind.STRAY): trial.lost}
 
 
 def test_a_known_delay(attempt: Try) -> None:
@@ -209,7 +210,7 @@ def test_a_known_cap(attempt: Try) -> None:
     record = calm(lambda: attempt("--cap", 4000, duration=0.5))
     trial = only(record)
     assert 1900 < trial.distinct < 2100
-    assert trial.lost_at == {"inside switch": trial.lost}
+    assert trial.lost_at == {Place(PlaceKind.INSIDE_SWITCH): trial.lost}
     assert record.verdict == "switch"
 
 

@@ -62,7 +62,7 @@ def test_frames_pass_from_machine_to_machine(
     assert "clock" in record.doubts
     assert trial.latency is None  # no clock is common to both ends
     assert sum(trial.intervals) == trial.rx_frames
-    assert trial.counters["f0"]["tx"] == trial.counters["f1@switch"]["tx"] == trial.tx_frames
+    assert trial.counters.at_parts["f0"].tx == trial.counters.at_switch["f1"].tx == trial.tx_frames
     emulated = "emulated" in (vm.ENVIRONMENT.probe(LocalHost()).mode or "")
     assert ("emulated" in record.doubts) == emulated
     # What the machine takes of this host, which is not what its guest sees.
@@ -76,7 +76,7 @@ def test_a_round_trip_needs_one_clock_only(measure: Measure) -> None:
     record = measure(environment="vm", rate="400", duration=0.3, **axes)
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.tx_frames + trial.tx_unsent == 120
-    assert trial.counters["f0@switch"]["rx"] == trial.counters["f1@switch"]["tx"] == trial.tx_frames
+    assert trial.counters.at_switch["f0"].rx == trial.counters.at_switch["f1"].tx == trial.tx_frames
     assert all(
         "net_virtio, hugepages" in part.engine_mode
         for part in trial.parts
@@ -107,7 +107,7 @@ def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> No
     )
     trial = assert_every_frame_is_accounted_for(record)
     assert record.steering == "static by in-port"
-    assert trial.counters["f1.0"]["rx"] == trial.rx_frames == trial.tx_frames > 0
+    assert trial.counters.at_parts["f1.0"].rx == trial.rx_frames == trial.tx_frames > 0
     assert trial.tx_frames + trial.tx_unsent == 300
 
 

@@ -14,7 +14,7 @@ from switchmark.machine.perf import EVENTS, Counting, parse_counts, probe
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.metrics.cpu import cost
-from switchmark.model.record import PartReport, Record
+from switchmark.model.record import PartReport, Record, TrialResult
 from switchmark.report.notes import footnotes
 from switchmark.report.table import sections
 
@@ -151,8 +151,9 @@ def measured(counters: dict[str, Any], trial_cost: dict[str, Any], cores: float)
         PartReport(part="f0", roles=("sender",), cpu=0, cores=0.5),
         PartReport(part="switch", roles=("switch",), cpu=None, cores=cores),
     )
-    trial = RECORD.trials[0].model_copy(
-        update={
+    trial = TrialResult.model_validate(
+        {
+            **RECORD.trials[0].model_dump(),
             "elapsed_ns": 10**9,
             "tx_frames": 10**6,
             "rx_frames": 500_000,

@@ -9,6 +9,7 @@ import resource
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -240,6 +241,19 @@ def test_an_old_schema_is_readable(path: Path, tmp_path: Path) -> None:
 
 def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
     assert to_object(RECORD) == json.loads((DATA / "object-schema-1.json").read_text())
+
+
+def lines_of(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_record_is_written_again_as_it_was_read(number: int) -> None:
+    """With each of its members, in their order: none that was missing is there, none is gone."""
+    written = lines_of("records-0.1.0.jsonl")[number - 1]["record"]
+    read = Record.model_validate(written)
+    assert json.dumps(read.model_dump(mode="json")) == json.dumps(written)
+    assert json.dumps(to_object(read)) == json.dumps(lines_of("objects-0.1.0.jsonl")[number - 1])
 
 
 counts = st.integers(0, 2**63)

@@ -15,7 +15,7 @@ from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout
 from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import format_cpus
-from switchmark.metrics.balance import AT_SWITCH, balanced
+from switchmark.metrics.balance import balanced
 from switchmark.model.headers import differences
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
@@ -166,21 +166,18 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
 
 def _wrong_at_ports(layout: Layout, trial: TrialResult) -> Iterator[str]:
     """Frames merged, divided or flooded show in what the switch's ports counted."""
-    ends = {
-        place.removesuffix(AT_SWITCH): counted
-        for place, counted in trial.counters.items()
-        if place.endswith(AT_SWITCH)
-    }
-    if trial.lost or any(end["rx"] is None or end["tx"] is None for end in ends.values()):
+    ends = trial.counters.at_switch
+    if trial.lost or set(ends) != {port.id for port in layout.wiring.ports}:
         return
-    if set(ends) != {port.id for port in layout.wiring.ports}:
-        return
+    entered = left = 0
+    for end in ends.values():
+        if end.rx is None or end.tx is None:
+            return
+        entered, left = entered + end.rx * trial.copies, left + end.tx
     used = {port for flow in layout.wiring.flows for port in (flow.source, flow.sink)}
     for port, end in ends.items():
-        if port not in used and end["tx"]:
-            yield f"{end['tx']} frames left at port {port}, which no flow uses"
-    entered = sum(end["rx"] for end in ends.values()) * trial.copies
-    left = sum(end["tx"] for end in ends.values())
+        if port not in used and end.tx:
+            yield f"{end.tx} frames left at port {port}, which no flow uses"
     if entered != left:
         copied = " as copies" * (trial.copies > 1)
         yield f"{entered} frames entered the switch{copied} and {left} left it"

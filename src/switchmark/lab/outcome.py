@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from switchmark.errors import TrialFailed
-from switchmark.lab.counters import PathCounters
 from switchmark.lab.crew import Crew
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
-from switchmark.metrics.balance import AT_SWITCH
 from switchmark.metrics.latency import from_counts
+from switchmark.model.counters import PathCounters
+from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Part, Role
@@ -111,7 +111,7 @@ class Outcome:
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late),
-            counters=path.as_dict(),
+            counters=path,
             evidence={"taken": taken, "started_late_ns": started_late}
             | ({"headers": headers} if headers else {})
             | ({"early": early} if early else {}),
@@ -162,21 +162,21 @@ class Outcome:
         path: PathCounters,
         sums: Mapping[str, int],
         stray: int,
-    ) -> dict[str, int]:
+    ) -> dict[Place, int]:
         """Each lost frame's place, as far as somebody counted it."""
-        places: dict[str, int] = defaultdict(int)
+        places: dict[Place, int] = defaultdict(int)
         for crew, report in zip(self.crews, reports, strict=True):
             for (_, port, _), counts in zip(
                 opened_by(self.layout, crew.parts), report["ports"], strict=True
             ):
-                places[f"ring {port.id}"] += counts["rx_ring_drops"]
-                places[f"engine {port.id}"] += counts["tx_drops"] + counts["rx_invalid"]
+                places[Place.ring(port.id)] += counts["rx_ring_drops"]
+                places[Place.engine(port.id)] += counts["tx_drops"] + counts["rx_invalid"]
             jobs = [job for part in crew.parts for job in jobs_of(self.layout, part)]
             for job, task in zip(jobs, report["tasks"], strict=True):
                 if job.role is Role.FORWARDER:
-                    places[f"function {job.part.id}"] += sum(task["forwarded"]["dropped"])
+                    places[Place.function(job.part.id)] += sum(task["forwarded"]["dropped"])
         for part_id, ports in path.functions.items():
-            places[f"function {part_id}"] += sum(
+            places[Place.function(part_id)] += sum(
                 (each.rx_dropped or 0) + (each.tx_dropped or 0) for each in ports.values()
             )
         guests = {
@@ -185,19 +185,23 @@ class Outcome:
             if own_kernel(self.layout, part)
             for port in part.ports
         }
-        for place, counters in path.links.items():
-            places[f"{place} out"] = counters.tx_dropped or 0
+        for end, counters in path.links.items():
+            places[Place.out(end)] = counters.tx_dropped or 0
             # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
-            if place.endswith(AT_SWITCH) or place in guests:
-                places[f"{place} in"] = counters.rx_dropped or 0
+            if end.at_switch or end.port in guests:
+                places[Place.into(end)] = counters.rx_dropped or 0
         if self.layout.test.copies > 1:  # what does not enter the switch lacks in every copy
             for source in {flow.source for flow in self.layout.flows}:
-                for place in (f"{source} out", f"{source}@switch in", f"engine {source}"):
+                for place in (
+                    Place.out(PortEnd(source)),
+                    Place.into(PortEnd(source, at_switch=True)),
+                    Place.engine(source),
+                ):
                     places[place] *= self.layout.test.copies
-        places["corrupted"] = sums["corrupted"]
-        places["stray"] = stray
-        places["late"] = sums["after_drain"]
-        places["beyond"] = sums["beyond"]
+        places[Place(PlaceKind.CORRUPTED)] = sums["corrupted"]
+        places[Place(PlaceKind.STRAY)] = stray
+        places[Place(PlaceKind.LATE)] = sums["after_drain"]
+        places[Place(PlaceKind.BEYOND)] = sums["beyond"]
         return {place: frames for place, frames in places.items() if frames}
 
     def _wire_bytes(self, received: Mapping[str, Any]) -> int:

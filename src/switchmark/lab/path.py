@@ -11,7 +11,6 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
-from switchmark.lab.counters import PathCounters
 from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
@@ -30,7 +29,8 @@ from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
 from switchmark.machine.processes import children, cpu_ns, in_network
-from switchmark.metrics.balance import AT_SWITCH
+from switchmark.model.counters import PathCounters
+from switchmark.model.place import PortEnd
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.spec import Test
 from switchmark.switches.base import Counters, PortCounters
@@ -51,7 +51,7 @@ class BuiltPath:
     trials: Trials
     processes: Sequence[Process]
     at_work: Callable[[], Collection[int]]
-    nics: Mapping[str, Device] = field(default_factory=dict)
+    nics: Mapping[PortEnd, Device] = field(default_factory=dict)
     gate: dict[str, Any] | None = None
 
     def serves(self, test: Test) -> bool:
@@ -175,7 +175,7 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
 
 
 def _counters(executor: Executor, layout: Layout) -> PathCounters:
-    """Counters of both ends of every port, by place, and of the switch."""
+    """Counters of both ends of every port, and of the switch."""
     counters = Counters()
     outputs = tuple(map(executor.run, layout.switch.counters.commands(layout.wiring)))
     if outputs:
@@ -187,13 +187,13 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
                 garbled
             )
     at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
-    found = {f"{port}{AT_SWITCH}": each for port, each in at_switch.items()}
+    found = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
     links = {step.at: parse_link_counters(executor.run(step)) for step in part_counters(layout)}
     for part in layout.parts:
         for port in part.ports:
             ifname = layout.endpoints[port.id].ifname
             if ifname:
-                found[port.id] = links[stack_of(layout, part)][ifname]
+                found[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
     functions = {}
     for part, function, hosted in hosted_parts(layout):
         outputs = tuple(map(executor.run, function.counters.commands(hosted)))

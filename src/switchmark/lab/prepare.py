@@ -17,7 +17,7 @@ from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.nics import lend
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.placement import AUTO, Placement, place
-from switchmark.metrics.balance import AT_SWITCH
+from switchmark.model.place import PortEnd
 from switchmark.model.plan import Plan, Reserve, Spawn
 from switchmark.model.spec import Test
 from switchmark.model.topology import mac_address
@@ -36,7 +36,7 @@ PLAN_PREFIX = "smPLAN"
 """The prefix of names where nothing is to be built."""
 
 
-def lend_nics(host: Host, layout: Layout, devices: Mapping[str, Device]) -> Plan:
+def lend_nics(host: Host, layout: Layout, devices: Mapping[PortEnd, Device]) -> Plan:
     """The NICs that the user names, made ready for the run. UsageError or Unavailable where they
     are in use, or this host cannot lend them."""
     steps: Plan = ()
@@ -50,12 +50,13 @@ def lend_nics(host: Host, layout: Layout, devices: Mapping[str, Device]) -> Plan
     return steps
 
 
-def find_nics(host: Host, layout: Layout) -> Mapping[str, Device]:
-    """The NICs that the user names by PCI address, by place. UsageError where one is not there."""
+def find_nics(host: Host, layout: Layout) -> Mapping[PortEnd, Device]:
+    """The NICs that the user names by PCI address, by end of a port. UsageError where one is
+    not there."""
     return {
-        place: find_device(host, name)
+        PortEnd(port.id, at_switch): find_device(host, name)
         for port in layout.wiring.ports
-        for place, name in ((f"{port.id}{AT_SWITCH}", port.nic), (port.id, port.nic_peer))
+        for at_switch, name in ((True, port.nic), (False, port.nic_peer))
         if port.pci and name
     }
 

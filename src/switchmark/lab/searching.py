@@ -67,7 +67,7 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, trust: Trust) 
             "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
             "memory": layout.wiring.memory if has_own_memory(layout) else None,
             "engine_mode": " | ".join(modes) or None,
-            "nics": {place: str(nic) for place, nic in path.nics.items()},
+            "nics": {end: str(nic) for end, nic in path.nics.items()},
             "verdict": estimate.verdict or verdict(estimate.trials),
             "doubts": tuple(
                 dict.fromkeys(

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from switchmark.errors import SetupFailed
-from switchmark.lab.counters import PathCounters
 from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
@@ -24,6 +23,7 @@ from switchmark.layout.roles import own_kernel
 from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
+from switchmark.model.counters import PathCounters
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Endpoint, Part

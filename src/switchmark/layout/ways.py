@@ -4,10 +4,10 @@ these count them. Pure."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from switchmark.layout.layout import Layout
-from switchmark.metrics.balance import AT_SWITCH, Way
+from switchmark.metrics.balance import Way
+from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind
 
@@ -42,9 +42,9 @@ def uncounted_ports(layout: Layout, trial: TrialResult) -> tuple[str, ...]:
     return tuple(port for port in used if port in apart and not _is_counted(trial.counters, port))
 
 
-def _is_counted(counters: Mapping[str, Mapping[str, int | None]], port: str) -> bool:
-    found = counters.get(f"{port}{AT_SWITCH}", {})
-    return found.get("rx") is not None and found.get("tx") is not None
+def _is_counted(counters: PathCounters, port: str) -> bool:
+    found = counters.at_switch.get(port, PortCounters())
+    return found.rx is not None and found.tx is not None
 
 
 def _apart(layout: Layout) -> frozenset[str]:

@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Literal
 
+from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import TrialResult
 
-__all__ = ["AT_SWITCH", "Way", "balanced"]
+__all__ = ["Way", "balanced"]
 
-INSIDE = "inside switch"
 
-AT_SWITCH = "@switch"
-"""Marks the switch's end of a port, where a frame is lost: `f0@switch in`."""
+_Direction = Literal["rx", "tx"]
+_TO_SWITCH, _FROM_SWITCH = Place(PlaceKind.TO_SWITCH), Place(PlaceKind.FROM_SWITCH)
+_AT_RECEIVER = (PlaceKind.CORRUPTED, PlaceKind.STRAY, PlaceKind.LATE, PlaceKind.BEYOND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class _Leg:
     somebody has counted already. Of each frame that enters, `copies` leave, and one that goes
     missing is `lost` of those that were to arrive."""
 
-    place: str
+    place: Place
     entered: int
     left: int
     counted: int
@@ -75,8 +76,8 @@ def balanced(
         if frames > 0:
             places[leg.place] = places.get(leg.place, 0) + frames
             left -= frames
-    books = {leg.place: {"in": leg.entered, "out": leg.left} for leg in legs}
-    past = dict(_past(trial, ways))
+    books = {str(leg.place): {"in": leg.entered, "out": leg.left} for leg in legs}
+    past = {str(place): frames for place, frames in _past(trial, ways)}
     evidence = {**trial.evidence, "balance": books} | ({"past": past} if past else {})
     return trial.model_copy(update={"lost_at": places, "evidence": evidence})
 
@@ -87,80 +88,95 @@ def _legs(
     through: bool,
     functions: Mapping[str, Collection[str]],
 ) -> Iterable[_Leg | None]:
-    switch = {
-        place.removesuffix(AT_SWITCH): counted
-        for place, counted in trial.counters.items()
-        if place.endswith(AT_SWITCH)
-    }
-    parts = {port: trial.counters[port] for port in switch if port in trial.counters}
+    switch = trial.counters.at_switch
+    own = trial.counters.at_parts
+    parts = {port: own[port] for port in switch if port in own}
     for port, end in parts.items():
-        known = _known(trial, f"{port} out", f"{port}@switch in")
-        yield _leg(f"{port} out", end["tx"], switch[port]["rx"], known, lost=trial.copies)
+        out = Place.out(PortEnd(port))
+        known = _known(trial, out, Place.into(_at_switch(port)))
+        yield _leg(out, end.tx, switch[port].rx, known, lost=trial.copies)
     whole = bool(switch) and set(switch) == set(ports)
-    entered = _sum(end["rx"] for end in switch.values()) if whole else None
-    left = _sum(end["tx"] for end in switch.values()) if whole else None
+    entered = _sum(end.rx for end in switch.values()) if whole else None
+    left = _sum(end.tx for end in switch.values()) if whole else None
     if through and switch and not parts:
-        known = sum(_known(trial, f"{port}@switch in", f"engine {port}") for port in switch)
-        yield _leg("to switch", trial.tx_frames, entered, known, lost=trial.copies)
-    known = sum(_known(trial, f"{port}@switch out") for port in switch)
-    yield _leg(INSIDE, entered, left, known, copies=trial.copies)
+        ends = ((Place.into(_at_switch(port)), Place.engine(port)) for port in switch)
+        known = sum(_known(trial, *places) for places in ends)
+        yield _leg(_TO_SWITCH, trial.tx_frames, entered, known, lost=trial.copies)
+    known = _known(trial, *(Place.out(_at_switch(port)) for port in switch))
+    yield _leg(Place(PlaceKind.INSIDE_SWITCH), entered, left, known, copies=trial.copies)
     for port, end in parts.items():
-        yield _leg(f"{port} in", switch[port]["tx"], end["rx"], 0)
-    for name, own in functions.items():
-        rings = (f"{kind} {port}" for kind in ("ring", "engine") for port in own)
-        known = _known(trial, f"function {name}", *rings)
-        if parts.keys() >= set(own):
-            taken = _sum(parts[port]["rx"] for port in own)
-            given = _sum(parts[port]["tx"] for port in own)
-            yield _leg(f"function {name}", taken, given, known)
-        elif switch.keys() >= set(own):
-            taken = _sum(switch[port]["tx"] for port in own)
-            given = _sum(switch[port]["rx"] for port in own)
-            yield _leg(f"function {name}", taken, given, known)
+        yield _leg(Place.into(PortEnd(port)), switch[port].tx, end.rx, 0)
+    for name, of_it in functions.items():
+        place = Place.function(name)
+        rings = (kind(port) for kind in (Place.ring, Place.engine) for port in of_it)
+        known = _known(trial, place, *rings)
+        if parts.keys() >= set(of_it):
+            taken = _sum(parts[port].rx for port in of_it)
+            given = _sum(parts[port].tx for port in of_it)
+            yield _leg(place, taken, given, known)
+        elif switch.keys() >= set(of_it):
+            taken = _sum(switch[port].tx for port in of_it)
+            given = _sum(switch[port].rx for port in of_it)
+            yield _leg(place, taken, given, known)
     if through and switch and not parts:
-        counted = ("corrupted", "stray", "late", "beyond", *(f"ring {port}" for port in switch))
-        yield _leg("from switch", left, trial.rx_frames, _known(trial, *counted))
+        counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, switch))
+        yield _leg(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted))
 
 
-def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[str, dict[str, int]]]:
+def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, dict[str, int]]]:
     """By place, how many frames arrived that must have been counted there, where more than were."""
-    late = trial.lost_at.get("late", 0)  # they may have come after the ports were read
+    # They may have come after the ports were read.
+    late = trial.lost_at.get(Place(PlaceKind.LATE), 0)
     if not trial.per_flow:  # which flow a frame is of was not looked at
         yield from _past_in_all(trial, ways, late)
         return
     arrived: Counter[str] = Counter()
     for counts in trial.per_flow:
         arrived[counts.flow.partition("#")[0]] += counts.rx
-    most: dict[tuple[int, str, str], int] = {}
+    most: dict[tuple[int, str, _Direction], int] = {}
     for way in ways:
-        for port, key in (*((p, "rx") for p in way.entered), *((p, "tx") for p in way.left)):
-            each = (way.index, port, key)
+        passed: list[tuple[int, str, _Direction]] = [
+            *((way.index, port, "rx") for port in way.entered),
+            *((way.index, port, "tx") for port in way.left),
+        ]
+        for each in passed:
             most[each] = max(most.get(each, 0), arrived[way.flow])
-    wanted: Counter[tuple[str, str]] = Counter()
+    wanted: Counter[tuple[str, _Direction]] = Counter()
     for (_, port, key), frames in most.items():
         wanted[port, key] += frames
     for (port, key), frames in wanted.items():
-        counted = trial.counters.get(f"{port}{AT_SWITCH}", {}).get(key)
+        counted = _counted(trial, port, key)
         if counted is not None and counted < frames - late:
-            place = f"{port}{AT_SWITCH} {'in' if key == 'rx' else 'out'}"
-            yield place, {"arrived": frames, "counted": counted}
+            place = Place.into if key == "rx" else Place.out
+            yield place(_at_switch(port)), {"arrived": frames, "counted": counted}
 
 
 def _past_in_all(
     trial: TrialResult, ways: Sequence[Way], late: int
-) -> Iterable[tuple[str, dict[str, int]]]:
+) -> Iterable[tuple[Place, dict[str, int]]]:
     """The same of all ports together. Each frame enters and leaves as often as those of any."""
-    for key, place in (("rx", "to switch"), ("tx", "from switch")):
+    directions: tuple[tuple[_Direction, Place], ...] = (("rx", _TO_SWITCH), ("tx", _FROM_SWITCH))
+    for key, place in directions:
         ports = {port for way in ways for port in (way.entered if key == "rx" else way.left)}
         passed = min((len(way.entered if key == "rx" else way.left) for way in ways), default=0)
-        counted = _sum(trial.counters.get(f"{port}{AT_SWITCH}", {}).get(key) for port in ports)
+        counted = _sum(_counted(trial, port, key) for port in ports)
         frames = trial.distinct * passed // (trial.copies if key == "rx" else 1)
         if counted is not None and counted < frames - late:
             yield place, {"arrived": frames, "counted": counted}
 
 
+def _counted(trial: TrialResult, port: str, key: _Direction) -> int | None:
+    """What the switch's end of a port has counted."""
+    end = trial.counters.links.get(_at_switch(port))
+    return None if end is None else getattr(end, key)
+
+
+def _at_switch(port: str) -> PortEnd:
+    return PortEnd(port, at_switch=True)
+
+
 def _leg(
-    place: str,
+    place: Place,
     entered: int | None,
     left: int | None,
     counted: int,
@@ -173,10 +189,14 @@ def _leg(
     return _Leg(place, entered, left, counted, copies, lost)
 
 
-def _known(trial: TrialResult, *places: str) -> int:
+def _known(trial: TrialResult, *places: Place) -> int:
     return sum(trial.lost_at.get(place, 0) for place in places)
 
 
-def _sum(values: Iterable[Any]) -> int | None:
-    found = list(values)
-    return None if None in found else sum(found)
+def _sum(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

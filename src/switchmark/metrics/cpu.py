@@ -82,11 +82,13 @@ def cost(record: Record) -> dict[str, Any] | None:
 
 def _busy_cores(record: Record) -> float | None:
     """The share of its cycles in which the switch's polling threads had work, times their cores."""
-    cycles = [trial.counters.get("switch") or {} for trial in record.trials]
-    if any(each.get("busy_cycles") is None or each.get("idle_cycles") is None for each in cycles):
-        return None
-    busy = sum(int(each["busy_cycles"]) for each in cycles)
-    total = busy + sum(int(each["idle_cycles"]) for each in cycles)
+    busy = idle = 0
+    for trial in record.trials:
+        cycles = trial.counters
+        if cycles.busy_cycles is None or cycles.idle_cycles is None:
+            return None
+        busy, idle = busy + cycles.busy_cycles, idle + cycles.idle_cycles
+    total = busy + idle
     return busy / total * record.test.switch_cores if total else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from switchmark.model.place import Place
 from switchmark.model.record import Record
 
 __all__ = ["losses"]
@@ -17,12 +18,12 @@ def losses(record: Record) -> dict[str, Any]:
     no places, where no trial was finished."""
     if not record.trials:
         return {"lost": None, "lost_at": {}, "unaccounted": None, **dict.fromkeys(_COUNTS)}
-    places: Counter[str] = Counter()
+    places: Counter[Place] = Counter()
     for trial in record.trials:
         places.update(trial.lost_at)
     return {
         "lost": sum(trial.lost for trial in record.trials),
-        "lost_at": dict(places),
+        "lost_at": {str(place): frames for place, frames in places.items()},
         "unaccounted": sum(trial.unaccounted for trial in record.trials),
         **{name: sum(getattr(trial, name) for trial in record.trials) for name in _COUNTS},
     }

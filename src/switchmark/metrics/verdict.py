@@ -7,6 +7,7 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, Verdict
 
 __all__ = ["judge", "own_ns", "rate_interval", "verdict"]
@@ -27,6 +28,16 @@ _NEVER_WAITS = 0.2
 """The share of a trial that a receiver may be without a frame, and still be busy."""
 
 _BLOCKED = 0.2
+
+_NOT_TAKEN_OUT = {PlaceKind.RING, PlaceKind.FROM_SWITCH}
+_BEHIND_SWITCH = {(PlaceKind.OUT, True), (PlaceKind.IN, False)}
+"""The sides of a port, by whether they are at the switch, at which a frame has left it."""
+
+_BY_SWITCH = {
+    *(PlaceKind.OUT, PlaceKind.IN, PlaceKind.TO_SWITCH, PlaceKind.INSIDE_SWITCH),
+    *(PlaceKind.STRAY, PlaceKind.CORRUPTED),
+}
+
 _SAMPLED_NS = 40_000_000
 """The least CPU time of which the kernel's part is known: many kernels divide it by who was met at
 the ticks of a clock, of which this has 10 where they are 4 ms apart. Of 13 ms all was once the
@@ -93,7 +104,7 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
 def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict[str, Any]:
     offered = trial.tx_frames + trial.tx_unsent
     window = trial.evidence.get("window") or {}
-    cycles = trial.counters.get("switch") or {}
+    cycles = trial.counters.busy_cycles, trial.counters.idle_cycles
     return {
         "unsent_share": trial.tx_unsent / offered if offered else 0.0,
         "lost_share": loss_ratio([trial]),
@@ -103,7 +114,7 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict
         "receiver_ns": own_ns(trial, "receiver"),
         "receiver_empty_polls": _share(trial, "receiver", "empty_polls"),
         "receiver_idle": _idle(trial),
-        "switch_busy": _busy(cycles.get("busy_cycles"), cycles.get("idle_cycles")),
+        "switch_busy": _busy(*cycles),
         "stolen": window.get("stolen"),
         "rate_pps": list(rate_interval(trial)),
         "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
@@ -143,28 +154,17 @@ def _blame(trial: TrialResult) -> dict[str, int]:
     functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
     blame: dict[str, int] = {}
     for place, frames in trial.lost_at.items():
-        taker: Verdict = "function" if _part_of(place) in functions else "receiver"
         whose: Verdict
-        if place.startswith("function "):
+        if place.kind is PlaceKind.FUNCTION:
             whose = "function"
-        elif place.startswith(("ring ", "from switch")) or place.endswith("@switch out"):
-            whose = taker
-        elif place in ("inside switch", "to switch", "stray", "corrupted") or place.endswith(
-            ("@switch in", " out")
-        ):
+        elif place.kind in _NOT_TAKEN_OUT or (place.kind, place.at_switch) in _BEHIND_SWITCH:
+            whose = "function" if place.part in functions else "receiver"
+        elif place.kind in _BY_SWITCH:
             whose = "switch"
-        elif place.endswith(" in"):
-            whose = taker
         else:
             continue
         blame[whose] = blame.get(whose, 0) + frames
     return blame
-
-
-def _part_of(place: str) -> str:
-    """The part at which a frame was lost: `f1` of `ring f1.0` and of `f1.0@switch out`."""
-    port = place.removeprefix("ring ").partition(" ")[0].partition("@")[0]
-    return port.partition(".")[0]
 
 
 def _saturates(trial: TrialResult) -> bool:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from switchmark.model.counters import PathCounters, WrittenCounters
+from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.spec import Test, TrialSpec
 
 __all__ = [
@@ -117,7 +119,7 @@ class TrialResult(_Frozen):
     rx_frames: int
     rx_bytes: int
     lost: int
-    lost_at: dict[str, int]
+    lost_at: dict[WrittenPlace, int]
     late: int = 0
     duplicated: int = 0
     reordered: int = 0
@@ -132,7 +134,7 @@ class TrialResult(_Frozen):
     verdict: Verdict = "unknown"
     doubts: tuple[str, ...] = ()
     evidence: dict[str, Any] = Field(default_factory=dict)
-    counters: dict[str, Any] = Field(default_factory=dict)
+    counters: WrittenCounters = PathCounters()
     cost: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -180,7 +182,7 @@ class Record(BaseModel):
     engine_mode: str | None = None
     switch_version: str | None = None
     switch_mode: str | None = None
-    nics: dict[str, str] = Field(default_factory=dict)
+    nics: dict[WrittenEnd, str] = Field(default_factory=dict)
     verdict: Verdict = "unknown"
     doubts: tuple[str, ...] = ()
     noise: dict[str, Any] | None = None

@@ -67,7 +67,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "search": record.search,
         "switch_version": record.switch_version,
         "switch_mode": record.switch_mode,
-        "nics": record.nics,
+        "nics": {str(end): nic for end, nic in record.nics.items()},
         "placement": record.placement or None,
         "reused": record.reused,
         "r_plus_pps": record.r_plus_pps,

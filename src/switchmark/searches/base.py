@@ -13,6 +13,7 @@ from typing import Any
 
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
+from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 
@@ -239,7 +240,7 @@ def limit_of(trial: TrialResult, start: Saturation, bounds: LoadBounds) -> str:
         return found
     if trial.tx_unsent > trial.lost:
         return _limit_of_sending(start, bounds)
-    rings = sum(n for place, n in trial.lost_at.items() if place.startswith("ring "))
+    rings = sum(n for place, n in trial.lost_at.items() if place.kind is PlaceKind.RING)
     if 2 * rings > trial.lost > 0:
         return "receiver"
     return found

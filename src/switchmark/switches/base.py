@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from switchmark.machine.host import Host
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
     Addressing,
@@ -29,17 +30,6 @@ from switchmark.model.version import Version
 __all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch"]
 
 _Place = TypeVar("_Place")
-
-
-@dataclass(frozen=True, slots=True)
-class PortCounters:
-    """This record counts the frames at one port as the switch sees them; None where the switch does
-    not tell."""
-
-    rx: int | None = None
-    tx: int | None = None
-    rx_dropped: int | None = None
-    tx_dropped: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

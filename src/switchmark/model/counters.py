@@ -1,0 +1,142 @@
+"""What the ends of a path's ports, its switch and its functions have counted: at one moment, or
+between two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from pydantic import PlainSerializer, PlainValidator
+
+from switchmark.model.place import PortEnd
+
+__all__ = ["LinkCounters", "PathCounters", "PortCounters", "WrittenCounters"]
+
+_Key = TypeVar("_Key")
+
+_SWITCH, _FUNCTION = "switch", "function"
+"""Words of a record: `switch` has its cycles, `function f1 f1.0` what a function counts there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """Frames at one port as who counts there sees it; None where it does not tell."""
+
+    rx: int | None = None
+    """Frames that came in there."""
+
+    tx: int | None = None
+    """Frames that left there."""
+
+    rx_dropped: int | None = None
+    """Frames that came in and were dropped."""
+
+    tx_dropped: int | None = None
+    """Frames that were to leave and were dropped."""
+
+    def since(self, before: PortCounters) -> PortCounters:
+        """What was counted since `before`."""
+        return PortCounters(
+            rx=_less(before.rx, self.rx),
+            tx=_less(before.tx, self.tx),
+            rx_dropped=_less(before.rx_dropped, self.rx_dropped),
+            tx_dropped=_less(before.tx_dropped, self.tx_dropped),
+        )
+
+
+LinkCounters = Mapping[PortEnd, PortCounters]
+"""Counters of both ends of each port."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathCounters:
+    """Counters of a path at one moment, or between two."""
+
+    links: LinkCounters = field(default_factory=dict)
+    """By end of a port."""
+
+    busy_cycles: int | None = None
+    """Cycles in which the switch's polling threads had frames; None where it does not tell."""
+
+    idle_cycles: int | None = None
+    """Those in which they had none."""
+
+    functions: Mapping[str, Mapping[str, PortCounters]] = field(default_factory=dict)
+    """Of functions that the traffic program does not play, by part and port."""
+
+    @property
+    def at_switch(self) -> Mapping[str, PortCounters]:
+        """By port, what was counted at its end at the switch."""
+        return {end.port: counted for end, counted in self.links.items() if end.at_switch}
+
+    @property
+    def at_parts(self) -> Mapping[str, PortCounters]:
+        """By port, what was counted at its end at the part."""
+        return {end.port: counted for end, counted in self.links.items() if not end.at_switch}
+
+    def since(self, before: PathCounters) -> PathCounters:
+        """What was counted since `before`."""
+        return PathCounters(
+            _difference(before.links, self.links),
+            _less(before.busy_cycles, self.busy_cycles),
+            _less(before.idle_cycles, self.idle_cycles),
+            {
+                part: _difference(before.functions.get(part, {}), ports)
+                for part, ports in self.functions.items()
+            },
+        )
+
+    def as_dict(self) -> dict[str, dict[str, int | None]]:
+        """The counters as a record keeps them: by place, and the cycles under `switch`."""
+        found = {str(end): asdict(each) for end, each in self.links.items()}
+        for part, ports in self.functions.items():
+            found |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
+        if self.busy_cycles is not None:
+            cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
+            return {**found, _SWITCH: cycles}
+        return found
+
+    @classmethod
+    def parse(cls, written: Mapping[str, Mapping[str, Any]]) -> PathCounters:
+        """The counters that a record keeps like this."""
+        links: dict[PortEnd, PortCounters] = {}
+        functions: dict[str, dict[str, PortCounters]] = {}
+        for place, found in written.items():
+            counted = PortCounters(*map(found.get, ("rx", "tx", "rx_dropped", "tx_dropped")))
+            word, _, rest = place.partition(" ")
+            if word == _FUNCTION and rest:
+                part, _, port = rest.partition(" ")
+                functions.setdefault(part, {})[port] = counted
+            elif place != _SWITCH:
+                links[PortEnd.parse(place)] = counted
+        cycles = written.get(_SWITCH, {})
+        return cls(links, cycles.get("busy_cycles"), cycles.get("idle_cycles"), functions)
+
+
+def _less(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else b - a
+
+
+def _difference(
+    before: Mapping[_Key, PortCounters], after: Mapping[_Key, PortCounters]
+) -> Mapping[_Key, PortCounters]:
+    return {
+        place: new.since(old)
+        for place, new in after.items()
+        if (old := before.get(place)) is not None
+    }
+
+
+def _counters(value: object) -> PathCounters:
+    if isinstance(value, PathCounters):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()):
+        return PathCounters.parse(value)
+    raise ValueError("no counters by place")
+
+
+WrittenCounters = Annotated[
+    PathCounters, PlainValidator(_counters), PlainSerializer(PathCounters.as_dict)
+]
+"""The counters of a path as a member of a record."""

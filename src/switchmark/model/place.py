@@ -1,0 +1,165 @@
+"""Where on a path frames are counted, and where they are lost.
+
+Each place has one way to be written, which a record keeps: `f0@switch in`, `ring f1`. Whatever else
+a record names as a place is kept as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+__all__ = ["Place", "PlaceKind", "PortEnd", "WrittenEnd", "WrittenPlace", "part_of"]
+
+_AT_SWITCH = "@switch"
+
+
+def part_of(port: str) -> str:
+    """The part that a port is of: `f1` of `f1.0`."""
+    return port.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PortEnd:
+    """One of the two ends that a port has: `f0`, at its part, or `f0@switch`, at the switch."""
+
+    port: str
+    """The port, such as `f0` or `f1.0`."""
+
+    at_switch: bool = False
+    """It is the end at the switch, not the one that the part has opened."""
+
+    @classmethod
+    def parse(cls, text: str) -> PortEnd:
+        """The end that is written like this."""
+        return cls(text.removesuffix(_AT_SWITCH), text.endswith(_AT_SWITCH))
+
+    def __str__(self) -> str:
+        return self.port + _AT_SWITCH * self.at_switch
+
+
+class PlaceKind(StrEnum):
+    """What kind of place it is at which a frame is lost."""
+
+    RING = "ring"
+    """A receiver's socket or ring was full."""
+
+    ENGINE = "engine"
+    """The engine of a part dropped it, at one of its ports."""
+
+    FUNCTION = "function"
+    """A function of a chain did not pass it on."""
+
+    OUT = "out"
+    """An end of a port had no room for it when it was to leave there."""
+
+    IN = "in"
+    """An end of a port had no room for it when it came in there."""
+
+    TO_SWITCH = "to switch"
+    """It was sent and did not enter the switch; nobody says at which port."""
+
+    INSIDE_SWITCH = "inside switch"
+    """It entered the switch and did not leave it, and no counter says why."""
+
+    FROM_SWITCH = "from switch"
+    """It left the switch and was not received; nobody says at which port."""
+
+    CORRUPTED = "corrupted"
+    """It came with a wrong checksum or wrong bytes."""
+
+    STRAY = "stray"
+    """It came to a receiver which it was not for."""
+
+    LATE = "late"
+    """It came when the trial was over."""
+
+    BEYOND = "beyond"
+    """So many later ones came before it that nobody can tell whether it had come already."""
+
+    OTHER = ""
+    """What this version has no word for."""
+
+
+_OF_PARTS = (PlaceKind.RING, PlaceKind.ENGINE, PlaceKind.FUNCTION)
+_OF_ENDS = (PlaceKind.OUT, PlaceKind.IN)
+_OF_PATH = frozenset(PlaceKind) - {*_OF_PARTS, *_OF_ENDS, PlaceKind.OTHER}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place at which frames are lost."""
+
+    kind: PlaceKind
+    """What kind of place it is."""
+
+    at: str = ""
+    """The port, or the function, that it is at; empty where the kind says all. Of `other` the
+    whole text."""
+
+    at_switch: bool = False
+    """It is at the switch's end of the port, not at the part's."""
+
+    @classmethod
+    def ring(cls, port: str) -> Place:
+        return cls(PlaceKind.RING, port)
+
+    @classmethod
+    def engine(cls, port: str) -> Place:
+        return cls(PlaceKind.ENGINE, port)
+
+    @classmethod
+    def function(cls, part: str) -> Place:
+        return cls(PlaceKind.FUNCTION, part)
+
+    @classmethod
+    def out(cls, end: PortEnd) -> Place:
+        return cls(PlaceKind.OUT, end.port, end.at_switch)
+
+    @classmethod
+    def into(cls, end: PortEnd) -> Place:
+        return cls(PlaceKind.IN, end.port, end.at_switch)
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """The place that is written like this."""
+        word, _, rest = text.partition(" ")
+        if word in _OF_PARTS and rest:
+            return cls(PlaceKind(word), rest)
+        if text in _OF_PATH:
+            return cls(PlaceKind(text))
+        where, _, direction = text.rpartition(" ")
+        if direction in _OF_ENDS and where:
+            end = PortEnd.parse(where)
+            return cls(PlaceKind(direction), end.port, end.at_switch)
+        return cls(PlaceKind.OTHER, text)
+
+    @property
+    def part(self) -> str:
+        """The part at which it is; empty where the kind names none."""
+        return "" if self.kind is PlaceKind.OTHER else part_of(self.at)
+
+    def __str__(self) -> str:
+        if self.kind in _OF_PARTS:
+            return f"{self.kind} {self.at}"
+        if self.kind in _OF_ENDS:
+            return f"{PortEnd(self.at, self.at_switch)} {self.kind}"
+        return self.kind or self.at
+
+
+def _end(value: object) -> object:
+    return PortEnd.parse(value) if isinstance(value, str) else value
+
+
+def _place(value: object) -> object:
+    return Place.parse(value) if isinstance(value, str) else value
+
+
+WrittenEnd = Annotated[PortEnd, BeforeValidator(_end), PlainSerializer(str, return_type=str)]
+"""An end of a port as a member of a record."""
+
+WrittenPlace = Annotated[Place, BeforeValidator(_place), PlainSerializer(str, return_type=str)]
+"""A place as a member of a record."""
