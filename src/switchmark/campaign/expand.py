@@ -1,5 +1,5 @@
-"""This module makes tests of axes, and the order that they are run in. Pure; reads no file and no
-table. Pure; reads no file and no table.
+"""This module makes tests of axes, and the order in which they are run. It is pure: it reads no
+file and no table.
 
 The written order numbers the tests; the order of a run is drawn from it with the seed.
 """
