@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Before they are imported, so that what they assert is explained.
 pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
@@ -45,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # it starts: the tests that interrupt would wait for nothing.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A busy machine makes an example slow, not wrong.
+    settings.register_profile("switchmark", deadline=None)
+    settings.load_profile("switchmark")
     for folder, budget in BUDGET_S.items():
         config.addinivalue_line(
             "markers", f"{folder}: a test in tests/{folder} ({budget} s in all)"

@@ -404,9 +404,7 @@ _members = st.dictionaries(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cmd=st.sampled_from(["open", "arm", "start", "close", "stop", "ready"]), members=_members)
 def test_no_command_makes_it_crash(program: Program, cmd: str, members: dict[str, Any]) -> None:
     answer = program.ask(cmd, **members)

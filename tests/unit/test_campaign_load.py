@@ -392,7 +392,7 @@ axes = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(axes)
 def test_a_campaign_survives_being_written_and_read(tmp_path_factory, options) -> None:
     campaign = from_options(options, anything_goes)
@@ -410,7 +410,6 @@ def told(read_it: Callable[[], object]) -> str:
     return ""
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_by_its_name(tmp_path_factory, text: str) -> None:
     path = tmp_path_factory.mktemp("campaign") / "c.yaml"
@@ -419,7 +418,6 @@ def test_any_text_is_read_or_refused_by_its_name(tmp_path_factory, text: str) ->
     assert not reason or str(path) in reason
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(Test.model_fields)), st.text(max_size=30))
 def test_any_value_is_read_or_refused_by_its_option(axis: str, text: str) -> None:
     reason = told(lambda: from_options({axis: text}, anything_goes))

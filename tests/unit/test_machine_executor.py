@@ -425,7 +425,7 @@ def executed(plan: Plan, base: str, fault: int | None) -> tuple[SimulatedHost, W
     return host, workspace, executor
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(steps())
 def test_undoing_after_a_failure_at_every_step_restores_the_host(plan: Plan) -> None:
     untouched = SimulatedHost().state()
@@ -440,7 +440,7 @@ def test_undoing_after_a_failure_at_every_step_restores_the_host(plan: Plan) -> 
             assert [path.name for path in Path(base).glob("sm*")] == []
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(steps())
 def test_cleaning_after_a_death_at_every_step_restores_the_host(plan: Plan) -> None:
     things = SimulatedHost().state()[:2]

@@ -326,7 +326,7 @@ def test_a_reservation_that_failed_does_not_cost_an_earlier_one(start: Starter) 
     assert host.total == 0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 9), st.integers(0, 9), st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_undoing_after_a_failure_at_every_step_restores_the_count(
     tmp_path_factory: pytest.TempPathFactory, total: int, used: int, wanted: list[int]
@@ -355,7 +355,7 @@ def test_a_count_that_cannot_be_put_back_is_left_to_the_undoing(start: Starter) 
     assert host.total == 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data())
 def test_no_order_of_runs_and_deaths_costs_a_live_run_its_pages(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -97,7 +97,6 @@ def test_r_plus_begins_where_the_arrivals_are_steady() -> None:
     assert steady_pps(short) == 4500
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 1000), max_size=200))
 def test_at_most_half_of_a_series_is_left_out(values: list[int]) -> None:
     assert 0 <= mser_start(values) <= len(values) / 2
@@ -182,7 +181,6 @@ def test_an_interval_takes_three_repeats() -> None:
     assert confidence(record(*rates)) == found
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**9), min_size=3, max_size=8))
 def test_the_interval_lies_within_what_was_seen(frames: list[int]) -> None:
     found = confidence(record(*(trial(rx_frames=n, elapsed_ns=10**9) for n in frames)))
@@ -277,7 +275,7 @@ def test_a_percentile_needs_ten_samples_beyond_it(count: int, told: set[str]) ->
     assert {name for name in ("p50", "p90", "p99", "p999") if found[name] is not None} == told
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 10**9), min_size=10, max_size=50),
     st.lists(st.integers(1, 10**9), min_size=10, max_size=50),
@@ -311,7 +309,7 @@ def histogram_of(values: list[int]) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(st.integers(0, 10**11), min_size=1, max_size=30), min_size=1, max_size=4),
     st.integers(1, 100),

@@ -58,7 +58,7 @@ def test_the_truth_is_bracketed(name: str, noise: str) -> None:
     assert len(switch.asked) <= 40
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(1e3, 4e7), st.floats(1.05, 500), st.sampled_from(RATES), st.floats(0.002, 0.05))
 def test_any_capacity_is_found(
     capacity_pps: float, excess: float, name: str, precision: float
@@ -212,7 +212,7 @@ def test_latency_is_measured_at_shares_of_r_plus() -> None:
     assert len(switch.asked) == 5
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 20_000), st.floats(1.2, 4))
 def test_the_longest_burst_and_the_buffer_are_found(buffer: int, excess: float) -> None:
     switch = SyntheticSwitch(sender_pps=1e6 * excess, buffer=buffer)

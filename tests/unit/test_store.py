@@ -169,7 +169,6 @@ def test_a_torn_last_line_is_cut_off_when_the_run_goes_on(tmp_path: Path) -> Non
         assert stored(again.latest) == [record(1), record(2)]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 20_000))
 def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, length: int) -> None:
     with new(tmp_path_factory.mktemp("run")) as folder:
@@ -305,7 +304,7 @@ trials = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(trials, max_size=2).map(tuple), names, names)
 def test_a_record_survives_a_round_trip(tmp_path_factory, some, error: str, semantics: str) -> None:
     kept = record(1, trials=some, error=error, semantics=semantics)
