@@ -1,7 +1,8 @@
-"""How every test is run: markers by folder, golden files, skips under CI, and what a test cost.
+"""This module says how every test is run: markers by folder, golden files, skips under CI, and what
+a test cost.
 
-A test's folder says what it needs: `unit` and `golden` nothing (and warnings are errors in
-`unit`), `contract` the traffic program, `netns` namespaces, `root` the real root.
+A test's folder says what it needs: `unit` and `golden` nothing (and warnings are errors in `unit`),
+`contract` the traffic program, `netns` namespaces, `root` the real root.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def folder_of(nodeid: str) -> str:
-    """`unit` of `tests/unit/test_x.py::test_y`; empty outside of the five folders."""
+    """Return `unit` of `tests/unit/test_x.py::test_y`; empty outside of the five folders."""
     parts = nodeid.split("::")[0].split("/")
     return next((part for part in parts if part in BUDGET_S), "")
 
@@ -90,7 +91,7 @@ def _touches_the_host(node: pytest.Item | pytest.Collector) -> bool:
 
 @pytest.fixture(autouse=True, scope="module")
 def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What the fixtures of a file make for all its tests is gone after the last."""
+    """Check that what the fixtures of a file make for all its tests is gone after the last."""
     if not _touches_the_host(request.node):
         yield
         return
@@ -102,7 +103,7 @@ def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterato
 def _host_is_left_as_it_was(
     request: pytest.FixtureRequest, _host_is_left_as_it_was_by_a_file: None
 ) -> Iterator[None]:
-    """Whatever a test does, ended, failed or killed, the host is as it was before."""
+    """Check that the host is as it was before, whatever a test did, ended, failed or killed."""
     if not _touches_the_host(request.node):
         yield
         return
@@ -118,13 +119,13 @@ def _host_is_left_as_it_was(
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The top of the source tree."""
+    """Return the top of the source tree."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
 def traffic_program() -> str:
-    """The path of the built `switchmark-traffic`; `make setup` puts it into .venv."""
+    """Return the path of the built `switchmark-traffic`; `make setup` puts it into .venv."""
     built = REPOSITORY / ".venv/bin/switchmark-traffic"
     path = str(built) if built.exists() else shutil.which("switchmark-traffic")
     if path is None:
@@ -134,7 +135,7 @@ def traffic_program() -> str:
 
 @pytest.fixture(scope="session")
 def sanitized_traffic_program() -> str:
-    """The same program under ASan and UBSan; `make test` builds it."""
+    """Return the path of the same program under ASan and UBSan; `make test` builds it."""
     path = REPOSITORY / "build/sanitize/traffic/switchmark-traffic"
     if not path.exists():
         pytest.skip("the sanitized switchmark-traffic is not built: run make test")
@@ -143,7 +144,7 @@ def sanitized_traffic_program() -> str:
 
 @pytest.fixture(scope="module")
 def measure(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
-    """`measure(**axes)` runs a test with real frames (`real_frames.Measure`)."""
+    """Run a test with real frames by `measure(**axes)` (`real_frames.Measure`)."""
     if os.geteuid() != 0:
         pytest.skip("namespaces are made as root here; test_anchor covers the other way")
     with pytest.MonkeyPatch.context() as patch, measuring(tmp_path_factory.mktemp("run")) as run:
@@ -153,7 +154,7 @@ def measure(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(name, text)` compares text with tests/golden/NAME; `make golden` rewrites it."""
+    """Compare text with tests/golden/NAME by `golden(name, text)`; `make golden` rewrites it."""
     rewrite = bool(request.config.getoption("--golden-rewrite"))
 
     def compare(name: str, text: str) -> None:
@@ -176,7 +177,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 class SkipPolicy:
-    """Under CI=true a skip that tests/allowed-skips.txt does not list is a failure."""
+    """This plug-in makes a skip a failure under CI=true, unless tests/allowed-skips.txt lists
+    it."""
 
     def __init__(self) -> None:
         self.strict = os.environ.get("CI", "").lower() in ("1", "true")
@@ -212,7 +214,8 @@ class SkipPolicy:
 
 
 class Costs:
-    """Each test's seconds beside its outcome, each folder's against its budget, and the counts."""
+    """This plug-in prints each test's seconds beside its outcome, each folder's against its budget,
+    and the counts."""
 
     def __init__(self) -> None:
         self.of_test: dict[str, float] = defaultdict(float)

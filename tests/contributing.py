@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md, as a module."""
+"""This module makes the worked example of CONTRIBUTING.md a module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTRIBUTING = REPOSITORY / "CONTRIBUTING.md"
 
 
 def example() -> ModuleType:
-    """The new file of its diff, run."""
+    """Run the new file of its diff, and return it as a module."""
     text = CONTRIBUTING.read_text()
     block = re.search(r"```diff\n--- /dev/null\n\+\+\+ [^\n]*\n@@[^\n]*\n(.*?)```", text, re.DOTALL)
     assert block

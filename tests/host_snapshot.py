@@ -1,8 +1,9 @@
-"""What this host is like, as far as a run could change it: sets of lines, compared by area.
+"""This module tells what this host is like, as far as a run could change it: sets of lines,
+compared by area.
 
-Nothing here knows what a run does. An entry that changes by itself is named in `VOLATILE`, with
-its reason; everything else counts. Other runs may live beside a test's: lines that carry the id
-of one that is alive are left out.
+Nothing here knows what a run does. An entry that changes by itself is named in `VOLATILE`, with its
+reason; everything else counts. Other runs may live beside a test's: lines that carry the id of one
+that is alive are left out.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ _LEFT_IN_TMP = (
 
 
 def state_of_the_host() -> Snapshot:
-    """All that a run could leave behind or change."""
+    """Return all that a run could leave behind or change."""
     found = {area: frozenset(filter(None, look())) for area, look in AREAS.items()}
     of_others = _any_of(run.name for run in RUNS.glob("sm*") if is_locked(run / "journal"))
     kept = {}
@@ -94,7 +95,7 @@ def state_of_the_host() -> Snapshot:
 
 
 def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[str]]]:
-    """What is gone and what is new, by area.
+    """Return what is gone and what is new, by area.
 
     The host's own services begin and end beside a test: a control group that is gone was one of
     theirs, and so is a new one that a process lives in, as what lives in a run's carries its mark.
@@ -111,8 +112,8 @@ def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[s
 
 @contextmanager
 def left_as_it_was(before: Snapshot | None = None) -> Iterator[list[Snapshot]]:
-    """A block after which the host must be as it was before, or a moment later: as `before`, where
-    that is known. What it is like then is put into the list."""
+    """Check that the host is after the block as it was before, or a moment later: as `before`,
+    where that is known. What it is like then is put into the list."""
     clean()
     found = [before or state_of_the_host()]
     yield found
@@ -141,7 +142,7 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 def _sysctls() -> Iterator[str]:
-    """Those of every kind; of `net.*`, this network namespace's."""
+    """Return the sysctls of every kind; of `net.*`, this network namespace's."""
     top = "/proc/sys/"
     unread = re.compile(r"vm\.stat_refresh|fs\.binfmt_misc|net\.\w+\.route\.flush")
     for path in _walk(top, depth=8):
@@ -159,7 +160,7 @@ def _modules() -> list[str]:
 
 
 def _firewall() -> Iterator[str]:
-    """Rules and the policies of chains, without counts and times."""
+    """Return rules and the policies of chains, without counts and times."""
     for argv in (
         ("iptables-save",),
         ("ip6tables-save",),
@@ -178,7 +179,7 @@ def _firewall() -> Iterator[str]:
 
 
 def _network() -> Iterator[str]:
-    """Links, addresses, routes and rules of this network namespace."""
+    """Return links, addresses, routes and rules of this network namespace."""
     asked = b"link\naddress\nroute show table all\n-6 route show table all\nrule\n-6 rule\n"
     for line in _out("ip", "-o", "-batch", "-", stdin=asked):
         line = re.sub(r"^\d+: |(valid|preferred)_lft \S+|expires \S+|\\", "", line)
@@ -186,21 +187,21 @@ def _network() -> Iterator[str]:
 
 
 def _mounts() -> Iterator[str]:
-    """Each mount by its device, root and place; the numbers are drawn anew each time."""
+    """Return each mount by its device, root and place; the numbers are drawn anew each time."""
     for line in _read("/proc/self/mountinfo").splitlines():
         words = line.split()
         yield f"{words[2]} {words[4]} {words[3]} {' '.join(words[5:])}"
 
 
 def _namespaces() -> Iterator[str]:
-    """Those with a name, and those that a mount holds."""
+    """Return the namespaces with a name, and those that a mount holds."""
     for folder in ("/run/netns", "/run/docker/netns", "/var/run/utsns"):
         with suppress(OSError):
             yield from map(str, Path(folder).iterdir())
 
 
 def _processes() -> Iterator[str]:
-    """Those that carry the mark of a run."""
+    """Return the processes that carry the mark of a run."""
     for process in Path("/proc").glob("[0-9]*"):
         if run := run_of(process):
             with suppress(OSError):
@@ -208,7 +209,7 @@ def _processes() -> Iterator[str]:
 
 
 def run_of(process: Path) -> str:
-    """The run that a process belongs to."""
+    """Return the run that a process belongs to."""
     try:
         found = re.search(rb"SWITCHMARK_RUN=(\w+)", (process / "environ").read_bytes())
     except OSError:
@@ -217,7 +218,8 @@ def run_of(process: Path) -> str:
 
 
 def hugepages() -> int:
-    """The count of this machine's hugepages, or the one that the runs which changed it found."""
+    """Return the count of this host's hugepages, or the one that the runs which changed it
+    found."""
     if not RUNS.exists():  # nothing ran since the machine was started
         return int(Path("/proc/sys/vm/nr_hugepages").read_text())
     with Leases(RUNS)._locked() as (_, takes):
@@ -226,7 +228,7 @@ def hugepages() -> int:
 
 
 def _files() -> Iterator[str]:
-    """Names of what is in the system's folders, those of runs apart."""
+    """Return the names of what is in the system's folders, but for those of runs."""
     for folder in ("/run", "/var/lib", "/etc", "/opt", "/dev"):
         yield from _walk(f"{folder}/", depth=_DEPTH)
 
@@ -241,13 +243,13 @@ def _shared_memory() -> Iterator[str]:
 
 
 def _control_groups() -> Iterator[str]:
-    """Of every hierarchy, v1 and v2."""
+    """Return the control groups of every hierarchy, v1 and v2."""
     yield from (path for path in _walk("/sys/fs/cgroup/", depth=8) if path.endswith("/"))
 
 
 def _is_lived_in(group: str) -> bool:
-    """Is a process in a control group, or in one below it? Those of another namespace of processes
-    are not listed: of version 1 they show only in the memory that they have."""
+    """Say whether a process is in a control group, or in one below it. Those of another namespace
+    of processes are not listed: of version 1 they show only in the memory that they have."""
     signs = (
         ("cgroup.procs", re.compile(r"\d")),
         ("cgroup.events", re.compile("populated 1")),
@@ -262,7 +264,7 @@ def _is_lived_in(group: str) -> bool:
 
 
 def _sockets() -> Iterator[str]:
-    """Those with a name of a run's, or of a container of one."""
+    """Return the sockets with a name of a run's, or of a container of one."""
     for line in _read("/proc/net/unix").splitlines():
         if found := re.search(r"\S*/switchmark/\S*|@\S*/lxc/sm\S*", line):
             yield found[0]
@@ -275,7 +277,7 @@ def _temporary() -> Iterator[str]:
 
 
 def _devices() -> Iterator[str]:
-    """The driver of each PCI device."""
+    """Return the driver of each PCI device."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         with suppress(OSError):
             yield f"{device.name} {(device / 'driver').readlink().name}"
@@ -302,7 +304,8 @@ AREAS: Mapping[str, Callable[[], Iterator[str] | list[str]]] = {
 
 
 def _walk(top: str, *, depth: int) -> Iterator[str]:
-    """The paths below a folder; those of folders end with a slash. Nothing of other mounts."""
+    """Yield the paths below a folder; those of folders end with a slash. Nothing of other
+    mounts."""
     folders = [(top, 1)]
     while folders:
         folder, level = folders.pop()
@@ -331,7 +334,7 @@ def _read(path: str) -> str:
 
 
 def _out(*argv: str, stdin: bytes = b"") -> list[str]:
-    """The lines that a program prints; none where it is missing or cannot work here."""
+    """Return the lines that a program prints; none where it is missing or cannot work here."""
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True)
     except FileNotFoundError:

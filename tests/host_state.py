@@ -1,4 +1,4 @@
-"""Runs as a user starts them, and the processes that they have."""
+"""This module starts runs as a user does, and finds the processes that they have."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 20) -> An
 
 
 def marked(name: str, run: subprocess.Popen[str] | None = None) -> list[int]:
-    """Processes of any run, or those that this one started, whose name is this: the oldest
-    first, unless the numbers have begun anew."""
+    """Return the processes of any run, or those that this one started, whose name is this: the
+    oldest first, unless the numbers have begun anew."""
     return sorted(
         int(comm.parent.name)
         for comm in Path("/proc").glob("[0-9]*/comm")
@@ -64,7 +64,7 @@ def marked(name: str, run: subprocess.Popen[str] | None = None) -> list[int]:
 
 
 def of_run(name: str, run: subprocess.Popen[str]) -> list[int]:
-    """Processes of this name that this run started, in whatever node."""
+    """Return the processes of this name that this run started, in whatever node."""
     comms = list(Path("/proc").glob("[0-9]*/comm"))
     ids = {run_of(comm.parent) for comm in comms if _parent(comm.parent) == run.pid} - {""}
     return [int(c.parent.name) for c in comms if _name(c) == name and run_of(c.parent) in ids]

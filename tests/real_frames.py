@@ -1,4 +1,4 @@
-"""Tests measured on a real path, and what must hold of every trial on it."""
+"""This module measures tests on a real path, and checks what must hold of every trial on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Measure = Callable[..., Record]
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[Measure]:
-    """A lab in `folder`; after each test the host has the interfaces that it had before."""
+    """Keep a lab in `folder`; after each test the host has the interfaces that it had before."""
     with Lab(folder) as lab:
 
         def run(**axes: Any) -> Record:
@@ -43,7 +43,7 @@ def measuring(folder: Path) -> Iterator[Measure]:
 
 
 def interfaces(lab: Lab) -> set[str]:
-    """Those of the host, but for what other runs have there beside this one's."""
+    """Return the host's interfaces, but for what other runs have there beside this one's."""
     names = {path.name for path in Path("/sys/class/net").iterdir()}
     own = f"{lab._workspace.run}-"
     return {name for name in names if name.startswith(own) or not re.match("sm[0-9a-f]{4}-", name)}
@@ -61,7 +61,8 @@ def only(record: Record) -> TrialResult:
 
 
 def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
-    """What was sent arrived, once, in order and whole, or is placed where it was lost."""
+    """Check that what was sent arrived, once, in order and whole, or is placed where it was
+    lost."""
     trial = only(record)
     assert trial.tx_frames > 0
     assert trial.rx_frames > 0

@@ -1,4 +1,5 @@
-"""A switch that is arithmetic: a capacity, a buffer, and the noise that searches must stand."""
+"""This module has a switch that is arithmetic: a capacity, a buffer, and the noise that searches
+must stand."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ _INTERVALS = 50
 
 @dataclass
 class SyntheticSwitch:
-    """Forwards `capacity_pps`, whose spread from trial to trial is `noise`; loses one frame in
-    every `rare`-th trial, and one in 1000 above `lossless_pps`; changes by `drift` each trial;
-    works at one of two `bands` at random. Its sender reaches `sender_pps`, its buffer holds
-    `buffer` frames. Seeded: a spec asked in the same order gets the same answer."""
+    """This switch forwards `capacity_pps`, whose spread from trial to trial is `noise`. It loses
+    one frame in every `rare`-th trial, and one in 1000 above `lossless_pps`; changes by `drift`
+    each trial; works at one of two `bands` at random. Its sender reaches `sender_pps`, its buffer
+    holds `buffer` frames. Seeded: a spec asked in the same order gets the same answer."""
 
     capacity_pps: float = 1e6
     sender_pps: float = 2e6
@@ -68,7 +69,8 @@ class SyntheticSwitch:
 
 
 def answers_of(trials: list[TrialResult], then: Measure) -> Measure:
-    """A `measure` that gives stored trials again, as a resumed run does, and measures after."""
+    """Return a `measure` that gives stored trials again, as a resumed run does, and measures
+    after."""
     stored = list(trials)
 
     def measure(spec: TrialSpec) -> TrialResult:

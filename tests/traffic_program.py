@@ -1,4 +1,5 @@
-"""switchmark-traffic with its pipes, for tests that speak its protocol themselves."""
+"""This module starts switchmark-traffic with its pipes, for tests that speak its protocol
+themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ADDRESS = {
 
 
 class Program:
-    """The program with its pipes."""
+    """This object holds the program with its pipes."""
 
     def __init__(self, *argv: str) -> None:
         self.process = subprocess.Popen(
@@ -69,7 +70,7 @@ class Program:
         return report
 
     def end(self) -> None:
-        """Its stdin ends; it must end well, and have complained of nothing."""
+        """Close its stdin; it must end well, and have complained of nothing."""
         self.stdin.close()
         assert self.process.wait(5) == 0
         assert self.process.stderr is not None

@@ -1,4 +1,5 @@
-"""Every registered implementation keeps its contract, `null` too; and what does not is refused."""
+"""These tests check that every registered implementation keeps its contract, `null` too; and that
+what does not is refused."""
 
 from __future__ import annotations
 
@@ -182,7 +183,7 @@ def test_two_nodes_are_two(name: str) -> None:
 
 
 class Nowhere(LocalHost):
-    """A host without any program."""
+    """This host has no program."""
 
     def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
         raise Unavailable(f"the program '{argv[0]}' is not installed", hint="switchmark doctor")
@@ -231,7 +232,7 @@ def test_a_plugin_with_another_signature_is_refused_with_both() -> None:
 
 @dataclass
 class Drawing:
-    """A scenario of somebody else's, with whatever `draw`."""
+    """This scenario of somebody else's draws by whatever `draw` is."""
 
     draw: Callable[..., None]
     name: str = "x"
@@ -266,7 +267,7 @@ def test_a_contract_may_gain_an_optional_argument() -> None:
 
 
 class Mine(Switch):
-    """A switch of somebody else's that says what it must."""
+    """This switch of somebody else's says what it must."""
 
     name = "mine"
     semantics = (Semantics.PATCH,)

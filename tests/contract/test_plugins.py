@@ -1,4 +1,4 @@
-"""Plug-ins that come by entry points: what is none is told of, and nothing else suffers."""
+"""These tests load plug-ins by entry points: what is none is told of, and nothing else suffers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from switchmark.switches.base import Switch
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table[Switch]]:
-    """The table of switches beside a package whose plug-ins are none, but for one."""
+    """Return the table of switches beside a package whose plug-ins are none, but for one."""
     (tmp_path / "sm_raises.py").write_text("import nothing_of_that_name\n")
     (tmp_path / "sm_ends.py").write_text("import sys\nsys.exit('usage: sm_ends FILE')\n")
     (tmp_path / "sm_switches.py").write_text(

@@ -1,4 +1,5 @@
-"""What drivers ask of a host before they say that it can be used: every program of their plans."""
+"""These tests check what drivers ask of a host before they say that it can be used: every program
+of their plans."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ NEEDS = Needs("/run/x/sm0000", attachments=(Attachment(END, HERE),))
 
 
 class Quiet(RecordingHost):
-    """A host on which every program tells the same of itself."""
+    """On this host every program tells the same of itself."""
 
     def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
         engines = ", ".join(f'{{"name": "{name}"}}' for name in ENGINES)
@@ -71,7 +72,7 @@ ESSENTIAL = {
 
 
 def programs_of(plan: Plan) -> set[str]:
-    """The programs that a plan starts, without what starts them."""
+    """Return the programs that a plan starts, without what starts them."""
     found = set()
     for step in plan:
         argv = step.check.argv if isinstance(step, Wait) else getattr(step, "argv", ())
@@ -83,7 +84,7 @@ def programs_of(plan: Plan) -> set[str]:
 
 
 class Lacking(Quiet):
-    """A host without one program."""
+    """This host lacks one program."""
 
     def __init__(self, program: str) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class Lacking(Quiet):
 
 
 def plans() -> Iterator[tuple[str, Any, Plan]]:
-    """What every switch, environment and noise may do, with its name."""
+    """Yield what every switch, environment and noise may do, with its name."""
     for name, switch in SWITCHES.items():
         for semantics in switch.semantics:
             w = lay_out(

@@ -1,6 +1,7 @@
-"""The traffic program's protocol: one answer a line, whatever comes in; it ends with its stdin.
+"""These tests hold the traffic program's protocol: one answer a line, whatever comes in; it ends
+with its stdin.
 
-Runs the sanitizer build where there is one, so that a fault in C is a failure here;
+They run the sanitizer build where there is one, so that a fault in C is a failure here;
 `SWITCHMARK_TRAFFIC_BUILD` names another build folder (`make check-threads`).
 """
 

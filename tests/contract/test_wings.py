@@ -1,4 +1,5 @@
-"""The calls of one run, from the command line to the first frame, go down through the wings."""
+"""These tests follow the calls of one run, from the command line to the first frame: they go down
+through the wings."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ RUN = (
 
 
 class _FirstFrame(BaseException):
-    """Ends a run where its first frame would be sent."""
+    """This exception ends a run where its first frame would be sent."""
 
 
 def wing_of(frame: FrameType) -> str | None:
-    """The wing whose code a frame runs, or None."""
+    """Return the wing whose code a frame runs, or None."""
     file = frame.f_code.co_filename
     folder = file.removeprefix(PACKAGE).partition("/")[0] if file.startswith(PACKAGE) else ""
     return folder if folder in WINGS else None
 
 
 def callers(frame: FrameType) -> Iterator[FrameType]:
-    """The frames that a frame was called from, the nearest first."""
+    """Yield the frames that a frame was called from, the nearest first."""
     back = frame.f_back
     while back is not None:
         yield back
@@ -45,8 +46,8 @@ def callers(frame: FrameType) -> Iterator[FrameType]:
 
 
 def calls_between_wings(arguments: tuple[str, ...]) -> set[tuple[str, str, str]]:
-    """Who calls whom, wing by wing, and which function. What lies between, as a search or the
-    executor does, hands a call through."""
+    """Return who calls whom, wing by wing, and which function. What lies between, as a search or
+    the executor does, hands a call through."""
     found: set[tuple[str, str, str]] = set()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:

@@ -1,6 +1,6 @@
-"""The exact steps of every switch between physical ports and through a chain, and of each variant
-that differs, one text file each. What the other scenarios do once is in the files of one switch;
-that they do no more for any other is a test."""
+"""These tests hold the exact steps of every switch between physical ports and through a chain, and
+of each variant that differs, one text file each. What the other scenarios do once is in the files
+of one switch; that they do no more for any other is a test."""
 
 from __future__ import annotations
 
@@ -50,19 +50,20 @@ def _joins(switch: Switch, engine: str) -> bool:
 
 
 def plain(switch: str, scenario: str) -> Test:
-    """The test of a switch in a scenario with all else as usual, by an engine that can join it."""
+    """Return the test of a switch in a scenario with all else as usual, by an engine that can join
+    it."""
     engine = next(e for e in ("raw-mmsg", "dpdk", "null") if _joins(SWITCHES[switch], e))
     chain = 2 if scenario == "loopback" else 1
     return Test(switch=switch, scenario=scenario, engine=engine, chain=chain)
 
 
 def between_physical_ports() -> list[str]:
-    """The switches that can join two physical ports."""
+    """Return the switches that can join two physical ports."""
     return [switch for switch in SWITCHES if not check(plain(switch, "p2p"))]
 
 
 def plans() -> Iterator[tuple[str, Test]]:
-    """A name for a golden file, and its test."""
+    """Yield a name for a golden file, and its test."""
     says_nothing_more = set(between_physical_ports()) - {SHOWS_ALL}
     for switch in SWITCHES:
         for scenario in SCENARIOS:
@@ -160,7 +161,7 @@ def plans() -> Iterator[tuple[str, Test]]:
 
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every program at a path that is the same on every machine."""
+    """Put every program at a path that is the same on every host."""
     monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
     for module in (assembly, needs):
         monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
@@ -174,7 +175,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def steps(test: Test) -> str:
-    """All that is done for a test, one step or comment a line."""
+    """Return all that is done for a test, one step or comment a line."""
     assert check(test) == []
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (

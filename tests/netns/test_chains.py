@@ -1,4 +1,5 @@
-"""Real frames through chains of functions: each is accounted for, and lost where it was lost."""
+"""These tests send real frames through chains of functions: each is accounted for, and lost where
+it was lost."""
 
 from __future__ import annotations
 

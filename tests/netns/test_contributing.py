@@ -1,4 +1,5 @@
-"""The worked example of CONTRIBUTING.md, pasted: real frames pass it, and their answers."""
+"""These tests paste the worked example of CONTRIBUTING.md: real frames pass it, and their
+answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Frames that reach their receiver without the switch are not measured as the switch's: each
-switch of the kernel beside cables that lead past it."""
+"""These tests lead frames to their receiver without the switch, which are not measured as the
+switch's: each switch of the kernel beside cables that lead past it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CHILD = {"scenario": "p2v", "nic": "a0=uxa:uxc", "switch_environment": "host"}
 
 
 def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> dict[str, Any]:
-    """The record of a test in a network of its own, which ends with it."""
+    """Return the record of a test in a network of its own, which ends with it."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make a namespace")
     quiet = "sysctl -e -q -w net.ipv6.conf.default.disable_ipv6=1"

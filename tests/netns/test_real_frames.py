@@ -1,4 +1,5 @@
-"""Real frames through every switch, with every engine: each is accounted for, to the frame."""
+"""These tests send real frames through every switch, with every engine: each is accounted for, to
+the frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Roles that no scenario uses yet, and what a receiver tells apart: forwarding, late frames."""
+"""These tests have roles that no scenario uses yet, and what a receiver tells apart: forwarding,
+late frames."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ENGINES = ["raw", "raw-mmsg", "mmap", "xdp"]
 
 @pytest.fixture(scope="module")
 def cables() -> Iterator[None]:
-    """a0 - a1 and b0 - b1 in one namespace: a forwarder between a1 and b0 joins them."""
+    """Make the cables a0 - a1 and b0 - b1 in one namespace: a forwarder between a1 and b0 joins
+    them."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make a namespace")
     ip = ["ip", "-n", NAMESPACE]

@@ -1,4 +1,5 @@
-"""What cannot be undone is told, wherever it fails: in the record, and at the end of the run."""
+"""These tests make undoing fail: it is told, wherever it fails, in the record, and at the end of
+the run."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ Break = Callable[..., None]
 
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Break]:
-    """`breaks(name, *more)`: what this switch makes first cannot be undone before the test's end,
-    and `more` are commands after it."""
+    """Let a switch fail by `breaks(name, *more)`: what it makes first cannot be undone before the
+    test's end, and `more` are commands after it."""
     mended = tmp_path / "mended"
 
     def broken(name: str, *more: tuple[str, ...]) -> None:

@@ -1,5 +1,6 @@
-"""A plug-in switch that misbehaves as it is told to (traffic/tests/truth_switch.c), for tests that
-hold what switchmark finds against what was done. `SWITCH.faults` are the program's options."""
+"""This plug-in is a switch that misbehaves as it is told to (traffic/tests/truth_switch.c), for
+tests that hold what switchmark finds against what was done. `SWITCH.faults` are the program's
+options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The anchor, as an unprivileged user really gets it, or is told why not."""
+"""These tests start the anchor as an unprivileged user really gets it, or is told why not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "
 
 @dataclass
 class Anchored:
-    """Runs scripts as nobody, with a copy of the package that nobody can read."""
+    """This object runs scripts as nobody, with a copy of the package that nobody can read."""
 
     folder: Path
     python: str
@@ -151,7 +151,7 @@ def test_a_killed_anchor_takes_everything_with_it(nobody: Anchored) -> None:
 
 
 def bearing(mark: str) -> list[str]:
-    """Processes that carry a variable in their environment and have not ended."""
+    """Return the processes that carry a variable in their environment and have not ended."""
     found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:

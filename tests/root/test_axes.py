@@ -1,4 +1,5 @@
-"""Axes of load, limits and neighbours, and paths that stay up for them, with real frames.
+"""These tests measure with axes of load, limits and neighbours, and on paths that stay up for them,
+with real frames.
 
 After each test the host is as it was before.
 """
@@ -30,7 +31,7 @@ def environment(traffic_program: str) -> dict[str, str]:
 
 @pytest.fixture
 def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
-    """Runs tests with these words, in the written order; their objects."""
+    """Run tests with these words, in the written order, and return their objects."""
 
     def run(words: str, status: int = 0) -> list[dict[str, Any]]:
         done = subprocess.run(
@@ -48,7 +49,7 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
 
 
 def steps(folder: Path) -> str:
-    """All that the run in this folder did, as a script."""
+    """Return all that the run in this folder did, as a script."""
     (log,) = folder.glob("runs/*/logs/steps.sh")
     return log.read_text()
 

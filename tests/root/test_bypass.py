@@ -1,4 +1,5 @@
-"""Real frames past the kernel: the DPDK engine, its cables, and the switches in user space."""
+"""These tests send real frames past the kernel: the DPDK engine, its cables, and the switches in
+user space."""
 
 from __future__ import annotations
 

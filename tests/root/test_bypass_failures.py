@@ -1,5 +1,6 @@
-"""Runs past the kernel that cannot begin, or end as nobody planned: without hugepages, without
-DPDK, with a part that dies or hangs, beside another run. After each the host is as it was."""
+"""These tests run what cannot begin past the kernel, or ends as nobody planned: without hugepages,
+without DPDK, with a part that dies or hangs, beside another run. After each the host is as it
+was."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def run_in(lab: Lab, **axes: Any) -> Record:
 
 
 def wait_for_a_trial(run: subprocess.Popen[str], folder: Path) -> None:
-    """Until frames flow, in a run without warm-up: its last step is behind it, which asks for
+    """Wait until frames flow, in a run without warm-up: its last step is behind it, which asks for
     the link of the last port, or it has none but the traffic programs'."""
 
     def up() -> bool:
@@ -83,7 +84,7 @@ def wait_for_a_trial(run: subprocess.Popen[str], folder: Path) -> None:
 
 
 def path_without(folder: Path, *missing: str) -> str:
-    """A search path with every program of this one's but those."""
+    """Return a search path with every program of this one's but those."""
     folder.mkdir()
     for place in reversed(os.environ["PATH"].split(":")):
         for program in Path(place).glob("*"):
@@ -335,7 +336,7 @@ def test_a_command_that_hangs_ends_the_test(
 
 
 class Ends:
-    """The two ends of a cable in a folder, as programs that the tests speak to."""
+    """This object has the two ends of a cable in a folder, as programs that the tests speak to."""
 
     def __init__(self, program: str, folder: Path, kind: str) -> None:
         self._program, self._folder, self._kind = program, folder, kind
@@ -394,7 +395,7 @@ def begin(sender: Program, receiver: Program, *, rate_pps: int, duration_s: floa
 
 
 def finish(program: Program) -> dict[str, Any]:
-    """What the only task of a program did."""
+    """Return what the only task of a program did."""
     assert program.ask("wait")["ok"]
     assert program.ask("drain", quiet_ms=20, timeout_ms=2000)["ok"]
     report = program.ask("report")
@@ -428,7 +429,7 @@ def test_a_client_that_comes_back_is_served_again(ends: Ends) -> None:
 
 
 def kill_the_client_under_load(ends: Ends) -> Program:
-    """The server of a cable whose client, which received at full rate, was killed."""
+    """Return the server of a cable whose client, which received at full rate, was killed."""
     sender = ends.open("sender", server=True)
     receiver = ends.open("receiver", server=False)
     begin(sender, receiver, rate_pps=0, duration_s=0.5)

@@ -1,5 +1,5 @@
-"""Real frames through chains past the kernel. Several programs poll on two CPUs and do not yield:
-what is shown is that it works, not how fast."""
+"""These tests send real frames through chains past the kernel. Several programs poll on two CPUs
+and do not yield: what is shown is that it works, not how fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deaths of runs with real namespaces, links, processes and sysctls: nothing may be left."""
+"""These tests kill runs with real namespaces, links, processes and sysctls: nothing may be left."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def links() -> set[str]:
 
 
 def named(prefix: str) -> set[str]:
-    """What bears a run's name on this machine."""
+    """Return what bears a run's name on this host."""
     return {name for name in spaces() | links() if name.startswith(prefix)}
 
 
 def topology(run: str, folder: Path) -> Plan:
-    """Two nodes on a bridge in a third, a link beside them, daemons, files and a sysctl."""
+    """Return two nodes on a bridge in a third, a link beside them, daemons, files and a sysctl."""
     switch, f0, f1 = (Node(f"{run}-{name}", "netns") for name in ("sw", "f0", "f1"))
     plan: list[Run | Spawn | Write | Wait] = [
         Run(
@@ -86,8 +86,8 @@ LENGTH = len(topology("sm0000", Path("/")))
 
 @pytest.fixture
 def base(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a test's runs. Beside it is what they share, instead of a real sysctl:
-    another suite on this machine would have other leases on that."""
+    """Return the folder of a test's runs. Beside it is what they share, instead of a real sysctl:
+    another suite on this host would have other leases on that."""
     (tmp_path / "shared").write_text("1\n")
     yield tmp_path / "runs"
     clean(tmp_path / "runs")
@@ -102,7 +102,7 @@ def started(base: Path) -> tuple[Workspace, Executor]:
 
 
 def fork_run(base: Path, steps: int = LENGTH) -> tuple[int, int]:
-    """Set a topology up in another process, as far as `steps`: its pid, and a pipe that ends
+    """Set a topology up in another process, as far as `steps`; return its pid, and a pipe that ends
     when it is done or dead."""
     done, told = os.pipe()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""The command as a user runs it: killed, interrupted, starved, crowded.
+"""These tests run the command as a user does: killed, interrupted, starved, crowded.
 
 After each test the host is as it was before.
 """
@@ -319,7 +319,7 @@ def test_captures_hold_valid_frames(switchmark: Run, tmp_path: Path) -> None:
 
 @pytest.fixture
 def cable() -> Iterator[tuple[str, str]]:
-    """Two NICs of the host joined by a cable; here, a veth pair that stands for one."""
+    """Return two NICs of the host joined by a cable; here, a veth pair that stands for one."""
     a, b = "smtest-nic0", "smtest-nic1"
     subprocess.run(["ip", "link", "add", a, "type", "veth", "peer", "name", b], check=True)
     subprocess.run(["ip", "link", "set", a, "up"], check=True)

@@ -1,5 +1,5 @@
-"""Functions and switches in containers: frames pass, limits hold, and whatever happens to a
-runtime the host is left as it was."""
+"""These tests run functions and switches in containers: frames pass, limits hold, and whatever
+happens to a runtime the host is left as it was."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUICK = {"duration": 0.15, "warmup": 0.05, "rate": "10k"}
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[tuple[Workspace, Executor]]:
-    """A run whose plan is the test's own."""
+    """Start a run whose plan is the test's own."""
     workspace = Workspace()
     hosts = {"local": LocalHost()}
     executor = Executor(hosts, workspace, inside=inside, logs_dir=tmp_path / "logs")
@@ -62,7 +62,7 @@ def output(workspace: Workspace, node: Node, *argv: str) -> str:
 
 @pytest.fixture(scope="module")
 def users_docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a docker daemon that is not of the run that uses it."""
+    """Return the address of a docker daemon that is not of the run that uses it."""
     workspace = Workspace()
     logs = tmp_path_factory.mktemp("daemon")
     executor = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=logs)
@@ -104,7 +104,7 @@ def measure_there(
     traffic_program: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Measure]:
-    """`measure` with the user's docker daemon, and storage of podman's."""
+    """Return `measure` with the user's docker daemon, and storage of podman's."""
     storage = tmp_path / "storage.conf"
     folders = f'graphroot = "{tmp_path}/images"\nrunroot = "{tmp_path}/run"\n'
     storage.write_text(f'[storage]\ndriver = "vfs"\n{folders}')
@@ -335,13 +335,13 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
 
 
 def in_node(node: Node, name: str) -> list[int]:
-    """Processes of that name in a node; the client that started one is on the host."""
+    """Return the processes of that name in a node; the client that started one is on the host."""
     there = in_network(ENVIRONMENTS[node.environment].netns(node) or "")
     return [pid for pid in marked(name) if pid in there]
 
 
 def busy_cores(trial: TrialResult) -> float:
-    """The cores that the switch kept busy."""
+    """Return the cores that the switch kept busy."""
     return sum(part.cores or 0.0 for part in trial.parts if part.part == "switch")
 
 

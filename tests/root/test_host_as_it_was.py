@@ -1,5 +1,6 @@
-"""The host is as it was before: around every environment, switch and noise, whether a run ended,
-failed, or was killed and cleaned up after. `conftest` compares it around each test."""
+"""These tests check that the host is as it was before: around every environment, switch and noise,
+whether a run ended, failed, or was killed and cleaned up after. `conftest` compares it around each
+test."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ TABLES: dict[str, Any] = {"environment": ENVIRONMENTS, "switch": SWITCHES, "nois
 
 @pytest.fixture(params=SETTINGS, ids=lambda setting: "-".join(setting))
 def axes(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The axes of a test with one environment, for its functions and, where it can be, for its
-    switch, or with one switch or noise. Skips what is not usable here."""
+    """Return the axes of a test with one environment, for its functions and, where it can be, for
+    its switch, or with one switch or noise. Skips what is not usable here."""
     axis, name = request.param
     try:
         TABLES[axis][name].probe(LocalHost())
@@ -97,7 +98,7 @@ def test_a_run_that_fails_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, An
 
 
 def serving(run: subprocess.Popen[str]) -> list[int]:
-    """The traffic programs of a run's parts, not those that look at its CPUs beforehand."""
+    """Return the traffic programs of a run's parts, not those that look at its CPUs beforehand."""
     found = []
     for pid in of_run("switchmark-traf", run):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The snapshot of the host itself: whatever is changed is found, and named."""
+"""These tests check the snapshot of the host itself: whatever is changed is found, and named."""
 
 from __future__ import annotations
 

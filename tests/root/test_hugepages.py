@@ -1,5 +1,5 @@
-"""Hugepages of this machine, reserved and given back. It may have some already, so counts are
-compared with those just before, and more is reserved than is free."""
+"""These tests reserve hugepages of this host, and give them back. It may have some already, so
+counts are compared with those just before, and more is reserved than is free."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.fixture
 def pool() -> Pool:
-    """The pages of node 0."""
+    """Return the pages of node 0."""
     try:
         found = find_pool(LocalHost(), 0)
     except Unavailable as error:
@@ -52,7 +52,7 @@ def free(pool: Pool) -> int:
 
 
 def plan(pool: Pool) -> Plan:
-    """Each step adds so many MB to the machine's."""
+    """Return a plan whose steps add so many MB each to the host's."""
     free_mb = free(pool) * pool.page_kib // 1024
     return (Reserve("memory", free_mb + ADDED_MB), Reserve("more of it", ADDED_MB))
 

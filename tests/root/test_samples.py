@@ -1,7 +1,8 @@
-"""DPDK's sample programs, which `make setup` makes of the distribution's source package.
+"""These tests try how `make setup` makes DPDK's sample programs of the distribution's source
+package.
 
-How tools/dpdk-samples.sh gets at that package is tested with a small one in a folder, so nothing
-is downloaded.
+How tools/dpdk-samples.sh gets at that package is tested with a small one in a folder, so nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def command(repository: Path, program: str) -> list[str]:
 
 @pytest.fixture
 def own_folder(tmp_path: Path) -> dict[str, str]:
-    """The environment of a program of DPDK that keeps its files in the test's folder, not in a
-    folder of the system's."""
+    """Return the environment of a program of DPDK that keeps its files in the test's folder, not in
+    a folder of the system's."""
     return {**os.environ, "RUNTIME_DIRECTORY": str(tmp_path)}
 
 
@@ -83,7 +84,7 @@ def test_finds_the_drivers_of_the_distribution(
 
 @pytest.fixture(scope="module")
 def installed() -> str:
-    """The version of DPDK that is installed."""
+    """Return the version of DPDK that is installed."""
     told = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Version}\n", "libdpdk-dev"],
         capture_output=True,
@@ -95,7 +96,8 @@ def installed() -> str:
 
 
 def publish(archive: Path, *versions: str, samples: Mapping[str, str] = SAMPLES) -> None:
-    """An archive whose source packages `dpdk` have programs that tell the package's version."""
+    """Make an archive whose source packages `dpdk` have programs that tell the package's
+    version."""
     archive.mkdir()
     for version in versions:
         tree = archive / "tree"
@@ -126,7 +128,7 @@ def publish(archive: Path, *versions: str, samples: Mapping[str, str] = SAMPLES)
 
 
 def sources_of_apt(folder: Path, style: str, archive: Path) -> Path:
-    """A configuration of apt whose only source is the archive, for binary packages."""
+    """Write a configuration of apt whose only source is the archive, for binary packages."""
     parts = folder / "sources.list.d"
     parts.mkdir()
     one_line = f"deb [trusted=yes] file:{archive} ./\n"
@@ -148,7 +150,7 @@ def sources_of_apt(folder: Path, style: str, archive: Path) -> Path:
 def make_samples(
     repository: Path, folder: Path, configuration: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Runs tools/dpdk-samples.sh with its cache and its BIN in the folder."""
+    """Run tools/dpdk-samples.sh with its cache and its BIN in the folder."""
     for name in ("bin", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}

@@ -1,6 +1,6 @@
-"""`make setup` and `make bare`: what is said of an installation before it begins, and how much of a
-bare root is apart from the host. Real apt, with packages of the test's own; nothing is installed.
-"""
+"""These tests try `make setup` and `make bare`: what is said of an installation before it begins,
+and how much of a bare root is apart from the host. Real apt, with packages of the test's own;
+nothing is installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ lxc     sm-test-other
 
 @pytest.fixture
 def tree(repository: Path, tmp_path: Path) -> Path:
-    """A source tree with the real scripts and packages of its own."""
+    """Make a source tree with the real scripts and packages of its own."""
     tree = tmp_path / "tree"
     (tree / "tools").mkdir(parents=True)
     for name in ("setup.sh", "messages.sh"):
@@ -44,7 +44,7 @@ def tree(repository: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def apt(tmp_path: Path) -> Path:
-    """A configuration of apt with one source, which is an archive of `PACKAGES`."""
+    """Write a configuration of apt with one source, which is an archive of `PACKAGES`."""
     archive = tmp_path / "archive"
     for name, depends in PACKAGES.items():
         control = tmp_path / name / "DEBIAN/control"
@@ -82,7 +82,7 @@ def apt(tmp_path: Path) -> Path:
 
 
 def privately(command: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs shell words where what they mount, and what they write into /usr/sbin, is not seen
+    """Run shell words where what they mount, and what they write into /usr/sbin, is not seen
     outside."""
     return subprocess.run(
         ("unshare", "--mount", "sh", "-c", command),
@@ -96,7 +96,7 @@ def privately(command: str, environment: Mapping[str, str]) -> subprocess.Comple
 
 
 def set_up(tree: Path, apt: Path, *parts: str) -> subprocess.CompletedProcess[str]:
-    """`tools/setup.sh`, which here gets as far as to install the first package."""
+    """Run `tools/setup.sh`, which here gets as far as to install the first package."""
     command = f"mount -t tmpfs tmpfs /usr/sbin && {tree}/tools/setup.sh {' '.join(parts)}"
     done = privately(command, {"APT_CONFIG": str(apt)})
     assert done.returncode == 1, done.stdout + done.stderr
@@ -159,7 +159,7 @@ def test_what_apt_says_of_contradictory_sources_is_passed_on(
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A root as tools/bare.sh makes one, but that its programs will be the host's."""
+    """Make a root as tools/bare.sh makes one, but that its programs will be the host's."""
     root = tmp_path / "root"
     for folder in ("dev", "etc", "proc", "root", "sys", "usr", "var/cache/switchmark-bare"):
         (root / folder).mkdir(parents=True)
@@ -173,7 +173,7 @@ def root(tmp_path: Path) -> Path:
 def in_root(
     repository: Path, root: Path, *commands: str, host: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """`tools/bare.sh` with this root; `host` is done before, where it runs."""
+    """Run `tools/bare.sh` with this root; `host` is done before, where it runs."""
     words = " ".join(f"'{command}'" for command in commands)
     return privately(
         f"mount --bind /usr {root}/usr && {host or 'true'}"

@@ -1,5 +1,6 @@
-"""Injected truths: what a switch, a sender, a receiver or a host is made to do wrong is found,
-counted to the frame and located. `make soak` (SWITCHMARK_SOAK=20) tries each verdict 20 times."""
+"""These tests inject truths: what a switch, a sender, a receiver or a host is made to do wrong is
+found, counted to the frame and located. `make soak` (SWITCHMARK_SOAK=20) tries each verdict 20
+times."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ Try = Callable[..., Record]
 
 @pytest.fixture
 def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Try]:
-    """`attempt(faults, **axes)` measures the switch `truth`, or another one, with the gate off
+    """Measure the switch `truth`, or another one, by `attempt(faults, **axes)`, with the gate off
     unless it is asked for. The switch comes as a plug-in does: by its entry point."""
     if not PROGRAM.exists():
         pytest.skip("truth-switch is not built: run make setup")
@@ -108,7 +109,7 @@ CALM_TRIES = 8
 
 @contextmanager
 def preferred() -> Iterator[None]:
-    """What is started meanwhile comes before all else that this host has to do, where it has a cpu
+    """Put what is started meanwhile before all else that this host has to do, where it has a cpu
     controller. A nice value would not do: the kernel shares a CPU among sessions first."""
     root = cpu_root(LocalHost())
     file, most = ("cpu.shares", 262_144) if root == V1 else ("cpu.weight", 10_000)
@@ -131,9 +132,9 @@ def preferred() -> Iterator[None]:
 
 
 def calm(run: Callable[[], Record]) -> Record:
-    """A try that nobody else took CPU time from: where somebody did, it may be the host that was
-    the limit, and what is said shows nothing. Skipped, by name, where each of many was disturbed.
-    """
+    """Return a try that nobody else took CPU time from: where somebody did, it may be the host that
+    was the limit, and what is said shows nothing. Skipped, by name, where each of many was
+    disturbed."""
     told = []
     for _ in range(CALM_TRIES):
         with preferred():
@@ -270,7 +271,7 @@ def test_a_broken_switch_is_measured_with_a_doubt_if_asked(attempt: Try) -> None
 
 @contextmanager
 def slowed(role: Role, delay_ns: int) -> Iterator[None]:
-    """Each frame costs that role so much more (a test option of the traffic program)."""
+    """Make each frame cost that role so much more (a test option of the traffic program)."""
     load = Trials._load
 
     def slow(self: Trials, job: Any, spec: Any) -> dict[str, Any]:
@@ -283,8 +284,8 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
 
 
 def named(run: Callable[[], Record], verdict: str, *doubts: str, times: int = TIMES) -> list[str]:
-    """What was said other than wanted, of as many tries as there are to be: calm ones, unless it
-    is the host's own doing, or that of an end, which is told before the host."""
+    """Return what was said other than wanted, of as many tries as there are to be: calm ones,
+    unless it is the host's own doing, or that of an end, which is told before the host."""
     other = []
     for _ in range(times):
         record = calm(run) if verdict in ("switch", "function") else run()
@@ -361,8 +362,8 @@ def test_a_switch_on_the_cpu_of_the_others(attempt: Try) -> None:
 
 @contextmanager
 def hog(core: int, *, alone: bool = False) -> Iterator[None]:
-    """A process that keeps a core busy, from now on; or `alone`, but for the share of each second
-    that the kernel keeps from those of real time."""
+    """Keep a core busy by a process, from now on; or `alone`, but for the share of each second that
+    the kernel keeps from those of real time."""
     first = "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)); " * alone
     busy = f"import os; os.sched_setaffinity(0, [{core}]); {first}print(flush=True)\nwhile 1: pass"
     with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""Virtual machines: real frames in real guests, and guests that do not come up."""
+"""These tests run virtual machines: real frames in real guests, and guests that do not come up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The parts of the bench that measure nothing: its statistics, its verdicts, what it reads."""
+"""These tests check the parts of the bench that measure nothing: its statistics, its verdicts, what
+it reads."""
 
 from __future__ import annotations
 

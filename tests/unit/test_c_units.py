@@ -1,4 +1,5 @@
-"""The C unit tests, each as a test of its own, with the sanitizers on. `make test` builds them."""
+"""These tests are the C unit tests, each as a test of its own, with the sanitizers on. `make test`
+builds them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
 
 
 def c_tests() -> list[str]:
-    """Names of Meson's tests; one empty name where the folder has not been built."""
+    """Return the names of Meson's tests; one empty name where the folder has not been built."""
     try:
         tests = json.loads((BUILD / "meson-info" / "intro-tests.json").read_text())
     except FileNotFoundError:

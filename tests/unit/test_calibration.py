@@ -1,4 +1,4 @@
-"""What is measured without a switch for a test, and on whose seats."""
+"""These tests check what is measured without a switch for a test, and on whose CPUs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ HOST = RecordingHost(
 
 
 class Bench:
-    """Notes what it is asked to measure, but for senders into nothing. Each cable carries 100 more
-    than the one before it in its second trial, 10 less in the first and 10 more in the third; the
-    next have the `doubts` that are listed, in turn."""
+    """This bench notes what it is asked to measure, but for senders into nothing. Each cable
+    carries 100 more than the one before it in its second trial, 10 less in the first and 10 more in
+    the third; the next have the `doubts` that are listed, in turn."""
 
     def __init__(self, cache: Path, *doubts: tuple[str, ...], now: float = 0) -> None:
         self.asked: list[tuple[Test, Placement]] = []

@@ -1,4 +1,5 @@
-"""Axes become numbered tests in a stable order; a seed shuffles blocks, and tests within them."""
+"""These tests make numbered tests of axes in a stable order; a seed shuffles blocks, and tests
+within them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaign files and axes: what is read, and that every problem is told at once with its line."""
+"""These tests read campaign files and axes: every problem is told at once with its line."""
 
 from __future__ import annotations
 
@@ -343,7 +343,8 @@ PIECES = [*"[]{},:-#&*!|>'\"%@`? \n\t.0", "\n- ", ": ", "..", "1..1..3", "tests:
 
 
 def mutant(draw: random.Random) -> str:
-    """A campaign file with one to three slips: something deleted, put in, doubled or cut off."""
+    """Draw a campaign file with one to three slips: something deleted, put in, doubled or cut
+    off."""
     text = draw.choice(SEEDS)
     for _ in range(draw.randint(1, 3)):
         at = draw.randint(0, len(text))
@@ -402,7 +403,7 @@ def test_a_campaign_survives_being_written_and_read(tmp_path_factory, options) -
 
 
 def told(read_it: Callable[[], object]) -> str:
-    """Why it is refused; empty if it is not."""
+    """Return why it is refused; empty if it is not."""
     try:
         read_it()
     except UsageError as error:

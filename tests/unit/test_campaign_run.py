@@ -1,4 +1,4 @@
-"""The loop of a run, with a lab that is a table of outcomes."""
+"""These tests run the loop of a run, with a lab that is a table of outcomes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TRIAL = RECORD.trials[0]
 
 
 class FakeLab:
-    """Measures nothing: `fails` are the bursts whose test fails, `stop_at` the one during which
-    the user interrupts."""
+    """This lab measures nothing: `fails` are the bursts whose test fails, `stop_at` the one during
+    which the user interrupts."""
 
     def __init__(self, fails: Sequence[int] = (), stop_at: int | None = None) -> None:
         self.fails, self.stop_at = fails, stop_at

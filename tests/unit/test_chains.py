@@ -1,4 +1,5 @@
-"""Chains: how frames are steered from function to function, and what cannot be chained."""
+"""These tests check how frames are steered from function to function, and what cannot be
+chained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The command line from outside: what is printed, where, and with which exit status."""
+"""These tests use the command line from outside: what is printed, where, and with which exit
+status."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Ended:
 
 
 class FakeLab:
-    """Finds in every test what the stored record holds; `outcome` changes it, or raises."""
+    """This lab finds in every test what the stored record holds; `outcome` changes it, or
+    raises."""
 
     outcome: Callable[[Test], dict[str, Any]] = staticmethod(lambda test: {"doubts": ()})
     stays: tuple[str, ...] = ()

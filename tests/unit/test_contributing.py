@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md fits the contract as it is now."""
+"""These tests check that the worked example of CONTRIBUTING.md fits the contract as it is now."""
 
 from __future__ import annotations
 

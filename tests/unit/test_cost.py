@@ -1,4 +1,5 @@
-"""What a frame costs: perf's output, the kernel's interrupts, and where two counters disagree."""
+"""These tests check what a frame costs: perf's output, the kernel's interrupts, and where two
+counters disagree."""
 
 from __future__ import annotations
 
@@ -146,7 +147,8 @@ def test_a_kernel_says_whether_threads_pay_for_interrupts(tmp_path: Path) -> Non
 
 
 def measured(counters: dict[str, Any], trial_cost: dict[str, Any], cores: float) -> Record:
-    """One trial of a second in which a million frames were sent, and half of them arrived."""
+    """Return one trial of a second in which a million frames were sent, and half of them
+    arrived."""
     parts = (
         PartReport(part="f0", roles=("sender",), cpu=0, cores=0.5),
         PartReport(part="switch", roles=("switch",), cpu=None, cores=cores),
@@ -260,7 +262,7 @@ def test_interrupts_are_told_beside_the_cores() -> None:
 
 
 def cores(record: Record) -> dict[str, str]:
-    """The cells of a record from that of the sender's cores on, but for the verdict."""
+    """Return the cells of a record from that of the sender's cores on, but for the verdict."""
     columns = sections([record])[0].columns
     names = [column.name for column in columns]
     return {

@@ -1,4 +1,5 @@
-"""`make demo` shows figures past the kernel wherever it can, and says why where it cannot."""
+"""These tests check that `make demo` shows figures past the kernel wherever it can, and says why
+where it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The DPDK programs as switches: their command lines, addresses, memory, and counters."""
+"""These tests check the DPDK programs as switches: their command lines, addresses, memory, and
+counters."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def spawned(plan: Plan) -> Spawn:
 
 
 def eal_and_own(switch: Switch, w: Wiring) -> tuple[str, str]:
-    """The command line before and after the `--` that ends EAL's options."""
+    """Return the command line before and after the `--` that ends EAL's options."""
     argv = spawned(switch.start(w)).argv
     at = argv.index("--")
     return " ".join(argv[:at]), " ".join(argv[at + 1 :])

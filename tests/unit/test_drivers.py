@@ -1,4 +1,5 @@
-"""Drivers without a machine: what they read from tools, and what they say of a missing one."""
+"""These tests check drivers without a host: what they read from tools, and what they say of a
+missing one."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ p_dgr UNCONN 0 0 *:eth0 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,d9)
 
 
 class WithoutTool(RecordingHost):
-    """A host where one program is missing."""
+    """On this host one program is missing."""
 
     def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
         raise Unavailable(f"{argv[0]} is not installed")

@@ -1,4 +1,4 @@
-"""The memory that engine dpdk asks for, beside what it was measured to need."""
+"""These tests hold the memory that engine dpdk asks for against what it was measured to need."""
 
 from __future__ import annotations
 

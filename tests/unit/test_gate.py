@@ -1,4 +1,5 @@
-"""What the functional trial before measuring makes of what it finds, by made-up trials."""
+"""These tests check what the functional trial before measuring makes of what it finds, by made-up
+trials."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
 
 
 class Path:
-    """A path on which `sent` tells how many of the frames that were due left in each trial, in
-    turn, the last for ever; each arrived, and the ports counted them `lag_s` later, if at all."""
+    """This path tells by `sent` how many of the frames that were due left in each trial, in turn,
+    the last for ever; each arrived, and the ports counted them `lag_s` later, if at all."""
 
     def __init__(self, *sent: int, blocked: int = 0, lag_s: float | None = 0.0) -> None:
         self.sent = list(sent)

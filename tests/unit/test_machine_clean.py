@@ -1,4 +1,5 @@
-"""Cleaning up after dead runs, as far as it needs no privileges: processes, files, leases."""
+"""These tests clean up after dead runs, as far as it needs no privileges: processes, files,
+leases."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def foreign() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts processes of somebody else; ends them behind the test."""
+    """Start processes of somebody else; end them behind the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(**env: str) -> subprocess.Popen[bytes]:
@@ -61,7 +62,7 @@ def die_after(base: Path, logs: Path, *steps: Step) -> None:
 
 
 def dead(base: Path) -> Workspace:
-    """A run that has ended without undoing anything."""
+    """Return a run that has ended without undoing anything."""
     workspace = Workspace(base)
     workspace.journal.close()
     return workspace

@@ -1,4 +1,4 @@
-"""What /sys tells of CPUs, read from made-up machines and from this one."""
+"""These tests check what /sys tells of CPUs, read from made-up hosts and from this one."""
 
 from __future__ import annotations
 

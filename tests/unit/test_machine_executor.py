@@ -1,4 +1,5 @@
-"""The executor: each step, its failures, and that undoing restores whatever came before."""
+"""These tests check the executor: each step, its failures, and that undoing restores whatever came
+before."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ NODE = Node("sm0000-f0", "netns")
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The way into a node of these tests: a variable that tells which it is."""
+    """Return the way into a node of these tests: a variable that tells which it is."""
     return argv if node.environment == "host" else ("env", f"NODE={node.name}", *argv)
 
 
@@ -41,7 +42,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def executor(workspace: Workspace, tmp_path: Path) -> Iterator[Executor]:
-    """On this machine; whatever a test leaves is undone behind it."""
+    """Return an executor on this host; whatever a test leaves is undone behind it."""
     made = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs")
     yield made
     assert made.unwind() == ()
@@ -377,7 +378,7 @@ def test_a_second_ctrl_c_does_not_break_the_undoing(executor: Executor, tmp_path
 
 
 class SimulatedHost(RecordingHost):
-    """A machine whose things are made and unmade by commands; undoing twice is harmless."""
+    """On this host things are made and unmade by commands; undoing twice is harmless."""
 
     def __init__(self, fault: int | None = None) -> None:
         super().__init__(files={"/a": b"old a", "/wide": b"1\n"}, fault=fault)
@@ -399,7 +400,7 @@ class SimulatedHost(RecordingHost):
 
 
 def steps() -> st.SearchStrategy[Plan]:
-    """Plans in which every name is made once."""
+    """Draw plans in which every name is made once."""
     number = st.integers(0, 10**6)
     step: st.SearchStrategy[Step] = st.one_of(
         number.map(lambda n: Run("make", ("make", f"t{n}"), undo=("unmake", f"t{n}"))),
@@ -413,7 +414,7 @@ def steps() -> st.SearchStrategy[Plan]:
 
 
 def executed(plan: Plan, base: str, fault: int | None) -> tuple[SimulatedHost, Workspace, Executor]:
-    """The plan carried out to its end, or to the fault."""
+    """Carry the plan out to its end, or to the fault."""
     host = SimulatedHost(fault)
     workspace = Workspace(Path(base))
     executor = recorded(host, workspace)

@@ -1,4 +1,5 @@
-"""The local host: commands that end, processes that live on, and how both are ended."""
+"""These tests check the local host: commands that end, processes that live on, and how both are
+ended."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def lives(pid: int) -> bool:
 
 @pytest.fixture
 def spawned(tmp_path: Path) -> Iterator[list[LocalProcess]]:
-    """Processes that a test spawned; all are ended behind it."""
+    """Gather the processes that a test spawned; all are ended behind it."""
     processes: list[LocalProcess] = []
     yield processes
     for process in processes:

@@ -1,4 +1,5 @@
-"""Hugepages: what is added for whom, what is given back, and each way in which it fails."""
+"""These tests check hugepages: what is added for whom, what is given back, and each way in which it
+fails."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Kernel(RecordingHost):
-    """A machine with hugepages of 2 MiB: `total`, of which `used` are not free, and memory for
-    at most `room`. `locked` is its answer to a user who may not set their count."""
+    """This kernel has hugepages of 2 MiB: `total`, of which `used` are not free, and memory for at
+    most `room`. `locked` is its answer to a user who may not set their count."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Kernel(RecordingHost):
 
 
 class Held:
-    """A run of its own; `reserve` adds pages of 2 MiB, `end` gives all back."""
+    """This is a run of its own; `reserve` adds pages of 2 MiB, `end` gives all back."""
 
     def __init__(self, base: Path, host: Kernel) -> None:
         self.workspace = Workspace(base)
@@ -88,7 +89,7 @@ class Held:
         self.workspace.close()
 
     def die(self) -> None:
-        """As the kernel sees it: the lock on the journal is gone."""
+        """Unlock the journal, as the kernel does when a run dies."""
         self.workspace.journal.close()
 
 

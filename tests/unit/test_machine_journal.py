@@ -1,4 +1,5 @@
-"""Journals, workspaces and leases: what of them survives deaths, and who may hold them."""
+"""These tests check journals, workspaces and leases: what of them survives deaths, and who may hold
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SYSCTL = "/proc/sys/vm/nr_hugepages"
 
 
 def written(folder: Path) -> Path:
-    """A dead run's journal: two undos pending, one done."""
+    """Write a dead run's journal: two undos pending, one done."""
     journal = Journal.create(folder / "journal", folder.name)
     journal.intend(COMMAND)
     journal.done(journal.intend(RESTORE))

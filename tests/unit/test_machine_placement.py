@@ -1,4 +1,4 @@
-"""Which part runs where: a table of machines and parts, and what always holds."""
+"""These tests check which part runs where: a table of hosts and parts, and what always holds."""
 
 from __future__ import annotations
 

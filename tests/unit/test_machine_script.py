@@ -1,4 +1,4 @@
-"""Plans as text: readable, and fit to be pasted in a shell."""
+"""These tests check plans as text: readable, and fit to be pasted in a shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def in_shell(plan: Plan, folder: Path) -> str:
-    """What the text of a plan prints when it is pasted."""
+    """Return what the text of a plan prints when it is pasted."""
     script = "\n".join(describe(plan, inside))
     done = subprocess.run(["bash", "-eu"], input=script.encode(), cwd=folder, capture_output=True)
     assert done.stderr == b""

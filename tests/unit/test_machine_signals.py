@@ -1,4 +1,4 @@
-"""Interruptions: raised once, held back by shields."""
+"""These tests check interruptions: they are raised once, and held back by shields."""
 
 from __future__ import annotations
 

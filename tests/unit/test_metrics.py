@@ -1,4 +1,4 @@
-"""What is computed from the counts of trials."""
+"""These tests check what is computed from the counts of trials."""
 
 from __future__ import annotations
 
@@ -292,13 +292,13 @@ def test_merged_histograms_are_that_of_all_samples(one: list[int], two: list[int
 
 
 def index_of(value: int) -> int:
-    """Where HdrHistogram (lowest 1, three digits) counts a value."""
+    """Return where HdrHistogram (lowest 1, three digits) counts a value."""
     bucket = (value | 2047).bit_length() - 11
     return (bucket << 10) + (value >> bucket)
 
 
 def histogram_of(values: list[int]) -> dict[str, Any]:
-    """What the traffic program reports of these samples."""
+    """Return what the traffic program reports of these samples."""
     counts = Counter(index_of(value) for value in values)
     return {
         "count": len(values),

@@ -1,4 +1,5 @@
-"""A new environment is one file: every switch and function runs in it as they are."""
+"""These tests add a new environment, which is one file: every switch and function runs in it as
+they are."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from switchmark.switches import TABLE as SWITCHES
 
 
 class Cell(Environment):
-    """All that the driver of a new environment has to say: here a kind of container."""
+    """This class is all that the driver of a new environment has to say: here a kind of
+    container."""
 
     name = "cell"
 
@@ -46,7 +48,7 @@ class Cell(Environment):
 
 
 class Closet(Cell):
-    """One whose nodes have the host's network stack."""
+    """The nodes of this environment have the host's network stack."""
 
     name = "closet"
     isolated = False
@@ -54,7 +56,7 @@ class Closet(Cell):
 
 @pytest.fixture(autouse=True)
 def added() -> Iterator[None]:
-    """Both environments in the table, as a line each there would put them."""
+    """Put both environments into the table, as a line each there would."""
     more = {one.name: one for one in (Cell(), Closet())}
     with TABLE.replaced_by(Table({**TABLE, **more}, {})):
         yield

@@ -1,4 +1,4 @@
-"""What the axes `noise` and `cpu-limit` make of a text and of a machine."""
+"""These tests check what the axes `noise` and `cpu-limit` make of a text and of a host."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_process_of_a_noise_is_named_after_its_run(kind: str) -> None:
 
 
 class Machine:
-    """A host that has these files and lets this user write all of them, or none."""
+    """This host has these files and lets this user write all of them, or none."""
 
     name = "local"
 

@@ -1,4 +1,5 @@
-"""OVS with DPDK without a machine: what it is told, and what is read from its answers."""
+"""These tests check OVS with DPDK without a host: what it is told, and what is read from its
+answers."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def wiring(pairs: int = 1, semantics: Semantics = Semantics.LEARNING) -> Wiring:
 
 
 def run_of(w: Wiring, tool: str, word: str = "") -> Run | None:
-    """The command of that tool with that word."""
+    """Return the command of that tool with that word."""
     for step in SWITCH.start(w) + SWITCH.join(w):
         if isinstance(step, Run) and step.argv[0] == tool and (not word or word in step.argv):
             return step

@@ -1,4 +1,5 @@
-"""What is installed is what the source tree holds, and the lock names no package index."""
+"""These tests check that what is installed is what the source tree holds, and that the lock names
+no package index."""
 
 from __future__ import annotations
 

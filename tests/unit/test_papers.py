@@ -1,4 +1,5 @@
-"""The experiments of the literature: data that can be run, and claims that can be judged."""
+"""These tests check the experiments of the literature: data that can be run, and claims that can be
+judged."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ def test_a_functional_result_is_in_no_order() -> None:
 
 
 def delayed(engine: str, means_us: list[float]) -> Record:
-    """A record whose trials received alike, and differ in their mean latency."""
+    """Return a record whose trials received alike, and differ in their mean latency."""
     base = record(engine, 1000)
     (trial,), latency = base.trials, RECORD.trials[0].latency
     assert latency is not None
@@ -216,7 +217,7 @@ def test_a_row_picks_its_test_however_its_values_are_written(
 
 
 def other(test: dict[str, object]) -> dict[str, object]:
-    """Another value of one of some axes."""
+    """Return another value of one of some axes."""
     axis = next(iter(test))
     others = {"cpu_limit": "switch:9", "rate": "7", "duration": 9.0, "frame_size": 99}
     others["loss_ratio"] = 0.25

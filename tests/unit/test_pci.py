@@ -1,4 +1,5 @@
-"""NICs by PCI address: how they are named, when they are refused, how they are given back."""
+"""These tests check NICs by PCI address: how they are named, when they are refused, how they are
+given back."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ ROOT = b"CapEff:\t000001ffffffffff\n"
 
 
 class Machine(RecordingHost):
-    """A host with a PCI bus in memory: binding works as `drivers_probe` does it."""
+    """This host has a PCI bus in memory: binding works as `drivers_probe` does it."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Machine(RecordingHost):
         return found
 
     def _tell(self, path: str, words: str) -> Completed:
-        """What the kernel does with words for a file of sysfs."""
+        """Do what the kernel does with words for a file of sysfs."""
         gone = Completed(1, b"", f"tee: {path}: No such device".encode())
         file = path.removeprefix(f"{BUS}/")
         if file == "drivers_probe":

@@ -1,4 +1,4 @@
-"""What becomes of the placement `auto` on a host, in layouts, cables and keys."""
+"""These tests check what becomes of the placement `auto` on a host, in layouts, cables and keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}
 
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`cores(n)`: the host has so many from now on."""
+    """Give the host so many cores from now on, by `cores(n)`."""
     monkeypatch.setattr(Probes, "probe", lambda *those: Version("1"))
 
     def has(count: int) -> None:

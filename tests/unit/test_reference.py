@@ -1,4 +1,4 @@
-"""docs/reference is what the tables say now."""
+"""These tests check that docs/reference is what the tables say now."""
 
 from __future__ import annotations
 

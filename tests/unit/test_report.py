@@ -1,4 +1,4 @@
-"""Tables, bars, pages and comparisons, drawn from records alone."""
+"""These tests draw tables, bars, pages and comparisons from records alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SURE = RECORD.model_copy(update={"doubts": ()})
 
 
 def record(base: Record = SURE, number: int = 1, pps: int | None = None, **test: object) -> Record:
-    """A record of another test; `pps` frames arrive in every second of each trial."""
+    """Return a record of another test; `pps` frames arrive in every second of each trial."""
     changes = {"number": number, "test": base.test.model_copy(update=test)}
     if pps is not None:
         trials = tuple(
@@ -46,7 +46,7 @@ FAILED = RECORD.model_copy(
 
 
 def columns_and_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns of the first section, and its rows."""
+    """Return the names of the columns of the first section, and its rows."""
     columns = sections(records)[0].columns
     rows = zip(*(column.cells for column in columns), strict=True)
     return [column.name for column in columns], [list(row) for row in rows]

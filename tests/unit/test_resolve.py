@@ -1,4 +1,5 @@
-"""Combinations that can never work are refused before anything starts, with what would work."""
+"""These tests check that combinations that can never work are refused before anything starts, with
+what would work."""
 
 from __future__ import annotations
 

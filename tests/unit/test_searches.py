@@ -1,4 +1,4 @@
-"""Searches against a switch whose truth is known."""
+"""These tests run searches against a switch whose truth is known."""
 
 from __future__ import annotations
 

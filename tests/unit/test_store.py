@@ -1,4 +1,5 @@
-"""The run folder: nothing that was finished is lost, whatever the disk or a death does."""
+"""These tests check the run folder: nothing that was finished is lost, whatever the disk or a death
+does."""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ def record(number: int, **changes: object) -> Record:
 
 
 def stored(records: Iterable[Record]) -> list[Record]:
-    """Records as they were before a run folder told where they come from."""
+    """Return records as they were before a run folder told where they come from."""
     return [each.model_copy(update={"origin": None}) for each in records]
 
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file may grow beyond `size` bytes: a full disk, for a process without privileges."""
+    """Let no file grow beyond `size` bytes: a full disk, for a process without privileges."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,6 +1,7 @@
-"""The structure that CONTRIBUTING names: which folder may import which, and where names may stand.
+"""These tests hold the structure that CONTRIBUTING names: which folder may import which, and where
+names may stand.
 
-Read from the source by AST; nothing of the project is imported.
+They read the source by AST; nothing of the project is imported.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ TREES = {module: ast.parse(path.read_text()) for module, path in SOURCES.items()
 
 
 def imports_of(module: str) -> set[str]:
-    """The project's modules that a module imports, wherever in it and however it does so."""
+    """Yield the project's modules that a module imports, wherever in it and however it does so."""
     found: set[str] = set()
     package = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(TREES[module]):
@@ -121,7 +122,7 @@ def folder_of(module: str) -> str:
 
 
 def reaches(start: str) -> dict[str, str]:
-    """Every module that `start` leads to, with the module that imports it."""
+    """Return every module that `start` leads to, with the module that imports it."""
     via: dict[str, str] = {}
     stack = [start]
     while stack:
@@ -134,7 +135,7 @@ def reaches(start: str) -> dict[str, str]:
 
 
 def cycle_in(edges: dict[str, set[str]]) -> list[str] | None:
-    """Some cycle of a graph, or None."""
+    """Return some cycle of a graph, or None."""
     done: set[str] = set()
 
     def visit(node: str, path: list[str]) -> list[str] | None:
@@ -238,7 +239,7 @@ def test_the_package_never_imports_a_copyleft_library() -> None:
 
 
 def implementations(folder: str) -> dict[str, str]:
-    """What a plural folder holds: names, as its classes or instances write them, by file."""
+    """Return what a plural folder holds: names, as its classes or instances write them, by file."""
     found: dict[str, str] = {}
     for path in sorted((PACKAGE / folder).glob("*.py")):
         if path.stem in ("__init__", "base"):
@@ -263,7 +264,7 @@ def implementations(folder: str) -> dict[str, str]:
 
 
 def strings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every string constant but docstrings, with its line."""
+    """Yield every string constant but docstrings, with its line."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     documentation = {
         id(statement.value)
@@ -279,7 +280,7 @@ def strings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def ambiguous_names() -> set[str]:
-    """Names of switches that are another thing's name too, such as a kind of port."""
+    """Return the names of switches that are another thing's name too, such as a kind of port."""
     others: set[str] = {"null"}
     for folder in DRIVERS - {"switches"}:
         others |= set(implementations(folder))
@@ -296,7 +297,7 @@ def ambiguous_names() -> set[str]:
 
 
 def places_of_names(names: Iterable[str]) -> Iterator[str]:
-    """Where a switch is named and should not be."""
+    """Return where a switch is named and should not be."""
     for name in sorted(names):
         own = {"switches/__init__.py", f"switches/{name.replace('-', '_')}.py"}
         word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
@@ -317,7 +318,7 @@ def test_a_switch_is_named_only_in_its_own_file_and_the_table() -> None:
 
 
 def places_of_environments(name: str, trees: Mapping[str, ast.AST]) -> Iterator[str]:
-    """Where an environment is named and should not be, in the trees of some files."""
+    """Return where an environment is named and should not be, in the trees of some files."""
     word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
     if name in PLAIN_WORDS:
         word = re.compile(rf"^{name}$|environment {name}\b")
@@ -344,7 +345,7 @@ def test_an_environment_that_is_named_is_found() -> None:
 
 
 def members_of(tree: ast.AST) -> dict[str, set[str]]:
-    """What the classes of a file say themselves: names that they assign, and methods."""
+    """Return what the classes of a file say themselves: names that they assign, and methods."""
     return {
         node.name: {
             statement.name
@@ -438,7 +439,7 @@ def test_a_file_can_be_read_at_a_sitting() -> None:
 
 
 def public_members(node: ast.ClassDef) -> set[str]:
-    """Methods and properties of a class; fields are not counted."""
+    """Return the methods and properties of a class; fields are not counted."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     names = {each.name for each in node.body if isinstance(each, functions)}
     return {name for name in names if not name.startswith("_")}
@@ -473,7 +474,8 @@ PATCHES = {"setattr", "setitem", "delattr", "delitem"}
 
 
 def patched_tables(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Where a test patches a table, or the global of a module that holds one, with its line."""
+    """Return where a test patches a table, or the global of a module that holds one, with its
+    line."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

@@ -1,4 +1,4 @@
-"""Rates, sizes and durations as people write them."""
+"""These tests read rates, sizes and durations as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment vm, as far as no machine is needed."""
+"""These tests check the environment vm, as far as no host is needed."""
 
 from __future__ import annotations
 
