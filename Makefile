@@ -34,7 +34,7 @@ test: setup-all build/sanitize ## every test: unit, contract, golden, netns, roo
 	.venv/bin/python -m pytest -v --durations=10 tests $(PYTEST)
 
 .PHONY: soak
-soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet machine
+soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host
 	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
 
 .PHONY: check
