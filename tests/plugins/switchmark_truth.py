@@ -33,22 +33,22 @@ class Truth(links.KernelSwitch):
     def own_core(self, mode: str | None) -> bool:
         return True
 
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
-        as_sent = super().addressing(w)
+    def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
+        as_sent = super().addressing(wiring)
         return {flow: replace(a, **self.promised) for flow, a in as_sent.items()}  # type: ignore[arg-type]
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()
-        for port in w.ports:
-            steps += links.add_port(w, port)
+        for port in wiring.ports:
+            steps += links.add_port(wiring, port)
         ways: list[str] = []
-        sinks = [flow.sink for flow in w.flows]
-        for number, flow in enumerate(w.flows):
+        sinks = [flow.sink for flow in wiring.flows]
+        for number, flow in enumerate(wiring.flows):
             wrong = sinks[(number + 1) % len(sinks)]
             ports = (flow.source, flow.sink, wrong)
-            ways += [links.switch_ifname(w, w.port(port)) for port in ports]
-        pin = ("--cpu", str(w.cores[0])) if w.cores else ()
-        ready = f"{w.run_dir}/truth"
+            ways += [links.switch_ifname(wiring, wiring.port(port)) for port in ports]
+        pin = ("--cpu", str(wiring.cores[0])) if wiring.cores else ()
+        ready = f"{wiring.run_dir}/truth"
         remove = ("rm", "-f", ready)
         return (
             *steps,
@@ -57,7 +57,7 @@ class Truth(links.KernelSwitch):
                 "the switch that tells the truth",
                 "truth",
                 (self.program, *pin, *self.faults, "--ready", ready, *ways),
-                at=w.at,
+                at=wiring.at,
             ),
             Wait("it forwards", Check(("test", "-e", ready)), unless_dead="truth"),
         )

@@ -68,17 +68,17 @@ class Engine:
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
     options: dict[str, Any] = field(default_factory=dict)
 
-    def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
+    def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         """Return the steps that a process with these ports needs before it starts."""
         return ()
 
-    def guest_megabytes(self, w: Wiring, endpoints: Sequence[Endpoint]) -> int:
+    def guest_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
         """Return the memory that a virtual machine needs for a process with these ports, beyond the
         usual."""
         return 0
 
     def port_options(
-        self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
+        self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
         """Return the engine's options for one of the ports of the process at `node`. UsageError if
         `driver` does not fit its endpoint."""

@@ -44,9 +44,9 @@ class Dpdk(Engine):
     virtual machine the NICs are its own, without an IOMMU: memory is hugepages there, and the
     driver `pci.UIO`."""
 
-    def prepare(self, w: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
+    def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         guest = _in_guest(endpoints)
-        megabytes = self._megabytes(w, len(endpoints), guest=guest)
+        megabytes = self._megabytes(wiring, len(endpoints), guest=guest)
         if guest:
             count = f"vm.nr_hugepages={-(-megabytes // _PAGE_MB)}"
             steps: Plan = (
@@ -55,26 +55,26 @@ class Dpdk(Engine):
             for end in endpoints:
                 steps += pci.bind(end.device, pci.UIO, at=node)
             return steps
-        if w.memory == "no-huge":
+        if wiring.memory == "no-huge":
             return ()
-        return (Reserve(f"memory for the frames of {node.name}", megabytes, node=w.node),)
+        return (Reserve(f"memory for the frames of {node.name}", megabytes, node=wiring.node),)
 
-    def guest_megabytes(self, w: Wiring, endpoints: Sequence[Endpoint]) -> int:
-        return self._megabytes(w, len(endpoints), guest=True) if _in_guest(endpoints) else 0
+    def guest_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
+        return self._megabytes(wiring, len(endpoints), guest=True) if _in_guest(endpoints) else 0
 
     def port_options(
-        self, w: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
+        self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
         guest = _in_guest(endpoints)
         return {
-            "device": _device(w, endpoints[index], index, driver),
-            "queues": w.queues,
-            "descriptors": w.descriptors or _DESCRIPTORS,
-            "offload": w.offload,
-            "memory": "hugepages" if guest else w.memory,
-            "megabytes": self._megabytes(w, len(endpoints), guest=guest),
+            "device": _device(wiring, endpoints[index], index, driver),
+            "queues": wiring.queues,
+            "descriptors": wiring.descriptors or _DESCRIPTORS,
+            "offload": wiring.offload,
+            "memory": "hugepages" if guest else wiring.memory,
+            "megabytes": self._megabytes(wiring, len(endpoints), guest=guest),
             "prefix": node.name,
-            "directory": w.run_dir,
+            "directory": wiring.run_dir,
         }
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
@@ -85,13 +85,13 @@ class Dpdk(Engine):
             found |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
         return found
 
-    def _megabytes(self, w: Wiring, devices: int, *, guest: bool) -> int:
+    def _megabytes(self, wiring: Wiring, devices: int, *, guest: bool) -> int:
         """Return the memory of a process: a pool for each device, as traffic/engines/dpdk.c makes
         it."""
-        rings = 4 * w.queues * (w.descriptors or _DESCRIPTORS)
-        mbufs = rings + 4 * max(w.burst, _BURST) + 4 * _CACHE
-        memory = "hugepages" if guest else w.memory
-        pool = pool_megabytes(mbufs, HEADROOM_BYTES + _room(w), memory)
+        rings = 4 * wiring.queues * (wiring.descriptors or _DESCRIPTORS)
+        mbufs = rings + 4 * max(wiring.burst, _BURST) + 4 * _CACHE
+        memory = "hugepages" if guest else wiring.memory
+        pool = pool_megabytes(mbufs, HEADROOM_BYTES + _room(wiring), memory)
         return _BASE_MB + devices * pool
 
 
@@ -100,12 +100,12 @@ def _in_guest(endpoints: Sequence[Endpoint]) -> bool:
     return any(end.device and end.kind is not PortKind.NIC_PCI for end in endpoints)
 
 
-def _room(w: Wiring) -> int:
+def _room(wiring: Wiring) -> int:
     """Return the bytes that an mbuf has for a frame."""
-    return max(_ROOM_BYTES, 1 << (w.mtu + _AROUND_BYTES - 1).bit_length())
+    return max(_ROOM_BYTES, 1 << (wiring.mtu + _AROUND_BYTES - 1).bit_length())
 
 
-def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
+def _device(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
     """Return the device's arguments, as the EAL takes them with --vdev, or a PCI address."""
     if endpoint.device:
         if driver == pci.VFIO and endpoint.kind is not PortKind.NIC_PCI:
@@ -116,14 +116,14 @@ def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
         return endpoint.device
     match endpoint.kind:
         case PortKind.VHOST_USER:
-            return _vhost_user(w, endpoint, index, driver)
+            return _vhost_user(wiring, endpoint, index, driver)
         case PortKind.MEMIF:
             _check(driver, (_MEMIF, _MEMIF_ZERO_COPY), endpoint)
             arguments = f"role={'server' if endpoint.server else 'client'},id=0"
             arguments += f",socket={endpoint.path},socket-abstract=no,mac={endpoint.mac}"
-            if w.mtu > 1500 and not endpoint.server:
+            if wiring.mtu > 1500 and not endpoint.server:
                 # A frame in several buffers gets lost and doubled where a ring is full.
-                arguments += f",bsize={_room(w)}"
+                arguments += f",bsize={_room(wiring)}"
             if driver == _MEMIF_ZERO_COPY and not endpoint.server:
                 arguments += ",zero-copy=yes"
             return f"net_memif{index},{arguments}"
@@ -131,20 +131,20 @@ def _device(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
             _check(driver, (_AF_PACKET, _AF_XDP), endpoint)
             if driver == _AF_XDP:
                 return f"net_af_xdp{index},iface={endpoint.ifname}"
-            slot = 2048 if w.mtu <= 1500 else 16384
+            slot = 2048 if wiring.mtu <= 1500 else 16384
             sizes = f"blocksz={max(4096, slot)},framesz={slot}"
             return f"net_af_packet{index},iface={endpoint.ifname},{sizes}"
 
 
-def _vhost_user(w: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
+def _vhost_user(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
     _check(driver, (_VHOST if endpoint.backend else _VIRTIO,), endpoint)
     if endpoint.backend:
         client = 0 if endpoint.server else 1
-        return f"net_vhost{index},iface={endpoint.path},queues={w.queues},client={client}"
-    several = f",queues={w.queues},cq=1" if w.queues > 1 else ""
+        return f"net_vhost{index},iface={endpoint.path},queues={wiring.queues},client={client}"
+    several = f",queues={wiring.queues},cq=1" if wiring.queues > 1 else ""
     return (
         f"net_virtio_user{index},mac={endpoint.mac},path={endpoint.path}{several}"
-        f",queue_size={w.descriptors or _DESCRIPTORS},server={int(endpoint.server)}"
+        f",queue_size={wiring.descriptors or _DESCRIPTORS},server={int(endpoint.server)}"
     )
 
 

@@ -58,14 +58,14 @@ class Function(ABC):
         """Return the version, or raise Unavailable with what is missing."""
 
     @abstractmethod
-    def start(self, h: Hosted) -> Plan:
+    def start(self, hosted: Hosted) -> Plan:
         """Return the steps that start the program in its node. One that the traffic program plays
         has not opened its ports then."""
 
-    def accepts(self, h: Hosted) -> str | None:
+    def accepts(self, hosted: Hosted) -> str | None:
         """Return the reason why it cannot have such ports, or None if it can."""
         return None
 
-    def settled(self, h: Hosted) -> Plan:
+    def settled(self, hosted: Hosted) -> Plan:
         """Return the steps that wait until it forwards; they do nothing else."""
         return ()

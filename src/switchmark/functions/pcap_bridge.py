@@ -30,15 +30,19 @@ def program() -> str:
     return (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
 
 
-def _counts(h: Hosted) -> str:
-    return f"{h.wiring.run_dir}/{h.node.name}.counts"
+def _counts(hosted: Hosted) -> str:
+    return f"{hosted.wiring.run_dir}/{hosted.node.name}.counts"
 
 
-def _counter_commands(h: Hosted) -> tuple[Run, ...]:
-    return (Run(f"counts of the bridge at {h.node.name}", ("cat", _counts(h)), at=h.node),)
+def _counter_commands(hosted: Hosted) -> tuple[Run, ...]:
+    return (
+        Run(
+            f"counts of the bridge at {hosted.node.name}", ("cat", _counts(hosted)), at=hosted.node
+        ),
+    )
 
 
-def _parse_counters(h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+def _parse_counters(hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
     """Return the frames that libpcap had no room for, and those that a port did not take."""
     try:
         found = json.loads(outputs[0])
@@ -48,7 +52,7 @@ def _parse_counters(h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
         ]
     except (KeyError, TypeError, IndexError) as missing:
         raise ValueError(f"pcap-bridge wrote no count of {missing}") from missing
-    return Counters({port.id: each for port, each in zip(h.ports, counts, strict=True)})
+    return Counters({port.id: each for port, each in zip(hosted.ports, counts, strict=True)})
 
 
 class PcapBridge(Function):
@@ -73,31 +77,31 @@ class PcapBridge(Function):
             raise Unavailable(f"{_PROGRAM} version failed", hint=_HINT)
         return Version(done.stdout.decode(errors="replace").strip(), verified="verified")
 
-    def start(self, h: Hosted) -> Plan:
-        counts = _counts(h)
+    def start(self, hosted: Hosted) -> Plan:
+        counts = _counts(hosted)
         return (
             Run("no counts of before", ("rm", "-f", counts), undo=("rm", "-f", counts)),
             Spawn(
-                f"the bridge at {h.node.name}",
-                _process(h),
-                (program(), h.ends[0].ifname, h.ends[1].ifname, counts),
-                at=h.node,
+                f"the bridge at {hosted.node.name}",
+                _process(hosted),
+                (program(), hosted.ends[0].ifname, hosted.ends[1].ifname, counts),
+                at=hosted.node,
                 stop=(SIGTERM, 2.0),
             ),
         )
 
-    def settled(self, h: Hosted) -> Plan:
+    def settled(self, hosted: Hosted) -> Plan:
         return (
             Wait(
-                f"the bridge at {h.node.name} forwards",
-                Check(("test", "-s", _counts(h)), at=h.node),
-                unless_dead=_process(h),
+                f"the bridge at {hosted.node.name} forwards",
+                Check(("test", "-s", _counts(hosted)), at=hosted.node),
+                unless_dead=_process(hosted),
             ),
         )
 
 
-def _process(h: Hosted) -> str:
-    return f"bridge-{h.node.name}"
+def _process(hosted: Hosted) -> str:
+    return f"bridge-{hosted.node.name}"
 
 
 FUNCTION = PcapBridge()

@@ -41,52 +41,52 @@ class SwitchFunction(Function):
         of_interfaces = not KERNEL_PORTS.isdisjoint(self.port_kinds)
         self.capabilities = frozenset({"NET_ADMIN" if of_interfaces else "SYS_NICE"})
 
-    def _wiring(self, h: Hosted) -> Wiring:
+    def _wiring(self, hosted: Hosted) -> Wiring:
         """Return the wiring that the switch has as a function: two ports, joined both ways."""
         ports = tuple(
-            Port(id=port.id, index=index, part=port.part) for index, port in enumerate(h.ports)
+            Port(id=port.id, index=index, part=port.part) for index, port in enumerate(hosted.ports)
         )
         ways = ((ports[0], ports[1]), (ports[1], ports[0]))
-        environment = ENVIRONMENTS[h.node.environment]
+        environment = ENVIRONMENTS[hosted.node.environment]
         return replace(
-            h.wiring,
-            prefix=h.node.name,
-            at=h.node,
+            hosted.wiring,
+            prefix=hosted.node.name,
+            at=hosted.node,
             ports=ports,
             flows=tuple(
                 Flow(f"{source.id}-{sink.id}", index, source.id, sink.id)
                 for index, (source, sink) in enumerate(ways)
             ),
-            nodes={port.part: h.node for port in ports},
-            kind=h.ends[0].kind,
+            nodes={port.part: hosted.node for port in ports},
+            kind=hosted.ends[0].kind,
             semantics=self._switch.semantics[0],
             mode=None,
             isolated=environment.isolated,
-            cores=_ONLY_CPU if environment.own_kernel else h.cores,
+            cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
-            given={port.id: end for port, end in zip(ports, h.ends, strict=True)},
+            given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
 
     def probe(self, host: Host) -> Version:
         """Return the version of the switch."""
         return self._switch.probe(host)
 
-    def accepts(self, h: Hosted) -> str | None:
-        if self._switch.own_stack and not ENVIRONMENTS[h.node.environment].isolated:
-            return f"{self.name} does not run in environment {h.node.environment}"
-        return self._switch.accepts(self._wiring(h))
+    def accepts(self, hosted: Hosted) -> str | None:
+        if self._switch.own_stack and not ENVIRONMENTS[hosted.node.environment].isolated:
+            return f"{self.name} does not run in environment {hosted.node.environment}"
+        return self._switch.accepts(self._wiring(hosted))
 
-    def start(self, h: Hosted) -> Plan:
-        return self._switch.start(self._wiring(h))
+    def start(self, hosted: Hosted) -> Plan:
+        return self._switch.start(self._wiring(hosted))
 
-    def settled(self, h: Hosted) -> Plan:
-        return self._switch.settled(self._wiring(h))
+    def settled(self, hosted: Hosted) -> Plan:
+        return self._switch.settled(self._wiring(hosted))
 
-    def _counter_commands(self, h: Hosted) -> tuple[Run, ...]:
-        return self._switch.counters.commands(self._wiring(h))
+    def _counter_commands(self, hosted: Hosted) -> tuple[Run, ...]:
+        return self._switch.counters.commands(self._wiring(hosted))
 
-    def _parse_counters(self, h: Hosted, outputs: tuple[bytes, ...]) -> Counters:
-        return self._switch.counters.parse(self._wiring(h), outputs)
+    def _parse_counters(self, hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
+        return self._switch.counters.parse(self._wiring(hosted), outputs)
 
 
 FUNCTIONS = tuple(SwitchFunction(switch) for switch in SWITCHES.values() if switch.function_kinds)

@@ -45,13 +45,13 @@ class Traffic(Function):
         """Return the version of the traffic program."""
         return ENGINES["null"].probe(host)
 
-    def start(self, h: Hosted) -> Plan:
+    def start(self, hosted: Hosted) -> Plan:
         return (
             Spawn(
-                f"the traffic program at {h.node.name}",
-                process_name(h.node),
+                f"the traffic program at {hosted.node.name}",
+                process_name(hosted.node),
                 (traffic_program(), "serve"),
-                at=h.node,
+                at=hosted.node,
                 stop=(_NO_SIGNAL, 2.0),
             ),
         )

@@ -23,7 +23,7 @@ class Scenario(ABC):
     summary: str
 
     @abstractmethod
-    def draw(self, t: Topology, test: Test) -> None:
+    def draw(self, topology: Topology, test: Test) -> None:
         """Draw `test.pairs` pairs, in the test's direction. UsageError for axes that it cannot
         follow."""
 
@@ -75,28 +75,30 @@ def _ends(text: str) -> tuple[str, str] | None:
     return None
 
 
-def join(t: Topology, test: Test, source: Port, sink: Port) -> None:
+def join(topology: Topology, test: Test, source: Port, sink: Port) -> None:
     """Draw the flow of a pair, and its way back in direction `bi`."""
-    t.flow(source, sink)
+    topology.flow(source, sink)
     if test.direction == "bi":
-        t.flow(sink, source)
+        topology.flow(sink, source)
 
 
-def copied(t: Topology, test: Test, source: Port, first: int) -> None:
+def copied(topology: Topology, test: Test, source: Port, first: int) -> None:
     """Draw the flow of a pair to its function, `f` and this number, and copies of it to those that
     follow."""
     flow: Flow | None = None
     for number in range(first, first + test.copies):
-        sink = t.function(f"f{number}")[0]
+        sink = topology.function(f"f{number}")[0]
         if flow is None:
-            flow = t.flow(source, sink)
+            flow = topology.flow(source, sink)
             if test.direction == "bi":
-                t.flow(sink, source)
+                topology.flow(sink, source)
         else:
-            t.flow(source, sink, copy_of=flow)
+            topology.flow(source, sink, copy_of=flow)
 
 
-def physical(t: Topology, test: Test, name: str) -> Port:
+def physical(topology: Topology, test: Test, name: str) -> Port:
     """Draw a physical port: the NICs that the test names for it, or emulated."""
     nic = nics(test).get(name)
-    return t.physical(name, nic=nic.switch_end if nic else None, nic_peer=nic.peer if nic else None)
+    return topology.physical(
+        name, nic=nic.switch_end if nic else None, nic_peer=nic.peer if nic else None
+    )

@@ -21,30 +21,30 @@ class Loopback(Scenario):
     name = "loopback"
     summary = "from a physical port through a chain of functions to another physical port"
 
-    def draw(self, t: Topology, test: Test) -> None:
+    def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
-            self._draw_pair(t, test, pair)
+            self._draw_pair(topology, test, pair)
 
-    def _draw_pair(self, t: Topology, test: Test, pair: int) -> None:
+    def _draw_pair(self, topology: Topology, test: Test, pair: int) -> None:
         function = (
             _USUAL if test.function == Test.model_fields["function"].default else (test.function)
         )
         several = test.chains > 1
-        a = physical(t, test, f"a{pair}")
+        a = physical(topology, test, f"a{pair}")
         chains: list[tuple[Port, ...]] = []
         for c in range(test.chains):
             of_chain = f"c{pair * test.chains + c + 1}" if several or test.pairs > 1 else ""
             names = [f"{of_chain}f{i + 1}" for i in range(test.chain)]
             chains.append(
-                tuple(port for name in names for port in t.function(name, function, ports=2))
+                tuple(port for name in names for port in topology.function(name, function, ports=2))
             )
-        b = physical(t, test, f"b{pair}")
+        b = physical(topology, test, f"b{pair}")
         # The flows of a sender are numbered in a row.
         for c, ports in enumerate(chains):
-            t.flow(a, b, *ports, split=c if several else None)
+            topology.flow(a, b, *ports, split=c if several else None)
         if test.direction == "bi":
             for c, ports in enumerate(chains):
-                t.flow(b, a, *reversed(ports), split=c if several else None)
+                topology.flow(b, a, *reversed(ports), split=c if several else None)
 
 
 SCENARIO = Loopback()

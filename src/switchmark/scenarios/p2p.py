@@ -13,11 +13,11 @@ class P2p(Scenario):
     name = "p2p"
     summary = "from one physical port to another"
 
-    def draw(self, t: Topology, test: Test) -> None:
+    def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
-            source = physical(t, test, f"a{pair}")
-            sink = physical(t, test, f"b{pair}")
-            join(t, test, source, sink)
+            source = physical(topology, test, f"a{pair}")
+            sink = physical(topology, test, f"b{pair}")
+            join(topology, test, source, sink)
 
 
 SCENARIO = P2p()

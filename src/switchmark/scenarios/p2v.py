@@ -14,10 +14,10 @@ class P2v(Scenario):
     name = "p2v"
     summary = "from a physical port to a function"
 
-    def draw(self, t: Topology, test: Test) -> None:
+    def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
-            source = physical(t, test, f"a{pair}")
-            copied(t, test, source, pair * test.copies)
+            source = physical(topology, test, f"a{pair}")
+            copied(topology, test, source, pair * test.copies)
 
 
 SCENARIO = P2v()

@@ -13,11 +13,11 @@ class V2p(Scenario):
     name = "v2p"
     summary = "from a function to a physical port"
 
-    def draw(self, t: Topology, test: Test) -> None:
+    def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
-            source = t.function(f"f{pair}")[0]
-            sink = physical(t, test, f"b{pair}")
-            join(t, test, source, sink)
+            source = topology.function(f"f{pair}")[0]
+            sink = physical(topology, test, f"b{pair}")
+            join(topology, test, source, sink)
 
 
 SCENARIO = V2p()

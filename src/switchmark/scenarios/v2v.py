@@ -14,10 +14,10 @@ class V2v(Scenario):
     name = "v2v"
     summary = "from one function to another"
 
-    def draw(self, t: Topology, test: Test) -> None:
+    def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
             first = pair * (1 + test.copies)
-            copied(t, test, t.function(f"f{first}")[0], first + 1)
+            copied(topology, test, topology.function(f"f{first}")[0], first + 1)
 
 
 SCENARIO = V2v()

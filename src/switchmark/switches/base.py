@@ -46,7 +46,7 @@ class Counters:
 class Counting(Generic[_Place]):
     """A `Counting` says how the counters of a switch, or of a network function, are read:
     `commands` print what `parse` understands. Both are told the wiring of the switch, or the
-    function with its ports. Both are told the wiring, or where the function is.
+    function with its ports.
 
     `parse` gets the outputs in the order of the commands. ValueError if they are garbled.
     """
@@ -90,7 +90,7 @@ class Switch(ABC):
         """Return the version of the switch, or raise Unavailable with what is missing."""
 
     @abstractmethod
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         """Return the steps that start the switch, before the functions open their ports."""
 
     def own_core(self, mode: str | None) -> bool:
@@ -98,41 +98,44 @@ class Switch(ABC):
         the work. `mode` is that of the probed Version."""
         return False
 
-    def accepts(self, w: Wiring) -> str | None:
+    def accepts(self, wiring: Wiring) -> str | None:
         """Return the reason why this switch cannot make such a wiring, or None if it can."""
         return None
 
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
         """Return the function's end of each port, by port id."""
-        return {port.id: Endpoint(w.kind, mac_address(port.index), mtu=w.mtu) for port in w.ports}
+        return {
+            port.id: Endpoint(wiring.kind, mac_address(port.index), mtu=wiring.mtu)
+            for port in wiring.ports
+        }
 
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+    def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
         """Return the addresses of each flow, by flow id. By default those of one flat network: what
         is sent is what arrives; what is to be copied is for a group."""
         return {
             flow.id: Addressing(
-                sent_src_mac=w.source_mac(flow),
+                sent_src_mac=wiring.source_mac(flow),
                 sent_dst_mac=destination,
-                seen_src_mac=w.source_mac(flow),
+                seen_src_mac=wiring.source_mac(flow),
                 seen_dst_mac=destination,
                 source_ip=ip_address(source.index),
                 sink_ip=ip_address(sink.index),
             )
-            for flow in w.flows
-            for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
-            for destination in (_destination(w, flow, sink),)
+            for flow in wiring.flows
+            for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
+            for destination in (_destination(wiring, flow, sink),)
         }
 
-    def join(self, w: Wiring) -> Plan:
+    def join(self, wiring: Wiring) -> Plan:
         """Return the steps that add ports and forwarding rules, once the interfaces are in their
         nodes."""
         return ()
 
-    def settled(self, w: Wiring) -> Plan:
+    def settled(self, wiring: Wiring) -> Plan:
         """Return the steps that wait for links and learning; they do nothing else."""
         return ()
 
 
-def _destination(w: Wiring, flow: Flow, sink: Port) -> str:
-    copied = len(w.copies(flow)) > 1
+def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
+    copied = len(wiring.copies(flow)) > 1
     return group_mac_address(flow.index) if copied else mac_address(sink.index)

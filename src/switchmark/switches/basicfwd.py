@@ -29,22 +29,22 @@ class Basicfwd(PairedSwitch):
         """Return the version of DPDK that the sample was built with."""
         return probe_program(host, program(_PROGRAM), _HINT)
 
-    def accepts(self, w: Wiring) -> str | None:
-        found = super().accepts(w)
-        if found is None and not are_neighbours(w):
+    def accepts(self, wiring: Wiring) -> str | None:
+        found = super().accepts(wiring)
+        if found is None and not are_neighbours(wiring):
             return (
                 "basicfwd joins its NICs in the order of their PCI addresses, and then its virtual "
                 "ports: those of a pair must be next to each other"
             )
         return found
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         return start_program(
-            w,
+            wiring,
             program(_PROGRAM),
             (),
-            lcores=("--lcores", f"0@{w.cores[0]}") if w.cores else (),
-            mbufs=_MBUFS_PER_PORT * len(w.ports),
+            lcores=("--lcores", f"0@{wiring.cores[0]}") if wiring.cores else (),
+            mbufs=_MBUFS_PER_PORT * len(wiring.ports),
         )
 
 

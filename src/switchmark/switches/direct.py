@@ -33,11 +33,11 @@ class Direct(Switch):
     def probe(self, host: Host) -> Version:
         return Version(probe_kernel(host, CABLE), verified="verified")
 
-    def accepts(self, w: Wiring) -> str | None:
-        for port in w.ports:
+    def accepts(self, wiring: Wiring) -> str | None:
+        for port in wiring.ports:
             peers = {
                 flow.sink if flow.source == port.id else flow.source
-                for flow in w.flows
+                for flow in wiring.flows
                 if port.id in (flow.source, flow.sink)
             }
             if len(peers) != 1:
@@ -46,50 +46,50 @@ class Direct(Switch):
                 return "direct is a cable of switchmark's own: it takes no NIC"
         return None
 
-    def _cables(self, w: Wiring) -> list[tuple[Port, Port]]:
+    def _cables(self, wiring: Wiring) -> list[tuple[Port, Port]]:
         pairs: dict[frozenset[str], Flow] = {}
-        for flow in w.flows:
+        for flow in wiring.flows:
             pairs.setdefault(frozenset((flow.source, flow.sink)), flow)
-        return [(w.port(flow.source), w.port(flow.sink)) for flow in pairs.values()]
+        return [(wiring.port(flow.source), wiring.port(flow.sink)) for flow in pairs.values()]
 
-    def _socket(self, w: Wiring, near: Port) -> str:
-        return f"{w.run_dir}/p{near.index}.sock"
+    def _socket(self, wiring: Wiring, near: Port) -> str:
+        return f"{wiring.run_dir}/p{near.index}.sock"
 
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        if w.kind is not PortKind.VETH:
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        if wiring.kind is not PortKind.VETH:
             return {
                 port.id: Endpoint(
-                    kind=w.kind,
+                    kind=wiring.kind,
                     mac=mac_address(port.index),
-                    path=self._socket(w, near),
+                    path=self._socket(wiring, near),
                     server=port is near,
-                    backend=port is near and w.kind is PortKind.VHOST_USER,
-                    mtu=w.mtu,
+                    backend=port is near and wiring.kind is PortKind.VHOST_USER,
+                    mtu=wiring.mtu,
                 )
-                for near, far in self._cables(w)
+                for near, far in self._cables(wiring)
                 for port in (near, far)
             }
         return {
             port.id: Endpoint(
                 kind=PortKind.VETH,
                 mac=mac_address(port.index),
-                ifname=w.name(f"e{port.index}"),
-                staged=w.name(f"e{port.index}"),
-                mtu=w.mtu,
+                ifname=wiring.name(f"e{port.index}"),
+                staged=wiring.name(f"e{port.index}"),
+                mtu=wiring.mtu,
             )
-            for port in w.ports
+            for port in wiring.ports
         }
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()
-        for a, b in self._cables(w):
-            if w.kind is not PortKind.VETH:
-                remove = ("rm", "-f", self._socket(w, a))
+        for a, b in self._cables(wiring):
+            if wiring.kind is not PortKind.VETH:
+                remove = ("rm", "-f", self._socket(wiring, a))
                 steps += (Run("no socket is left of an earlier run", remove, undo=remove),)
                 continue
-            near, far = w.name(f"e{a.index}"), w.name(f"e{b.index}")
-            macs = (interface_mac(w, a), interface_mac(w, b))
-            steps += add_veth(w, near, far, *macs, far_gro=w.napi)
+            near, far = wiring.name(f"e{a.index}"), wiring.name(f"e{b.index}")
+            macs = (interface_mac(wiring, a), interface_mac(wiring, b))
+            steps += add_veth(wiring, near, far, *macs, far_gro=wiring.napi)
         return steps
 
 

@@ -75,12 +75,12 @@ def _basename(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _env(w: Wiring) -> dict[str, str]:
-    return {"RUNTIME_DIRECTORY": w.run_dir}
+def _env(wiring: Wiring) -> dict[str, str]:
+    return {"RUNTIME_DIRECTORY": wiring.run_dir}
 
 
 def start_program(
-    w: Wiring,
+    wiring: Wiring,
     argv0: str,
     options: Sequence[str],
     *,
@@ -95,71 +95,73 @@ def start_program(
     room of each, from which follows the memory that it needs. `queues` are the pairs of queues that
     it serves at a port.
     """
-    beside = _BASE_MB + _QUEUE_MB * len(w.ports) * (queues - 1)
-    memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, w.memory)
-    guest = in_guest(w)
-    virtual = [] if guest else [port for port in w.ports if not port.nic]
-    sockets = () if w.given else tuple(socket_path(w, port) for port in virtual)
-    left = (f"{w.run_dir}/dpdk/{file_prefix(w)}", *sockets)
-    who = f"the function at {w.at.name}" if w.given else "the switch"
-    whose = who if w.given else "a switch"
+    beside = _BASE_MB + _QUEUE_MB * len(wiring.ports) * (queues - 1)
+    memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory)
+    guest = in_guest(wiring)
+    virtual = [] if guest else [port for port in wiring.ports if not port.nic]
+    sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
+    left = (f"{wiring.run_dir}/dpdk/{file_prefix(wiring)}", *sockets)
+    who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
+    whose = who if wiring.given else "a switch"
     steps: list[Step] = []
     if guest:
-        argv0, w = _basename(argv0), replace(w, memory="hugepages", node=0)
+        argv0, wiring = _basename(argv0), replace(wiring, memory="hugepages", node=0)
         count = f"vm.nr_hugepages={-(-memory_mb // _PAGE_MB)}"
-        steps.append(Run(f"hugepages in {w.at.name}", ("sysctl", "-q", "-w", count), at=w.at))
-        for end in w.given.values():
-            steps += bind(end.device, UIO, at=w.at)
+        steps.append(
+            Run(f"hugepages in {wiring.at.name}", ("sysctl", "-q", "-w", count), at=wiring.at)
+        )
+        for end in wiring.given.values():
+            steps += bind(end.device, UIO, at=wiring.at)
     else:
-        if w.memory == "hugepages":
-            steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=w.node))
+        if wiring.memory == "hugepages":
+            steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=wiring.node))
         remove = ("rm", "-rf", *left)
         steps.append(Run(f"no sockets of {whose} before", remove, undo=remove))
     return (
         *steps,
         Spawn(
             who,
-            file_prefix(w),
+            file_prefix(wiring),
             (
-                *(argv0, *pci_options(w), "--file-prefix", file_prefix(w)),
-                *_memory(w, memory_mb),
+                *(argv0, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),
+                *_memory(wiring, memory_mb),
                 # What it logs goes to a pipe that nobody empties: a full one would stop it.
                 *(*lcores, "--log-level", "*:warning"),
-                *(word for port in virtual for word in ("--vdev", _device(w, port, queues))),
+                *(word for port in virtual for word in ("--vdev", _device(wiring, port, queues))),
                 *("--", *options),
             ),
-            at=w.at,
-            env=_env(w),
+            at=wiring.at,
+            env=_env(wiring),
             stop=(SIGTERM, 5.0),
         ),
-        *(() if w.given else wait_listening(w)),
+        *(() if wiring.given else wait_listening(wiring)),
     )
 
 
-def pci_options(w: Wiring) -> tuple[str, ...]:
+def pci_options(wiring: Wiring) -> tuple[str, ...]:
     """Return EAL's options for the NICs of the switch, or of its virtual machine, and for no
     other."""
-    nics = [port.nic for port in w.ports if port.nic]
-    nics += [end.device for end in w.given.values() if end.device]
+    nics = [port.nic for port in wiring.ports if port.nic]
+    nics += [end.device for end in wiring.given.values() if end.device]
     return tuple(word for nic in nics for word in ("-a", nic)) or ("--no-pci",)
 
 
-def _memory(w: Wiring, memory_mb: int) -> tuple[str, ...]:
-    if w.memory == "no-huge":
+def _memory(wiring: Wiring, memory_mb: int) -> tuple[str, ...]:
+    if wiring.memory == "no-huge":
         return ("--no-huge", "-m", str(memory_mb))
-    by_node = ",".join([*("0" for _ in range(w.node)), str(memory_mb)])
+    by_node = ",".join([*("0" for _ in range(wiring.node)), str(memory_mb)])
     return ("--in-memory", "--single-file-segments", "--socket-mem", by_node)
 
 
-def _device(w: Wiring, port: Port, queues: int) -> str:
-    if w.given:
-        return _given_device(w.given[port.id], port)
-    if w.kind is PortKind.MEMIF:
+def _device(wiring: Wiring, port: Port, queues: int) -> str:
+    if wiring.given:
+        return _given_device(wiring.given[port.id], port)
+    if wiring.kind is PortKind.MEMIF:
         return (
-            f"net_memif{port.index},role=server,id=0,socket={socket_path(w, port)},"
-            f"socket-abstract=no,mac={port_mac(w, port)}"
+            f"net_memif{port.index},role=server,id=0,socket={socket_path(wiring, port)},"
+            f"socket-abstract=no,mac={port_mac(wiring, port)}"
         )
-    return f"net_vhost{port.index},iface={socket_path(w, port)},queues={queues},client=0"
+    return f"net_vhost{port.index},iface={socket_path(wiring, port)},queues={queues},client=0"
 
 
 def _given_device(end: Endpoint, port: Port) -> str:

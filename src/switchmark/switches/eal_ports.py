@@ -22,11 +22,11 @@ SOCKET_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
 PORT_KINDS = (*SOCKET_KINDS, PortKind.NIC_PCI)
 
 
-def device_ids(w: Wiring) -> Mapping[str, int]:
+def device_ids(wiring: Wiring) -> Mapping[str, int]:
     """Return the number that DPDK gives each port, by port id. NICs come first, in the order of
     their addresses, whatever that of the options is; then virtual devices."""
-    nics = sorted((port for port in w.ports if port.nic), key=_bus_order)
-    order = [*nics, *(port for port in w.ports if not port.nic)]
+    nics = sorted((port for port in wiring.ports if port.nic), key=_bus_order)
+    order = [*nics, *(port for port in wiring.ports if not port.nic)]
     return {port.id: number for number, port in enumerate(order)}
 
 
@@ -35,40 +35,40 @@ def _bus_order(port: Port) -> tuple[int, str]:
     return len(address), address
 
 
-def socket_path(w: Wiring, port: Port) -> str:
+def socket_path(wiring: Wiring, port: Port) -> str:
     """Return the path of the socket at which the switch listens for a port."""
-    return f"{w.run_dir}/p{port.index}.sock"
+    return f"{wiring.run_dir}/p{port.index}.sock"
 
 
-def file_prefix(w: Wiring) -> str:
+def file_prefix(wiring: Wiring) -> str:
     """Return the name by which EAL keeps the files of the program apart from others'."""
-    return w.name("sw")
+    return wiring.name("sw")
 
 
-def in_guest(w: Wiring) -> bool:
+def in_guest(wiring: Wiring) -> bool:
     """Say whether the program is a function in a virtual machine, whose ports are the machine's
     NICs."""
-    return any(end.device for end in w.given.values())
+    return any(end.device for end in wiring.given.values())
 
 
-def eal_endpoints(w: Wiring, macs: Mapping[str, str]) -> Mapping[str, Endpoint]:
+def eal_endpoints(wiring: Wiring, macs: Mapping[str, str]) -> Mapping[str, Endpoint]:
     """Return the function's end of each port: a socket that the switch listens on, or the NIC at
     the other end of the cable. `macs` are the functions', by port."""
     return {
         port.id: Endpoint(
-            kind=PortKind.NIC_PCI if port.nic else w.kind,
+            kind=PortKind.NIC_PCI if port.nic else wiring.kind,
             mac=macs[port.id],
-            path="" if port.nic else socket_path(w, port),
+            path="" if port.nic else socket_path(wiring, port),
             device=port.nic_peer or "",
-            mtu=w.mtu,
+            mtu=wiring.mtu,
         )
-        for port in w.ports
+        for port in wiring.ports
     }
 
 
-def port_mac(w: Wiring, port: Port) -> str:
+def port_mac(wiring: Wiring, port: Port) -> str:
     """Return the MAC of the switch's end of a port. That of a vhost port is the driver's own
     (`VHOST`, then the port's id) and cannot be set."""
-    if w.kind is PortKind.VHOST_USER:
-        return f"56:48:4f:53:54:{device_ids(w)[port.id]:02x}"
+    if wiring.kind is PortKind.VHOST_USER:
+        return f"56:48:4f:53:54:{device_ids(wiring)[port.id]:02x}"
     return mac_address(port.index, router=True)

@@ -16,69 +16,70 @@ from switchmark.switches.eal_ports import device_ids, file_prefix, in_guest, soc
 __all__ = ["COUNTERS", "eal_counters", "parse_eal_counters", "wait_linked", "wait_listening"]
 
 
-def telemetry(w: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
+def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that puts questions to the program and prints a line of JSON for each, and
     where it runs. The program's socket lies in the run's folder: it is asked from the host, unless
     it runs in a virtual machine."""
-    socket = f"{w.run_dir}/dpdk/{file_prefix(w)}/dpdk_telemetry.v2"
-    at = w.at if in_guest(w) else replace(HOST, host=w.at.host)
+    socket = f"{wiring.run_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
+    at = wiring.at if in_guest(wiring) else replace(HOST, host=wiring.at.host)
     return (traffic_program(), "telemetry", socket, *questions), at
 
 
-def wait_listening(w: Wiring) -> Plan:
+def wait_listening(wiring: Wiring) -> Plan:
     """Wait until functions may connect to each port: the switch listens there, and has set it up.
 
     A vhost port listens when it is configured. A memif port does so before: a function that was
     sooner than the start of the port got no link, or ended the switch by a segmentation fault (2 of
     50 starts, DPDK 22.11).
     """
-    ids = device_ids(w)
-    virtual = [port for port in w.ports if not port.nic]
-    if w.kind is PortKind.MEMIF:
+    ids = device_ids(wiring)
+    virtual = [port for port in wiring.ports if not port.nic]
+    if wiring.kind is PortKind.MEMIF:
         started = '"dev_started": ?1'
-        asked = {port: telemetry(w, f"/ethdev/info,{ids[port.id]}") for port in virtual}
+        asked = {port: telemetry(wiring, f"/ethdev/info,{ids[port.id]}") for port in virtual}
         checks = {port: Check(argv, at, pattern=started) for port, (argv, at) in asked.items()}
     else:
         listening = ("ss", "--unix", "--no-header", "state", "listening", "src")
         checks = {
-            port: Check((*listening, socket_path(w, port)), at=w.at, pattern=r"\S")
+            port: Check((*listening, socket_path(wiring, port)), at=wiring.at, pattern=r"\S")
             for port in virtual
         }
     return tuple(
-        Wait(f"the switch listens at port {port.index}", check, unless_dead=file_prefix(w))
+        Wait(f"the switch listens at port {port.index}", check, unless_dead=file_prefix(wiring))
         for port, check in checks.items()
     )
 
 
-def wait_linked(w: Wiring) -> Plan:
+def wait_linked(wiring: Wiring) -> Plan:
     """Wait until each port has its link: a function has connected, and both agree.
 
     DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
     namespace of the function that connected.
     """
-    ids = device_ids(w)
+    ids = device_ids(wiring)
+    who = wiring.at.name if wiring.given else "the switch"
     return tuple(
         Wait(
-            f"{w.at.name if w.given else 'the switch'} sees the link of port {port.index}",
+            f"{who} sees the link of port {port.index}",
             Check(
-                *telemetry(w, f"/ethdev/link_status,{ids[port.id]}"),
+                *telemetry(wiring, f"/ethdev/link_status,{ids[port.id]}"),
                 pattern='"UP"',
             ),
-            unless_dead=file_prefix(w),
+            unless_dead=file_prefix(wiring),
         )
-        for port in w.ports
+        for port in wiring.ports
     )
 
 
-def eal_counters(w: Wiring) -> tuple[Run, ...]:
+def eal_counters(wiring: Wiring) -> tuple[Run, ...]:
     """Return the command that reads the statistics of every port by telemetry: one line of JSON
     each, in order."""
-    ids = device_ids(w)
-    questions = (f"/ethdev/stats,{ids[port.id]}" for port in w.ports)
-    return (Run("counters of the switch's ports", *telemetry(w, *questions)),)
+    ids = device_ids(wiring)
+    questions = (f"/ethdev/stats,{ids[port.id]}" for port in wiring.ports)
+    return (Run("counters of the switch's ports", *telemetry(wiring, *questions)),)
 
 
-def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+def parse_eal_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters by port. ValueError if they are garbled.
 
     The drivers of virtual ports count what they sent, not what they had no room for, and the
@@ -86,8 +87,8 @@ def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     was dropped between.
     """
     lines = outputs[0].decode().splitlines()
-    if len(lines) != len(w.ports):
-        raise ValueError(f"telemetry answered {len(lines)} questions of {len(w.ports)}")
+    if len(lines) != len(wiring.ports):
+        raise ValueError(f"telemetry answered {len(lines)} questions of {len(wiring.ports)}")
     stats = [_stats(line) for line in lines]
     return Counters(
         {
@@ -97,7 +98,7 @@ def parse_eal_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
                 rx_dropped=own["imissed"] + own["ierrors"] + own["rx_nombuf"],
                 tx_dropped=max(0, partner["ipackets"] - own["opackets"]),
             )
-            for index, port in enumerate(w.ports)
+            for index, port in enumerate(wiring.ports)
             for own, partner in ((stats[index], stats[index ^ 1]),)
         }
     )

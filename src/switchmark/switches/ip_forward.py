@@ -42,12 +42,12 @@ class IpForward(KernelSwitch):
         forward = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
         return Version(probe_kernel(host, CABLE, forward), verified="verified")
 
-    def accepts(self, w: Wiring) -> str | None:
-        if len(w.ports) > _NETWORKS:
+    def accepts(self, wiring: Wiring) -> str | None:
+        if len(wiring.ports) > _NETWORKS:
             return f"ip-forward gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
         return None
 
-    def addressing(self, w: Wiring) -> Mapping[str, Addressing]:
+    def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
         return {
             flow.id: Addressing(
                 sent_src_mac=mac_address(source.index),
@@ -60,13 +60,13 @@ class IpForward(KernelSwitch):
                 gateway=ip_address(1, net=source.index),
                 routed=1,
             )
-            for flow in w.flows
-            for source, sink in ((w.port(flow.source), w.port(flow.sink)),)
+            for flow in wiring.flows
+            for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
         }
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         forwarding = set_sysctls(
-            w,
+            wiring,
             "forward IPv4, whatever network a source address is of",
             {
                 "net.ipv4.ip_forward": "1",
@@ -76,14 +76,14 @@ class IpForward(KernelSwitch):
             },
         )
         ports: Plan = ()
-        for port in w.ports:
-            near = switch_ifname(w, port)
+        for port in wiring.ports:
+            near = switch_ifname(wiring, port)
             ports += (
-                *add_port(w, port),
+                *add_port(wiring, port),
                 Run(
                     f"the router's address on {near}",
                     ("ip", "address", "add", f"{ip_address(1, net=port.index)}/24", "dev", near),
-                    at=w.at,
+                    at=wiring.at,
                 ),
                 Run(
                     f"the neighbour behind {near}: no ARP during a trial",
@@ -91,7 +91,7 @@ class IpForward(KernelSwitch):
                         *("ip", "neighbour", "replace", ip_address(2, net=port.index)),
                         *("lladdr", mac_address(port.index), "dev", near, "nud", "permanent"),
                     ),
-                    at=w.at,
+                    at=wiring.at,
                 ),
             )
         return forwarding + ports

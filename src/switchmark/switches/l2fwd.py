@@ -41,42 +41,43 @@ class L2fwd(PairedSwitch):
         """Return the version of DPDK that the sample was built with."""
         return probe_program(host, program(_PROGRAM), _HINT)
 
-    def accepts(self, w: Wiring) -> str | None:
-        if len(w.ports) > _PORTS:
-            return f"l2fwd has at most {_PORTS} ports, not {len(w.ports)}"
-        if w.cores and len(w.ports) > _PORTS_PER_CORE * len(w.cores):
+    def accepts(self, wiring: Wiring) -> str | None:
+        if len(wiring.ports) > _PORTS:
+            return f"l2fwd has at most {_PORTS} ports, not {len(wiring.ports)}"
+        ports, cores = len(wiring.ports), len(wiring.cores)
+        if cores and ports > _PORTS_PER_CORE * cores:
             return (
-                f"l2fwd serves at most {_PORTS_PER_CORE} ports a core, not {len(w.ports)} with "
-                f"{len(w.cores)}\n\nhint: --switch-cores {-(-len(w.ports) // _PORTS_PER_CORE)}"
+                f"l2fwd serves at most {_PORTS_PER_CORE} ports a core, not {ports} with {cores}"
+                f"\n\nhint: --switch-cores {-(-ports // _PORTS_PER_CORE)}"
             )
-        return super().accepts(w)
+        return super().accepts(wiring)
 
-    def macs(self, w: Wiring) -> Mapping[str, str]:
+    def macs(self, wiring: Wiring) -> Mapping[str, str]:
         """Return the MACs of the functions' ends: where it writes MACs, the frames that leave port
         N are for 02:00:00:00:00:N."""
-        if w.semantics is Semantics.STATIC:
-            return {port.id: f"02:00:00:00:00:{port.index:02x}" for port in w.ports}
-        return super().macs(w)
+        if wiring.semantics is Semantics.STATIC:
+            return {port.id: f"02:00:00:00:00:{port.index:02x}" for port in wiring.ports}
+        return super().macs(wiring)
 
-    def start(self, w: Wiring) -> Plan:
-        count, cores = len(w.ports), max(1, len(w.cores))
-        portmap = ",".join(f"({a},{b})" for a, b in pairs(w))
+    def start(self, wiring: Wiring) -> Plan:
+        count, cores = len(wiring.ports), max(1, len(wiring.cores))
+        portmap = ",".join(f"({a},{b})" for a, b in pairs(wiring))
         return start_program(
-            w,
+            wiring,
             program(_PROGRAM),
             (
                 *("-p", f"{(1 << count) - 1:x}", "-P", "-q", str(-(-count // cores))),
                 *("-T", "0", "--portmap", portmap),
-                *(() if w.semantics is Semantics.STATIC else ("--no-mac-updating",)),
+                *(() if wiring.semantics is Semantics.STATIC else ("--no-mac-updating",)),
             ),
-            lcores=self._lcores(w),
+            lcores=self._lcores(wiring),
             mbufs=max(_MBUFS_MIN, count * (_MBUFS_PER_PORT + cores * _MBUFS_PER_PORT_AND_CORE)),
         )
 
-    def _lcores(self, w: Wiring) -> tuple[str, ...]:
-        if not w.cores:
+    def _lcores(self, wiring: Wiring) -> tuple[str, ...]:
+        if not wiring.cores:
             return ()
-        return ("--lcores", ",".join(f"{i}@{cpu}" for i, cpu in enumerate(w.cores)))
+        return ("--lcores", ",".join(f"{i}@{cpu}" for i, cpu in enumerate(wiring.cores)))
 
 
 SWITCH = L2fwd()

@@ -82,47 +82,47 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
     return release
 
 
-def switch_ifname(w: Wiring, port: Port) -> str:
+def switch_ifname(wiring: Wiring, port: Port) -> str:
     """Return the name of the switch's end of a port: its NIC, its end of the veth pair, or the tap;
     as a function the interface that it is given."""
-    if w.given:
-        return w.given[port.id].ifname
-    return port.nic or w.name(f"p{port.index}")
+    if wiring.given:
+        return wiring.given[port.id].ifname
+    return port.nic or wiring.name(f"p{port.index}")
 
 
-def kernel_endpoints(w: Wiring) -> Mapping[str, Endpoint]:
+def kernel_endpoints(wiring: Wiring) -> Mapping[str, Endpoint]:
     """Return the function's end of each port: one end of a veth pair, a tap that a virtual machine
     is to open, or a real NIC where the port names one."""
     return {
         port.id: Endpoint(
-            kind=_kind(w, port),
+            kind=_kind(wiring, port),
             mac=mac_address(port.index),
-            ifname=port.nic_peer or w.name(f"e{port.index}"),
-            switch_ifname=switch_ifname(w, port),
-            staged=w.name(f"e{port.index}") if _kind(w, port) is PortKind.VETH else "",
-            mtu=w.mtu,
+            ifname=port.nic_peer or wiring.name(f"e{port.index}"),
+            switch_ifname=switch_ifname(wiring, port),
+            staged=wiring.name(f"e{port.index}") if _kind(wiring, port) is PortKind.VETH else "",
+            mtu=wiring.mtu,
         )
-        for port in w.ports
+        for port in wiring.ports
     }
 
 
-def _kind(w: Wiring, port: Port) -> PortKind:
+def _kind(wiring: Wiring, port: Port) -> PortKind:
     if port.nic:
         return PortKind.NIC_KERNEL
-    return PortKind.TAP if w.kind is PortKind.TAP and not port.physical else PortKind.VETH
+    return PortKind.TAP if wiring.kind is PortKind.TAP and not port.physical else PortKind.VETH
 
 
-def interface_mac(w: Wiring, port: Port) -> str:
+def interface_mac(wiring: Wiring, port: Port) -> str:
     """Return the MAC of the function's end of a veth pair.
 
     Where no IP stack is meant to take the frames it is not the MAC that they are sent to: the stack
     then drops each copy at once (it is for another host), where else it would look up a route for
     it, in the sender's context.
     """
-    return mac_address(port.index, unheard=not w.ip_stack)
+    return mac_address(port.index, unheard=not wiring.ip_stack)
 
 
-def offloads_off(w: Wiring, ifname: str, *, gro: bool = False) -> Run:
+def offloads_off(wiring: Wiring, ifname: str, *, gro: bool = False) -> Run:
     """Turn off all offloads of this interface, so that one frame is one skb."""
     settings = [
         word for name in OFFLOADS_OFF for word in (name, "on" if gro and name == "gro" else "off")
@@ -130,90 +130,92 @@ def offloads_off(w: Wiring, ifname: str, *, gro: bool = False) -> Run:
     return Run(
         f"one frame is one skb on {ifname}" + (", which polls (NAPI)" if gro else ""),
         ("ethtool", "-K", ifname, *settings),
-        at=w.at,
+        at=wiring.at,
     )
 
 
 def add_veth(
-    w: Wiring, near: str, far: str, near_mac: str, far_mac: str, *, far_gro: bool = False
+    wiring: Wiring, near: str, far: str, near_mac: str, far_mac: str, *, far_gro: bool = False
 ) -> Plan:
     """Add a veth pair at the switch; `near` is the switch's end, `far` the function's."""
     return (
         Run(
             f"a cable from {near} to {far}",
             (
-                *("ip", "link", "add", near, "mtu", str(w.mtu), "address", near_mac),
-                *("type", "veth", "peer", "name", far, "mtu", str(w.mtu), "address", far_mac),
+                *("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac),
+                *("type", "veth", "peer", "name", far, "mtu", str(wiring.mtu), "address", far_mac),
             ),
-            at=w.at,
+            at=wiring.at,
             undo=("ip", "link", "del", near),
         ),
-        offloads_off(w, near, gro=w.napi),
-        offloads_off(w, far, gro=far_gro),
+        offloads_off(wiring, near, gro=wiring.napi),
+        offloads_off(wiring, far, gro=far_gro),
     )
 
 
-def add_tap(w: Wiring, name: str, mac: str) -> Plan:
+def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
     """Add a tap at the switch; what opens it is the other end of its cable."""
     return (
         Run(
             f"the tap {name}",
             ("ip", "tuntap", "add", "dev", name, "mode", "tap"),
-            at=w.at,
+            at=wiring.at,
             undo=("ip", "link", "del", name),
         ),
         Run(
-            f"frames of {w.mtu} bytes pass {name}",
-            ("ip", "link", "set", name, "address", mac, "mtu", str(w.mtu)),
-            at=w.at,
+            f"frames of {wiring.mtu} bytes pass {name}",
+            ("ip", "link", "set", name, "address", mac, "mtu", str(wiring.mtu)),
+            at=wiring.at,
         ),
-        offloads_off(w, name),
+        offloads_off(wiring, name),
     )
 
 
-def add_port(w: Wiring, port: Port) -> Plan:
+def add_port(wiring: Wiring, port: Port) -> Plan:
     """Add the switch's end of a port and set it up: a veth pair, a tap, or the NIC that the user
     named. One that the switch is given, as a function, is there and up."""
-    if w.given:
+    if wiring.given:
         return ()
-    near, near_mac = switch_ifname(w, port), mac_address(port.index, router=True)
+    near, near_mac = switch_ifname(wiring, port), mac_address(port.index, router=True)
     steps: list[Step] = []
     if port.nic:
-        if w.isolated:
+        if wiring.isolated:
             steps.append(
                 Run(
                     f"lend the NIC {near} to the switch's node",
-                    ("ip", "link", "set", near, "netns", w.at.name),
-                    undo=("ip", "-n", w.at.name, "link", "set", near, "netns", "1"),
+                    ("ip", "link", "set", near, "netns", wiring.at.name),
+                    undo=("ip", "-n", wiring.at.name, "link", "set", near, "netns", "1"),
                 )
             )
-        steps.append(offloads_off(w, near))
-    elif _kind(w, port) is PortKind.TAP:
-        steps += add_tap(w, near, near_mac)
-        steps += silence(w, near)
+        steps.append(offloads_off(wiring, near))
+    elif _kind(wiring, port) is PortKind.TAP:
+        steps += add_tap(wiring, near, near_mac)
+        steps += silence(wiring, near)
     else:
-        steps += add_veth(w, near, w.name(f"e{port.index}"), near_mac, interface_mac(w, port))
-        steps += silence(w, near)
-    steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=w.at))
+        steps += add_veth(
+            wiring, near, wiring.name(f"e{port.index}"), near_mac, interface_mac(wiring, port)
+        )
+        steps += silence(wiring, near)
+    steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=wiring.at))
     return tuple(steps)
 
 
-def set_sysctls(w: Wiring, why: str, values: Mapping[str, str]) -> Plan:
+def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
     """Set the kernel's parameters of the switch's network stack: its node's own, or leased on the
     host."""
-    if not w.isolated:
+    if not wiring.isolated:
         return tuple(
             Write(why, f"/proc/sys/{name.replace('.', '/')}", value.encode(), machine_wide=True)
             for name, value in values.items()
         )
     settings = tuple(f"{name}={value}" for name, value in values.items())
-    return (Run(why, ("sysctl", "-e", "-q", "-w", *settings), at=w.at),)
+    return (Run(why, ("sysctl", "-e", "-q", "-w", *settings), at=wiring.at),)
 
 
-def silence(w: Wiring, ifname: str) -> Plan:
+def silence(wiring: Wiring, ifname: str) -> Plan:
     """Turn off IPv6 on an interface of the host's own stack; the nodes of a run have none
     anyway."""
-    if w.isolated:
+    if wiring.isolated:
         return ()
     setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
     return (
@@ -221,20 +223,26 @@ def silence(w: Wiring, ifname: str) -> Plan:
     )
 
 
-def wait_running(w: Wiring, ifnames: Sequence[str]) -> Plan:
+def wait_running(wiring: Wiring, ifnames: Sequence[str]) -> Plan:
     """Wait until each interface is up and its peer is there."""
     return tuple(
         Wait(
             f"{ifname} has its link",
-            Check(("ip", "-o", "link", "show", "dev", ifname), at=w.at, pattern="[<,]LOWER_UP[,>]"),
+            Check(
+                ("ip", "-o", "link", "show", "dev", ifname),
+                at=wiring.at,
+                pattern="[<,]LOWER_UP[,>]",
+            ),
         )
         for ifname in ifnames
     )
 
 
-def link_counters(w: Wiring) -> tuple[Run, ...]:
+def link_counters(wiring: Wiring) -> tuple[Run, ...]:
     """Return the command that reads the kernel's counters of every interface at the switch."""
-    return (Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=w.at),)
+    return (
+        Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=wiring.at),
+    )
 
 
 def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
@@ -258,29 +266,31 @@ def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
     return found
 
 
-def kernel_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+def kernel_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters of the ports by id, for switches whose ports are kernel interfaces.
 
     A frame that a veth end has no room for counts at both ends: as `tx_dropped` at the end that
     sent it and as `rx_dropped` at its peer. Here it is the sender's alone.
     """
     links = parse_link_counters(outputs[0])
-    if w.given:
-        return _function_counters(w, links)
+    if wiring.given:
+        return _function_counters(wiring, links)
     return Counters(
         {
-            port.id: replace(found, rx_dropped=None) if _kind(w, port) is PortKind.VETH else found
-            for port in w.ports
-            if (found := links.get(switch_ifname(w, port))) is not None
+            port.id: replace(found, rx_dropped=None)
+            if _kind(wiring, port) is PortKind.VETH
+            else found
+            for port in wiring.ports
+            if (found := links.get(switch_ifname(wiring, port))) is not None
         }
     )
 
 
-def _function_counters(w: Wiring, links: Mapping[str, PortCounters]) -> Counters:
+def _function_counters(wiring: Wiring, links: Mapping[str, PortCounters]) -> Counters:
     """Return the counters of a function's two ports. Dropped is what came in at one and was not
     even offered to the other, whose link counts what it had no room for."""
     try:
-        one, other = (links[switch_ifname(w, port)] for port in w.ports)
+        one, other = (links[switch_ifname(wiring, port)] for port in wiring.ports)
     except KeyError as missing:
         raise ValueError(f"ip printed no link {missing}") from missing
     return Counters(
@@ -290,7 +300,7 @@ def _function_counters(w: Wiring, links: Mapping[str, PortCounters]) -> Counters
                 rx_dropped=None,
                 tx_dropped=max(0, (peer.rx or 0) - (own.tx or 0) - (own.tx_dropped or 0)),
             )
-            for port, own, peer in zip(w.ports, (one, other), (other, one), strict=True)
+            for port, own, peer in zip(wiring.ports, (one, other), (other, one), strict=True)
         }
     )
 
@@ -303,8 +313,8 @@ class KernelSwitch(Switch):
     """The ports of such a switch are interfaces of the kernel: it is ready when all of them have
     their links."""
 
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        return kernel_endpoints(w)
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        return kernel_endpoints(wiring)
 
-    def settled(self, w: Wiring) -> Plan:
-        return wait_running(w, [switch_ifname(w, port) for port in w.ports])
+    def settled(self, wiring: Wiring) -> Plan:
+        return wait_running(wiring, [switch_ifname(wiring, port) for port in wiring.ports])

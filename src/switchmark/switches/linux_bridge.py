@@ -26,30 +26,31 @@ class LinuxBridge(links.KernelSwitch):
         made = ("ip", "link", "add", "sm-br", "type", "bridge")
         return Version(links.probe_kernel(host, links.CABLE, made), verified="verified")
 
-    def start(self, w: Wiring) -> Plan:
-        bridge = w.name("br")
+    def start(self, wiring: Wiring) -> Plan:
+        bridge = wiring.name("br")
         at_once = ("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0")
         make = ("ip", "link", "add", bridge, "type", "bridge", *at_once)
         undo = ("ip", "link", "del", bridge)
-        steps: Plan = (Run("a bridge that forwards at once", make, at=w.at, undo=undo),)
+        steps: Plan = (Run("a bridge that forwards at once", make, at=wiring.at, undo=undo),)
         # br_netfilter would drop IPv4 frames with a bad header before they are counted.
         passed = {f"net.bridge.bridge-nf-call-{table}": "0" for table in _TABLES}
-        steps += links.silence(w, bridge)
-        steps += links.set_sysctls(w, "bridged frames do not pass iptables", passed)
-        for port in w.ports:
-            near = links.switch_ifname(w, port)
+        steps += links.silence(wiring, bridge)
+        steps += links.set_sysctls(wiring, "bridged frames do not pass iptables", passed)
+        for port in wiring.ports:
+            near = links.switch_ifname(wiring, port)
             join = ("ip", "link", "set", near, "master", bridge)
             leave = ("ip", "link", "set", near, "nomaster") if port.nic else None
-            steps += links.add_port(w, port)
-            steps += (Run(f"{near} is a port of the bridge", join, at=w.at, undo=leave),)
-        return (*steps, Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=w.at))
+            steps += links.add_port(wiring, port)
+            steps += (Run(f"{near} is a port of the bridge", join, at=wiring.at, undo=leave),)
+        return (*steps, Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.at))
 
-    def settled(self, w: Wiring) -> Plan:
-        ends = [links.switch_ifname(w, port) for port in w.ports]
+    def settled(self, wiring: Wiring) -> Plan:
+        ends = [links.switch_ifname(wiring, port) for port in wiring.ports]
         shown = ("bridge", "link", "show", "dev")
         forwards = "state forwarding"
         return tuple(
-            Wait(f"{end} forwards", Check((*shown, end), at=w.at, pattern=forwards)) for end in ends
+            Wait(f"{end} forwards", Check((*shown, end), at=wiring.at, pattern=forwards))
+            for end in ends
         )
 
 

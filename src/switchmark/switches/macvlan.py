@@ -44,74 +44,77 @@ class Macvlan(KernelSwitch):
         child = ("ip", "link", "add", "sm-m", "link", "sm-a", "type", "macvlan", "mode", "bridge")
         return Version(probe_kernel(host, CABLE, child), verified="verified")
 
-    def accepts(self, w: Wiring) -> str | None:
-        if len({port.part for port in w.ports}) < len(w.ports):
+    def accepts(self, wiring: Wiring) -> str | None:
+        if len({port.part for port in wiring.ports}) < len(wiring.ports):
             return (
                 "macvlan finds a frame's way by its MAC alone, among children of one parent: it "
                 "cannot tell the two ports of a function apart\n\nhint: --switch linux-bridge"
             )
-        for flow in w.flows:
-            if w.port(flow.source).physical and w.port(flow.sink).physical:
+        for flow in wiring.flows:
+            if wiring.port(flow.source).physical and wiring.port(flow.sink).physical:
                 return (
                     "macvlan cannot join two physical ports: its functions share one parent"
                     "\n\nhint: --scenario v2v, p2v or v2p"
                 )
         return None
 
-    def _parent(self, w: Wiring, port: Port) -> str:
+    def _parent(self, wiring: Wiring, port: Port) -> str:
         """Return the interface that a function's port is a child of."""
-        for flow in w.flows:
+        for flow in wiring.flows:
             for one, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
-                if one == port.id and w.port(other).physical:
-                    return switch_ifname(w, w.port(other))
-        return w.name("up")
+                if one == port.id and wiring.port(other).physical:
+                    return switch_ifname(wiring, wiring.port(other))
+        return wiring.name("up")
 
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
-        veths = kernel_endpoints(w)
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        veths = kernel_endpoints(wiring)
         return {
             port.id: veths[port.id]
             if port.physical
             else Endpoint(
                 kind=PortKind.MACVLAN,
                 mac=mac_address(port.index),
-                ifname=w.name(f"e{port.index}"),
-                staged=w.name(f"e{port.index}"),
-                mtu=w.mtu,
+                ifname=wiring.name(f"e{port.index}"),
+                staged=wiring.name(f"e{port.index}"),
+                mtu=wiring.mtu,
             )
-            for port in w.ports
+            for port in wiring.ports
         }
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()
-        for port in (port for port in w.ports if port.physical):
-            steps += add_port(w, port)
-        children = [port for port in w.ports if not port.physical]
-        if any(self._parent(w, port) == w.name("up") for port in children):
-            near, far = w.name("up"), w.name("up-peer")
-            macs = (mac_address(len(w.ports), router=True), mac_address(len(w.ports)))
-            steps += add_veth(w, near, far, *macs)
-            steps += silence(w, near) + silence(w, far)
+        for port in (port for port in wiring.ports if port.physical):
+            steps += add_port(wiring, port)
+        children = [port for port in wiring.ports if not port.physical]
+        if any(self._parent(wiring, port) == wiring.name("up") for port in children):
+            near, far = wiring.name("up"), wiring.name("up-peer")
+            macs = (mac_address(len(wiring.ports), router=True), mac_address(len(wiring.ports)))
+            steps += add_veth(wiring, near, far, *macs)
+            steps += silence(wiring, near) + silence(wiring, far)
             steps += tuple(
-                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=w.at) for end in (near, far)
+                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.at)
+                for end in (near, far)
             )
         for port in children:
-            child, parent = w.name(f"e{port.index}"), self._parent(w, port)
+            child, parent = wiring.name(f"e{port.index}"), self._parent(wiring, port)
             steps += (
                 Run(
                     f"{child} is a child of {parent}",
                     (
-                        *("ip", "link", "add", child, "link", parent, "mtu", str(w.mtu)),
+                        *("ip", "link", "add", child, "link", parent, "mtu", str(wiring.mtu)),
                         *("address", mac_address(port.index), "type", "macvlan", "mode", "bridge"),
                     ),
-                    at=w.at,
+                    at=wiring.at,
                     undo=("ip", "link", "del", child),
                 ),
-                offloads_off(w, child),
+                offloads_off(wiring, child),
             )
         return steps
 
-    def settled(self, w: Wiring) -> Plan:
-        return wait_running(w, [switch_ifname(w, port) for port in w.ports if port.physical])
+    def settled(self, wiring: Wiring) -> Plan:
+        return wait_running(
+            wiring, [switch_ifname(wiring, port) for port in wiring.ports if port.physical]
+        )
 
 
 SWITCH = Macvlan()

@@ -20,7 +20,7 @@ class Null(Switch):
     def probe(self, host: Host) -> Version:
         return Version("none", verified="verified")
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         return ()
 
 

@@ -37,23 +37,23 @@ _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MU
 _HINT = "apt-get install openvswitch-switch"
 
 
-def _counter_commands(w: Wiring) -> tuple[Run, ...]:
-    if w.mode == "kernel":
-        return link_counters(w)
+def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
+    if wiring.mode == "kernel":
+        return link_counters(wiring)
     # The userspace datapath reads AF_PACKET sockets: what they have no room for is lost
     # behind the link's counters.
-    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=w.at)
-    return (*link_counters(w), sockets)
+    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=wiring.at)
+    return (*link_counters(wiring), sockets)
 
 
-def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    links = kernel_counters(w, outputs)
+def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    links = kernel_counters(wiring, outputs)
     if len(outputs) == 1:
         return links
     drops = _socket_drops(outputs[1].decode(errors="replace"))
     return Counters(
         {
-            port: replace(found, rx_dropped=drops.get(switch_ifname(w, w.port(port)), 0))
+            port: replace(found, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0))
             for port, found in links.ports.items()
         }
     )
@@ -104,48 +104,48 @@ class Ovs(KernelSwitch):
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"
 
-    def accepts(self, w: Wiring) -> str | None:
-        return static_refusal(w, self.name) if w.semantics is Semantics.STATIC else None
+    def accepts(self, wiring: Wiring) -> str | None:
+        return static_refusal(wiring, self.name) if wiring.semantics is Semantics.STATIC else None
 
-    def _pinned(self, w: Wiring, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return ("taskset", "-c", ",".join(map(str, w.cores)), *argv) if w.cores else argv
+    def _pinned(self, wiring: Wiring, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return ("taskset", "-c", ",".join(map(str, wiring.cores)), *argv) if wiring.cores else argv
 
-    def start(self, w: Wiring) -> Plan:
-        datapath = "system" if w.mode == "kernel" else "netdev"
+    def start(self, wiring: Wiring) -> Plan:
+        datapath = "system" if wiring.mode == "kernel" else "netdev"
         ports: Plan = ()
-        for port in w.ports:
-            ports += add_port(w, port)
-        static = w.semantics is Semantics.STATIC
+        for port in wiring.ports:
+            ports += add_port(wiring, port)
+        static = wiring.semantics is Semantics.STATIC
         words = ["add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={datapath}"]
         words += ["fail-mode=secure"] * static
-        for port in w.ports:
-            name = switch_ifname(w, port)
+        for port in wiring.ports:
+            name = switch_ifname(wiring, port)
             words += ["--", "add-port", "br0", name]
             number = f"ofport_request={port_number(port)}"
             words += ["--", "set", "Interface", name, number] * static
         return (
             *ports,
-            *database(w),
+            *database(wiring),
             *daemon(
-                w,
-                f"the switch ({w.mode or 'userspace'} datapath)",
-                self._pinned(w, ("ovs-vswitchd",)),
+                wiring,
+                f"the switch ({wiring.mode or 'userspace'} datapath)",
+                self._pinned(wiring, ("ovs-vswitchd",)),
             ),
             Run(
                 "a bridge with the interfaces as ports",
-                vsctl(w, *words),
+                vsctl(wiring, *words),
             ),
-            *(add_static_rules(w) if static else ()),
+            *(add_static_rules(wiring) if static else ()),
         )
 
-    def settled(self, w: Wiring) -> Plan:
+    def settled(self, wiring: Wiring) -> Plan:
         return tuple(
             Wait(
                 f"the switch sees the link of {name}",
-                Check(vsctl(w, "get", "Interface", name, "link_state"), pattern="^up$"),
-                unless_dead=daemon_name(w),
+                Check(vsctl(wiring, "get", "Interface", name, "link_state"), pattern="^up$"),
+                unless_dead=daemon_name(wiring),
             )
-            for name in (switch_ifname(w, port) for port in w.ports)
+            for name in (switch_ifname(wiring, port) for port in wiring.ports)
         )
 
 

@@ -57,24 +57,24 @@ def _interface(port: Port) -> str:
     return f"p{port.index}"
 
 
-def _counter_commands(w: Wiring) -> tuple[Run, ...]:
+def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     # The database's statistics are up to 5 s old; these are of the moment.
     return (
-        Run("counters of the switch's ports", appctl(w, "dpctl/show", "-s")),
-        Run("cycles of its threads", appctl(w, "dpif-netdev/pmd-stats-show")),
+        Run("counters of the switch's ports", appctl(wiring, "dpctl/show", "-s")),
+        Run("cycles of its threads", appctl(wiring, "dpif-netdev/pmd-stats-show")),
     )
 
 
-def _parse_counters(w: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters from both commands. A port that no function has opened has None for
     each."""
     shown, cycles = (output.decode() for output in outputs)
     ports = _port_counters(shown)
-    missing = [_interface(port) for port in w.ports if _interface(port) not in ports]
+    missing = [_interface(port) for port in wiring.ports if _interface(port) not in ports]
     if missing:
         raise ValueError(f"dpctl/show names no port {missing[0]}")
     busy, idle = _pmd_cycles(cycles)
-    return Counters({port.id: ports[_interface(port)] for port in w.ports}, busy, idle)
+    return Counters({port.id: ports[_interface(port)] for port in wiring.ports}, busy, idle)
 
 
 def _port_counters(text: str) -> dict[str, PortCounters]:
@@ -146,69 +146,77 @@ class OvsDpdk(Switch):
     def own_core(self, mode: str | None) -> bool:
         return True
 
-    def accepts(self, w: Wiring) -> str | None:
-        if w.memory == "no-huge":
+    def accepts(self, wiring: Wiring) -> str | None:
+        if wiring.memory == "no-huge":
             return (
                 f"{self.name} needs hugepages: its pool of frames takes {_POOL_MB} MB of them"
                 "\n\nhint: --memory hugepages"
             )
-        if w.semantics is Semantics.STATIC:
-            return static_refusal(w, self.name)
+        if wiring.semantics is Semantics.STATIC:
+            return static_refusal(wiring, self.name)
         return None
 
-    def endpoints(self, w: Wiring) -> Mapping[str, Endpoint]:
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
         return {
             port.id: Endpoint(
                 kind=PortKind.NIC_PCI if port.nic else PortKind.VHOST_USER,
                 mac=mac_address(port.index),
-                path="" if port.nic else _socket(w, port),
+                path="" if port.nic else _socket(wiring, port),
                 server=not port.nic,
                 device=port.nic_peer or "",
-                mtu=w.mtu,
+                mtu=wiring.mtu,
             )
-            for port in w.ports
+            for port in wiring.ports
         }
 
-    def start(self, w: Wiring) -> Plan:
-        sockets = tuple(_socket(w, port) for port in w.ports if not port.nic)
+    def start(self, wiring: Wiring) -> Plan:
+        sockets = tuple(_socket(wiring, port) for port in wiring.ports if not port.nic)
         return (
             Reserve(
                 "hugepages for the switch's frames",
-                _POOL_MB + _PORT_MB * len(w.ports),
-                node=w.node,
+                _POOL_MB + _PORT_MB * len(wiring.ports),
+                node=wiring.node,
             ),
             *_no_sockets(sockets),
-            *database(w),
+            *database(wiring),
             *daemon(
-                w,
+                wiring,
                 "the switch, without DPDK yet",
                 (_DAEMON,),
-                {"RUNTIME_DIRECTORY": instance_dir(w)},
+                {"RUNTIME_DIRECTORY": instance_dir(wiring)},
             ),
-            *_off_the_pmds_cpus(w),
-            Run("DPDK on", vsctl(w, "--no-wait", "set", "Open_vSwitch", ".", *_settings(w))),
+            *_off_the_pmds_cpus(wiring),
+            Run(
+                "DPDK on",
+                vsctl(wiring, "--no-wait", "set", "Open_vSwitch", ".", *_settings(wiring)),
+            ),
             Wait(
                 "DPDK is up",
-                Check(vsctl(w, "get", "Open_vSwitch", ".", "dpdk_initialized"), pattern="^true$"),
-                unless_dead=daemon_name(w),
+                Check(
+                    vsctl(wiring, "get", "Open_vSwitch", ".", "dpdk_initialized"), pattern="^true$"
+                ),
+                unless_dead=daemon_name(wiring),
             ),
         )
 
-    def join(self, w: Wiring) -> Plan:
+    def join(self, wiring: Wiring) -> Plan:
         # The functions listen by now: a socket that it does not find is tried again after 1 s.
         return (
-            Run("a bridge with a port for each socket", vsctl(w, *_bridge(w))),
-            *(add_static_rules(w) if w.semantics is Semantics.STATIC else ()),
+            Run("a bridge with a port for each socket", vsctl(wiring, *_bridge(wiring))),
+            *(add_static_rules(wiring) if wiring.semantics is Semantics.STATIC else ()),
         )
 
-    def settled(self, w: Wiring) -> Plan:
+    def settled(self, wiring: Wiring) -> Plan:
         return tuple(
             Wait(
                 f"the switch sees the link of port {port.index}",
-                Check(vsctl(w, "get", "Interface", _interface(port), "link_state"), pattern="^up$"),
-                unless_dead=daemon_name(w),
+                Check(
+                    vsctl(wiring, "get", "Interface", _interface(port), "link_state"),
+                    pattern="^up$",
+                ),
+                unless_dead=daemon_name(wiring),
             )
-            for port in w.ports
+            for port in wiring.ports
         )
 
 
@@ -217,72 +225,80 @@ def _no_sockets(paths: tuple[str, ...]) -> Plan:
     return (Run("no sockets of before", remove, undo=remove),) if paths else ()
 
 
-def _socket(w: Wiring, port: Port) -> str:
-    return f"{w.run_dir}/p{port.index}.sock"
+def _socket(wiring: Wiring, port: Port) -> str:
+    return f"{wiring.run_dir}/p{port.index}.sock"
 
 
-def _off_the_pmds_cpus(w: Wiring) -> Plan:
+def _off_the_pmds_cpus(wiring: Wiring) -> Plan:
     """Keep the daemon's other threads off the CPUs of its PMD threads. They inherit the CPUs of its
     main thread, and PMD threads pin themselves. Without this, EAL's threads get all CPUs but its
     main lcore's: the PMDs'."""
-    if not w.cores:
+    if not wiring.cores:
         return ()
-    edges = (-1, *sorted(w.cores), _LAST_CPU + 1)
+    edges = (-1, *sorted(wiring.cores), _LAST_CPU + 1)
     gaps = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
     others = ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
-    number = f"{daemon_name(w)}-pid"
+    number = f"{daemon_name(wiring)}-pid"
     return (
-        Run("the number of the switch's process", ("cat", pidfile(w)), at=w.at, save=number),
+        Run(
+            "the number of the switch's process",
+            ("cat", pidfile(wiring)),
+            at=wiring.at,
+            save=number,
+        ),
         Run(
             "its other threads keep off the CPUs of its PMD threads, if there are others",
             ("taskset", "--all-tasks", "--pid", "--cpu-list", others, f"${{{number}}}"),
-            at=w.at,
+            at=wiring.at,
             ok=(0, 1),
         ),
     )
 
 
-def _settings(w: Wiring) -> tuple[str, ...]:
+def _settings(wiring: Wiring) -> tuple[str, ...]:
     # The pool's pages are taken now, not when the first front end comes: zeroing them then, next
     # to functions that poll, took up to 5 s. One file for all pages, or the daemon holds a
     # descriptor for each (433 of a limit that is usually 1024).
-    by_node = ",".join([*("0" for _ in range(w.node)), str(_POOL_MB)])
+    by_node = ",".join([*("0" for _ in range(wiring.node)), str(_POOL_MB)])
     extra = (
-        f"--in-memory --single-file-segments --socket-mem={by_node} {' '.join(pci_options(w))}"
-        f" --file-prefix={w.prefix}"
+        f"--in-memory --single-file-segments --socket-mem={by_node} {' '.join(pci_options(wiring))}"
+        f" --file-prefix={wiring.prefix}"
     )
-    mask = sum(1 << cpu for cpu in set(w.cores))
+    mask = sum(1 << cpu for cpu in set(wiring.cores))
     return (
         f'other_config:dpdk-extra="{extra}"',
-        *((f"other_config:pmd-cpu-mask={mask:#x}",) if w.cores else ()),
+        *((f"other_config:pmd-cpu-mask={mask:#x}",) if wiring.cores else ()),
         "other_config:dpdk-init=true",
     )
 
 
-def _bridge(w: Wiring) -> tuple[str, ...]:
+def _bridge(wiring: Wiring) -> tuple[str, ...]:
     words = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]
-    if w.semantics is Semantics.STATIC:
+    if wiring.semantics is Semantics.STATIC:
         words.append("fail-mode=secure")
-    for port in w.ports:
+    for port in wiring.ports:
         name = _interface(port)
         words += ["--", "add-port", "br0", name, "--", "set", "Interface", name]
         if port.nic:
-            words += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(w)]
+            words += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(wiring)]
         else:
-            words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={_socket(w, port)}"]
+            words += [
+                "type=dpdkvhostuserclient",
+                f"options:vhost-server-path={_socket(wiring, port)}",
+            ]
         words.append(f"ofport_request={port_number(port)}")
-        if w.mtu != 1500:
-            words.append(f"mtu_request={w.mtu}")
+        if wiring.mtu != 1500:
+            words.append(f"mtu_request={wiring.mtu}")
     return tuple(words)
 
 
-def _queues(w: Wiring) -> tuple[str, ...]:
+def _queues(wiring: Wiring) -> tuple[str, ...]:
     """Return the options for the queues of a NIC; a vhost-user port is told them by the function
     that opens it."""
-    length = ("rxq", "txq") if w.descriptors else ()
+    length = ("rxq", "txq") if wiring.descriptors else ()
     return (
-        *((f"options:n_rxq={w.queues}",) if w.queues > 1 else ()),
-        *(f"options:n_{way}_desc={w.descriptors}" for way in length),
+        *((f"options:n_rxq={wiring.queues}",) if wiring.queues > 1 else ()),
+        *(f"options:n_{way}_desc={wiring.descriptors}" for way in length),
     )
 
 

@@ -39,43 +39,43 @@ PROGRAMS = {
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 
-def instance_dir(w: Wiring) -> str:
+def instance_dir(wiring: Wiring) -> str:
     """Return the folder of the instance, which holds its database and its sockets."""
-    return f"{w.run_dir}/{w.prefix}-ovs"
+    return f"{wiring.run_dir}/{wiring.prefix}-ovs"
 
 
-def daemon_name(w: Wiring) -> str:
+def daemon_name(wiring: Wiring) -> str:
     """Return the name by which the plan starts the switch's daemon."""
-    return f"{w.prefix}-vswitchd"
+    return f"{wiring.prefix}-vswitchd"
 
 
-def pidfile(w: Wiring) -> str:
+def pidfile(wiring: Wiring) -> str:
     """Return the path where the daemon writes its process id, as it is where the switch runs."""
-    return f"{instance_dir(w)}/vswitchd.pid"
+    return f"{instance_dir(wiring)}/vswitchd.pid"
 
 
-def _control(w: Wiring) -> str:
-    return f"{instance_dir(w)}/vswitchd.ctl"
+def _control(wiring: Wiring) -> str:
+    return f"{instance_dir(wiring)}/vswitchd.ctl"
 
 
-def _env(w: Wiring) -> dict[str, str]:
-    return {f"OVS_{kind}DIR": instance_dir(w) for kind in ("RUN", "DB", "LOG", "SYSCONF")}
+def _env(wiring: Wiring) -> dict[str, str]:
+    return {f"OVS_{kind}DIR": instance_dir(wiring) for kind in ("RUN", "DB", "LOG", "SYSCONF")}
 
 
-def vsctl(w: Wiring, *words: str) -> tuple[str, ...]:
+def vsctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-vsctl` on this instance's database; one that gets no answer ends in
     an error."""
-    return ("ovs-vsctl", "--timeout=10", f"--db=unix:{instance_dir(w)}/db.sock", *words)
+    return ("ovs-vsctl", "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *words)
 
 
-def appctl(w: Wiring, *words: str) -> tuple[str, ...]:
+def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-appctl` to this instance's switch."""
-    return ("ovs-appctl", "-t", _control(w), *words)
+    return ("ovs-appctl", "-t", _control(wiring), *words)
 
 
-def database(w: Wiring) -> Plan:
+def database(wiring: Wiring) -> Plan:
     """Make the folder, and start a server with an empty configuration."""
-    home, env, server = instance_dir(w), _env(w), f"{w.prefix}-ovsdb"
+    home, env, server = instance_dir(wiring), _env(wiring), f"{wiring.prefix}-ovsdb"
     return (
         Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
         Run("its database", ("ovsdb-tool", "create", f"{home}/conf.db", SCHEMA)),
@@ -86,7 +86,7 @@ def database(w: Wiring) -> Plan:
                 *("ovsdb-server", f"{home}/conf.db", f"--remote=punix:{home}/db.sock"),
                 *(f"--unixctl={home}/ovsdb.ctl", "--log-file=/dev/null"),
             ),
-            at=w.at,
+            at=wiring.at,
             env=env,
             stop=(SIGTERM, 3.0),
         ),
@@ -95,32 +95,32 @@ def database(w: Wiring) -> Plan:
             Check(("ovs-appctl", "-t", f"{home}/ovsdb.ctl", "version"), env=env),
             unless_dead=server,
         ),
-        Run("an empty configuration", vsctl(w, "--no-wait", "init")),
+        Run("an empty configuration", vsctl(wiring, "--no-wait", "init")),
     )
 
 
 def daemon(
-    w: Wiring, why: str, argv: tuple[str, ...], env: Mapping[str, str] | None = None
+    wiring: Wiring, why: str, argv: tuple[str, ...], env: Mapping[str, str] | None = None
 ) -> Plan:
     """Start the switch's daemon and wait until it answers; `argv` is its program and what pins
     it."""
     return (
         Spawn(
             why,
-            daemon_name(w),
+            daemon_name(wiring),
             (
-                *(*argv, f"unix:{instance_dir(w)}/db.sock"),
-                *(f"--unixctl={_control(w)}", f"--pidfile={pidfile(w)}"),
+                *(*argv, f"unix:{instance_dir(wiring)}/db.sock"),
+                *(f"--unixctl={_control(wiring)}", f"--pidfile={pidfile(wiring)}"),
                 *("--log-file=/dev/null", "-vconsole:warn"),
             ),
-            at=w.at,
-            env={**_env(w), **(env or {})},
+            at=wiring.at,
+            env={**_env(wiring), **(env or {})},
             stop=(SIGTERM, 5.0),
         ),
         Wait(
             "the switch answers",
-            Check(appctl(w, "version"), env=_env(w)),
-            unless_dead=daemon_name(w),
+            Check(appctl(wiring, "version"), env=_env(wiring)),
+            unless_dead=daemon_name(wiring),
         ),
     )
 
@@ -130,10 +130,10 @@ def port_number(port: Port) -> int:
     return port.index + 1
 
 
-def static_refusal(w: Wiring, name: str) -> str | None:
+def static_refusal(wiring: Wiring, name: str) -> str | None:
     """Return the reason why static rules cannot make a wiring, or None."""
-    copied = {flow.source for flow in w.flows if len(w.copies(flow)) > 1}
-    for port_id, sinks in w.ways.items():
+    copied = {flow.source for flow in wiring.flows if len(wiring.copies(flow)) > 1}
+    for port_id, sinks in wiring.ways.items():
         if len(sinks) > 1 and None in sinks.values() and port_id not in copied:
             return (
                 f"{name} has one static rule for a port: port {port_id} must have one peer, not "
@@ -142,20 +142,22 @@ def static_refusal(w: Wiring, name: str) -> str | None:
     return None
 
 
-def add_static_rules(w: Wiring) -> Plan:
+def add_static_rules(wiring: Wiring) -> Plan:
     """Add the rules by which frames from one port go out at its peer, and nowhere else; by source
     MAC where chains share the port."""
     outputs: dict[tuple[str, str | None], list[str]] = {}
-    for port_id, sinks in w.ways.items():
+    for port_id, sinks in wiring.ways.items():
         for sink, mac in sorted(sinks.items()):
-            outputs.setdefault((port_id, mac), []).append(f"output:{port_number(w.port(sink))}")
+            outputs.setdefault((port_id, mac), []).append(
+                f"output:{port_number(wiring.port(sink))}"
+            )
     rules = [
-        f"in_port={port_number(w.port(port_id))}"
+        f"in_port={port_number(wiring.port(port_id))}"
         + (f",dl_src={mac}" if mac else "")
         + f",actions={','.join(actions)}\n"
         for (port_id, mac), actions in outputs.items()
     ]
-    bridge = f"unix:{instance_dir(w)}/br0.mgmt"
+    bridge = f"unix:{instance_dir(wiring)}/br0.mgmt"
     return (
         Run(
             "what comes in at a port goes out at its peer",

@@ -38,62 +38,62 @@ class Testpmd(PairedSwitch):
         """Return the version of DPDK."""
         return probe_program(host, _PROGRAM, _HINT)
 
-    def accepts(self, w: Wiring) -> str | None:
-        if len(w.ports) * w.queues > _RINGS:
+    def accepts(self, wiring: Wiring) -> str | None:
+        if len(wiring.ports) * wiring.queues > _RINGS:
             return (
-                f"testpmd has at most {_RINGS} pairs of queues here, not {w.queues} at each of "
-                f"{len(w.ports)} ports"
+                f"testpmd has at most {_RINGS} pairs of queues here, not {wiring.queues} at each "
+                f"of {len(wiring.ports)} ports"
             )
-        return super().accepts(w)
+        return super().accepts(wiring)
 
-    def start(self, w: Wiring) -> Plan:
+    def start(self, wiring: Wiring) -> Plan:
         # One frame is one mbuf, of whatever size.
-        mbuf_bytes = max(MBUF_BYTES, -(-(w.mtu + _LAYER_2 + _HEADROOM) // 64) * 64)
-        polling = max(1, len(w.cores))
-        rings = len(w.ports) * w.queues * 2 * (w.descriptors or _DESCRIPTORS)
+        mbuf_bytes = max(MBUF_BYTES, -(-(wiring.mtu + _LAYER_2 + _HEADROOM) // 64) * 64)
+        polling = max(1, len(wiring.cores))
+        rings = len(wiring.ports) * wiring.queues * 2 * (wiring.descriptors or _DESCRIPTORS)
         mbufs = rings + _CACHE * (polling + 1)
         return start_program(
-            w,
+            wiring,
             _PROGRAM,
             (
-                *(f"--forward-mode={_MODES[w.semantics]}", "--port-topology=paired"),
+                *(f"--forward-mode={_MODES[wiring.semantics]}", "--port-topology=paired"),
                 # It is to forward at once, whoever connects and when.
                 *("--disable-link-check", "--no-lsc-interrupt"),
-                *(f"--nb-cores={polling}", f"--rxq={w.queues}", f"--txq={w.queues}"),
+                *(f"--nb-cores={polling}", f"--rxq={wiring.queues}", f"--txq={wiring.queues}"),
                 *(f"--total-num-mbufs={mbufs}", f"--mbuf-size={mbuf_bytes}"),
-                *self._order(w),
-                *self._descriptors(w),
-                *self._peers(w),
+                *self._order(wiring),
+                *self._descriptors(wiring),
+                *self._peers(wiring),
             ),
-            lcores=self._lcores(w),
+            lcores=self._lcores(wiring),
             mbufs=mbufs,
             mbuf_bytes=mbuf_bytes,
-            queues=w.queues,
+            queues=wiring.queues,
         )
 
-    def _lcores(self, w: Wiring) -> tuple[str, ...]:
+    def _lcores(self, wiring: Wiring) -> tuple[str, ...]:
         """Return the options for its cores. The main lcore sleeps while the others forward: it
         shares the CPU of the first."""
-        if not w.cores:
+        if not wiring.cores:
             return ()
-        lcores = enumerate((w.cores[0], *w.cores))
+        lcores = enumerate((wiring.cores[0], *wiring.cores))
         return ("--main-lcore", "0", "--lcores", ",".join(f"{i}@{cpu}" for i, cpu in lcores))
 
-    def _order(self, w: Wiring) -> tuple[str, ...]:
-        if are_neighbours(w):
+    def _order(self, wiring: Wiring) -> tuple[str, ...]:
+        if are_neighbours(wiring):
             return ()
-        return (f"--portlist={','.join(str(number) for pair in pairs(w) for number in pair)}",)
+        return (f"--portlist={','.join(str(number) for pair in pairs(wiring) for number in pair)}",)
 
-    def _descriptors(self, w: Wiring) -> tuple[str, ...]:
-        if w.descriptors is None:
+    def _descriptors(self, wiring: Wiring) -> tuple[str, ...]:
+        if wiring.descriptors is None:
             return ()
-        return (f"--rxd={w.descriptors}", f"--txd={w.descriptors}")
+        return (f"--rxd={wiring.descriptors}", f"--txd={wiring.descriptors}")
 
-    def _peers(self, w: Wiring) -> tuple[str, ...]:
+    def _peers(self, wiring: Wiring) -> tuple[str, ...]:
         """Return the options that say for whom the frames that leave a port are."""
-        if w.semantics is not Semantics.STATIC:
+        if wiring.semantics is not Semantics.STATIC:
             return ()
-        return tuple(f"--eth-peer={port.index},{mac_address(port.index)}" for port in w.ports)
+        return tuple(f"--eth-peer={port.index},{mac_address(port.index)}" for port in wiring.ports)
 
 
 SWITCH = Testpmd()
