@@ -1,7 +1,8 @@
-"""Privileges: root's, or those of a user namespace that anchors everything a run makes.
+"""This module gets privileges for a run: root's, or those of a user namespace that anchors
+everything a run makes.
 
-Without root the same command line is started again below `unshare`; its end is the end of
-every namespace, interface and process in it, so there is nothing to clean.
+Without root the same command line is started again below `unshare`; its end is the end of every
+namespace, interface and process in it, so there is nothing to clean.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _PROBE = "mount -t tmpfs tmpfs /run && ip link add name sm-probe type bridge"
 
 
 def privileges() -> Literal["root", "user-namespace"]:
-    """What a run on this machine has, or will have. Unavailable when it can have neither."""
+    """Say what privileges a run on this host has, or will have. Unavailable when it can have
+    neither."""
     if _ANCHORED in os.environ:
         return "user-namespace"
     if os.geteuid() == 0 and _capabilities() & _NEEDED_CAPABILITIES == _NEEDED_CAPABILITIES:
@@ -59,7 +61,7 @@ def anchor() -> None:
 
 
 def _prepare() -> None:
-    """A /run of our own, for `ip netns add` and the runs' folders."""
+    """Mount a /run of this process's own, for `ip netns add` and the runs' folders."""
     mounted = LocalHost().run(("mount", "-t", "tmpfs", "tmpfs", "/run"))
     if mounted.status != 0:
         raise Unavailable(f"no private /run can be mounted\n  {last_lines(mounted.stderr)}")
@@ -88,7 +90,7 @@ def _supervise(argv: Sequence[str]) -> NoReturn:
 
 
 def _refusal() -> str:
-    """Why no anchor is possible, in the words of whoever refuses; empty where one is."""
+    """Return why no anchor is possible, in the words of whoever refuses; empty where one is."""
     try:
         probe = LocalHost().run((*_UNSHARE, "sh", "-c", _PROBE))
     except SwitchmarkError as error:

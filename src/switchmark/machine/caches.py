@@ -1,5 +1,5 @@
-"""Files of the user's cache: what takes a while to find out and holds beyond a run. One that cannot
-be read or written costs only time."""
+"""This module keeps files of the user's cache: what takes a while to find out and holds beyond a
+run. One that cannot be read or written costs only time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["cache_folder", "read_cache", "write_cache"]
 
 
 def cache_folder() -> Path:
-    """The project's folder in the cache of this user."""
+    """Return the project's folder in the cache of this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "switchmark")
 
 
 def read_cache(path: Path) -> dict[str, Any]:
-    """The JSON object that a file holds; empty if it holds none."""
+    """Return the JSON object that a file holds; empty if it holds none."""
     with suppress(OSError, ValueError):
         content = json.loads(path.read_text())
         if isinstance(content, dict):

@@ -1,6 +1,7 @@
-"""CPU limits by cgroups, of version 1 and 2: where they are made, and the steps that make one.
+"""This module limits CPU time by control groups, of version 1 and 2: where they are made, and the
+steps that make one.
 
-For processes of the host itself: a container's runtime has a cgroup of its own for it.
+It is for processes of the host itself: a container's runtime has a control group of its own for it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ PERIOD_US = 100_000
 
 
 def cpu_root(host: Host) -> str:
-    """Where this host's cpu controller is; that of version 2 where none is found."""
+    """Return where this host's cpu controller is; that of version 2 where none is found."""
     return V1 if host.exists(f"{V1}/cpu.cfs_quota_us") or host.exists(f"{V1}/tasks") else V2
 
 
 def check_cpu_limit(host: Host) -> None:
-    """Unavailable if no CPU can be limited on this host."""
+    """Raise Unavailable if no CPU can be limited on this host."""
     root = cpu_root(host)
     if root == V2:
         passed_on = f"{V2}/cgroup.subtree_control"
@@ -42,7 +43,8 @@ def check_cpu_limit(host: Host) -> None:
 
 
 def limited_group(root: str, name: str, percent: float) -> tuple[str, Plan]:
-    """A cgroup whose processes together get `percent` of one core: its folder, and its steps."""
+    """Make a control group whose processes together get `percent` of one core: return its folder,
+    and its steps."""
     folder = f"{root}/{name}"
     quota_us = round(percent / 100 * PERIOD_US)
     file, content = "cpu.max", f"{quota_us} {PERIOD_US}"

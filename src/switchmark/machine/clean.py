@@ -1,6 +1,6 @@
-"""Cleaning up after dead runs: each journal that can be locked is undone, and then searched
-for what a death kept out of it. Touches only what carries the exact id of a dead run.
-"""
+"""This module cleans up after dead runs: each journal that can be locked is undone, and then
+searched for what a death kept out of it. It touches only what carries the exact id of a dead
+run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What became of one run. `actions` is what was undone, or would be; what `failures`
-    names is left for another attempt."""
+    """This record says what became of one run. `actions` is what was undone, or would be; what
+    `failures` names is left for another attempt."""
 
     run: str
     state: Literal["live", "dead", "cleaned", "incomplete"]
@@ -127,7 +127,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
 
 
 def _to_undo(journal: Journal) -> list[tuple[int, Undo]]:
-    """What is pending, the latest first; after a boot that is only what lies on a disk."""
+    """Return what is pending, the latest first; after a boot that is only what lies on a disk."""
     pending = list(reversed(journal.pending.items()))
     if journal.boot == boot_id():
         return pending
@@ -152,7 +152,7 @@ def _end_marked(run: str) -> list[str]:
 
 
 def _named(run: str, host: Host) -> list[Command]:
-    """Commands that remove the namespaces and links of this machine with the run's prefix.
+    """Return the commands that remove the namespaces and links of this host with the run's prefix.
     Every one of them has an undo in the journal; this is the net below it."""
     try:
         spaces = host.run(("ip", "netns", "list")).stdout.decode().splitlines()

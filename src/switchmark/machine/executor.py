@@ -1,7 +1,7 @@
-"""The executor: the only part that carries plans out, and takes them back.
+"""The executor is the only part that carries plans out, and takes them back.
 
-Before each step its undo is in the journal, so that a death at any moment leaves nothing
-that `clean` does not find. Knows no environment: the caller gives the way into a node.
+Before each step its undo is in the journal, so that a death at any moment leaves nothing that
+`clean` does not find. It knows no environment: the caller gives the way into a node.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
 
 
 class Executor:
-    """Carries plans out on `hosts`, by the names that nodes give them.
+    """An executor carries plans out on `hosts`, by the names that nodes give them.
 
     `saved` holds what `Run(save=...)` kept and the pid of each Spawn. `logs_dir` gets each
     process's stderr as `NAME.stderr`, and `steps.sh`: what was done, as a script.
@@ -78,7 +78,7 @@ class Executor:
                     self._wait(step)
 
     def can(self, plan: Plan) -> bool:
-        """Whether the steps can be carried out: they are, and undone."""
+        """Say whether the steps can be carried out: they are, and undone."""
         mark = self.mark()
         try:
             self.execute(plan)
@@ -93,14 +93,14 @@ class Executor:
         return self._run(step).stdout
 
     def process(self, name: str) -> Process:
-        """The process of the Spawn of that name."""
+        """Return the process of the Spawn of that name."""
         for known, process in reversed(self._processes.values()):
             if known == name:
                 return process
         raise SetupFailed(f"no process named {name} is running")
 
     def mark(self) -> int:
-        """A place to unwind to, so that a block can end while the run goes on."""
+        """Return a place to unwind to, so that a block can end while the run goes on."""
         return self._journal.next_number
 
     def unwind(self, to: int = 0) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class Executor:
             raise
 
     def _write_inside(self, step: Write, path: str, content: bytes) -> None:
-        """A file as its node sees it is read and written by the node's own `cat` and `tee`."""
+        """Write a file as its node sees it, by the node's own `cat` and `tee`."""
         read = self._inside(step.at, ("cat", path))
         found = self._call(step.why, step.at, read, None, 10.0)
         if found.status == 0:
@@ -281,7 +281,7 @@ class Executor:
             )
 
     def _last_words(self, step: Wait) -> str:
-        """What the process that a Wait is for wrote last, as evidence."""
+        """Return what the process that a Wait is for wrote last, as evidence."""
         if step.unless_dead is None:
             return ""
         words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)

@@ -1,7 +1,7 @@
-"""Hugepages: where the kernel counts them, and what a run needs of them, reserved.
+"""This module reserves hugepages for a run, where the kernel counts them.
 
-Pages are of the host's default size. How several runs share the kernel's count is the
-leases' to know. See Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
+Pages are of the host's default size. How several runs share the kernel's count is the leases' to
+know. See Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _ON_MACHINE = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The hugepages of one NUMA node: the KiB of a page, and the file that sets their count."""
+    """A pool is the hugepages of one NUMA node: the KiB of a page, and the file that sets their
+    count."""
 
     node: int
     page_kib: int
@@ -30,16 +31,16 @@ class Pool:
 
     @property
     def free(self) -> str:
-        """The file with the count of those that nobody uses."""
+        """Return the file with the count of those that nobody uses."""
         return f"{self.total.removesuffix('nr_hugepages')}free_hugepages"
 
     def pages(self, megabytes: int) -> int:
-        """The pages that hold so many MB (of 1024 KiB)."""
+        """Return the number of pages that hold so many MB (of 1024 KiB)."""
         return -(-megabytes * 1024 // self.page_kib)
 
 
 def find_pool(host: Host, node: int) -> Pool:
-    """The pool of a NUMA node, or the machine's where the kernel knows no such node;
+    """Return the pool of a NUMA node, or the host's where the kernel knows no such node;
     Unavailable where it has no hugepages."""
     memory = host.read(_MEMORY) if host.exists(_MEMORY) else b""
     size = re.search(rb"^Hugepagesize:\s*(\d+) kB", memory, re.MULTILINE)
@@ -56,8 +57,8 @@ def find_pool(host: Host, node: int) -> Pool:
 
 
 def can_reserve(host: Host, node: int) -> bool:
-    """Whether a Reserve can work at all: the count may be set, or some pages are free.
-    Changes nothing."""
+    """Say whether a Reserve can work at all: the count may be set, or some pages are free. Change
+    nothing."""
     try:
         pool = find_pool(host, node)
         return host.run(("test", "-w", pool.total)).status == 0 or int(host.read(pool.free)) > 0
@@ -66,8 +67,8 @@ def can_reserve(host: Host, node: int) -> bool:
 
 
 def reserve(pool: Pool, megabytes: int, *, run: str, host: Host, leases: Leases) -> None:
-    """Have so many MB free for `run` until its lease of `pool.total` is given back.
-    Unavailable where the count may not be set, SetupFailed where the memory is not there."""
+    """Keep so many MB free for `run` until its lease of `pool.total` is given back. Unavailable
+    where the count may not be set, SetupFailed where the memory is not there."""
     wanted = pool.pages(megabytes)
     got = leases.add(run, host, pool.total, wanted, free=pool.free)
     if got < wanted:

@@ -1,6 +1,7 @@
-"""Files of JSON lines that a death cannot spoil: each line is appended whole and fsynced.
+"""This module keeps files of JSON lines that a death cannot spoil: each line is appended whole and
+fsynced.
 
-Knows nothing of what the lines say.
+It knows nothing of what the lines say.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["Entry", "append_entry", "whole_lines"]
 
 
 class Entry(BaseModel):
-    """A line, or a part of one; bytes are kept as base64."""
+    """An entry is a line, or a part of one; bytes are kept as base64."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
@@ -36,7 +37,7 @@ def append_entry(descriptor: int, entry: Entry) -> None:
 
 
 def whole_lines(descriptor: int) -> list[bytes]:
-    """The lines that were written to their end; a torn last one is cut off the file."""
+    """Return the lines that were written to their end; a torn last one is cut off the file."""
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     whole, newline, torn = content.rpartition(b"\n")
     if torn:

@@ -1,8 +1,8 @@
-"""Leases of machine-wide values, such as a sysctl: the first run saves, the last restores.
-A count, such as that of hugepages, is raised for each lease by what that one needs.
+"""This module leases values of the whole host, such as a sysctl: the first run saves, the last
+restores. A count, such as that of hugepages, is raised for each lease by what that one needs.
 
-One file of JSON lines, locked while it is read and changed. A holder whose journal nobody
-locks is dead and holds nothing; values of an earlier boot are gone and never restored.
+They are in one file of JSON lines, locked while it is read and changed. A holder whose journal
+nobody locks is dead and holds nothing; values of an earlier boot are gone and never restored.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 
 class Leases:
-    """The leases of all runs under `base`, the folder that holds the runs' folders."""
+    """This object holds the leases of all runs under `base`, the folder that holds the runs'
+    folders."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
@@ -155,7 +156,7 @@ class Leases:
                     os.ftruncate(descriptor, 0)
 
     def held_by(self, run: str) -> list[tuple[str, str]]:
-        """Host and path of each lease of a run, the latest first."""
+        """Return the host and path of each lease of a run, the latest first."""
         with self._locked() as (_, takes):
             return [(take.host, take.path) for take in reversed(takes) if take.run == run]
 

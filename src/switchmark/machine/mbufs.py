@@ -1,4 +1,5 @@
-"""What frames of DPDK take of memory: its buffers (mbufs), with all that lies around them."""
+"""This module knows what frames of DPDK take of memory: its buffers (mbufs), with all that lies
+around them."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _PAGE_BYTES = {"hugepages": 2 << 20, "no-huge": 4096}
 
 
 def pool_megabytes(mbufs: int, data_bytes: int, memory: Literal["hugepages", "no-huge"]) -> int:
-    """The MB (of 1024 KiB) of a pool of mbufs, each with a data room of so many bytes: an even
-    number. No mbuf lies across two pages: one of 2 KiB has a page of 4 KiB to itself, where
+    """Return the MB (of 1024 KiB) of a pool of mbufs, each with a data room of so many bytes: an
+    even number. No mbuf lies across two pages: one of 2 KiB has a page of 4 KiB to itself, where
     there are no hugepages."""
     each, page = data_bytes + _OVERHEAD_BYTES, _PAGE_BYTES[memory]
     if each > page:

@@ -1,4 +1,5 @@
-"""Real NICs that a user lends to a run: refused if they are in use, given back as they were."""
+"""This module lends a run the real NICs of a user: refused if they are in use, given back as they
+were."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _FEATURES = {
 
 
 def lend(host: Host, name: str, mac: str) -> Plan:
-    """Steps that give the NIC the MAC `mac`, and whose undos restore MAC, features and state.
+    """Return the steps that give the NIC the MAC `mac`, and whose undos restore MAC, features and
+    state.
 
     UsageError if there is no such NIC or it is in use (`unused_link`).
     """
@@ -48,8 +50,8 @@ def lend(host: Host, name: str, mac: str) -> Plan:
 
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:
-    """What `ip` tells of a NIC that nobody uses. UsageError if there is none of that name, or it
-    carries a default route, has an address, or belongs to a bridge or bond."""
+    """Return what `ip` tells of a NIC that nobody uses. UsageError if there is none of that name,
+    or it carries a default route, has an address, or belongs to a bridge or bond."""
     link = _link(host, name)
     routes = _json(host, ("ip", "-j", "route", "show", "default"))
     routes += _json(host, ("ip", "-j", "-6", "route", "show", "default"))
@@ -80,7 +82,7 @@ def _json(host: Host, argv: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _features(host: Host, name: str) -> list[str]:
-    """The features that are on now and can be turned, as words for ethtool -K."""
+    """Return the features that are on now and can be turned, as words for ethtool -K."""
     done = host.run(("ethtool", "-k", name))
     words: list[str] = []
     for feature, value in re.findall(r"^\s*([a-z0-9-]+): (on|off)$", done.stdout.decode(), re.M):

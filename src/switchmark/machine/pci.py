@@ -1,4 +1,5 @@
-"""NICs by PCI address: taken from the kernel's driver for one of user space, and given back.
+"""This module takes NICs by PCI address from the kernel's driver for one of user space, and gives
+them back.
 
 Probes read only; what is done to a device is a plan. See Documentation/ABI/testing/sysfs-bus-pci
 and Documentation/driver-api/vfio.rst of the kernel.
@@ -36,8 +37,8 @@ _UNPROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A NIC as it is found: `kind` is vendor and device, `driver` empty where none is bound,
-    `interfaces` are its own, `group` is that of the IOMMU (empty: none)."""
+    """This record is a NIC as it was found: `kind` is vendor and device, `driver` empty where none
+    is bound, `interfaces` are its own, `group` is that of the IOMMU (empty: none)."""
 
     address: str
     kind: str
@@ -51,7 +52,7 @@ class Device:
 
 
 def find_device(host: Host, address: str) -> Device:
-    """The NIC with that address. UsageError if there is none, or it is something else."""
+    """Return the NIC with that address. UsageError if there is none, or it is something else."""
     path = _path(address)
     if not host.exists(path):
         raise UsageError(f"there is no PCI device {address}", hint="lspci -D")
@@ -79,8 +80,8 @@ def hand_over(
     driver: str,
     memory: Literal["hugepages", "no-huge"],
 ) -> Plan:
-    """Steps that bind all of them to `driver`, of `DRIVERS`, and whose undos give each back to
-    the driver that it had.
+    """Return the steps that bind all of them to `driver`, of `DRIVERS`, and whose undos give each
+    back to the driver that it had.
 
     UsageError if one is in use. Unavailable if this host cannot leave it to a program: no module,
     no IOMMU, a group with devices that the kernel uses, a limit of locked memory.
@@ -112,7 +113,8 @@ def hand_over(
 
 
 def bind(address: str, driver: str, at: Node = HOST) -> Plan:
-    """Steps that bind a device, which may have a driver, to another; nothing of it is undone."""
+    """Return the steps that bind a device, which may have a driver, to another; nothing of it is
+    undone."""
     override, unbind = f"{_path(address)}/driver_override", f"{_path(address)}/driver/unbind"
     return (
         _tell(f"no other driver takes {address}", override, driver, at=at),
@@ -123,8 +125,9 @@ def bind(address: str, driver: str, at: Node = HOST) -> Plan:
 
 
 def _remember(devices: Sequence[Device], up: Sequence[str]) -> Plan:
-    """Steps that do nothing, and whose undos, which come last, have the kernel's drivers take the
-    devices again: the one with the first interface first, as the kernel numbers them so."""
+    """Return steps that do nothing, and whose undos, which come last, have the kernel's drivers
+    take the devices again: the one with the first interface first, as the kernel numbers them
+    so."""
     ways = [
         Run(f"{name} is up, and will be again", ("true",), undo=("ip", "link", "set", name, "up"))
         for name in up
@@ -145,7 +148,7 @@ def _remember(devices: Sequence[Device], up: Sequence[str]) -> Plan:
 
 
 def _by_interface(device: Device) -> list[tuple[str, int]]:
-    """So that eth2 is before eth10."""
+    """Return a key that puts eth2 before eth10."""
     found = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
     return [(word, int(number or 0)) for word, number in found]
 
@@ -167,7 +170,8 @@ def _give(device: Device, driver: str) -> Plan:
 def _tell(
     why: str, path: str, words: str, *, undo: tuple[str, str] | None = None, at: Node = HOST
 ) -> Run:
-    """Words for a file of sysfs that cannot be read back; `undo` is such a file and its words."""
+    """Write words to a file of sysfs that cannot be read back; `undo` is such a file and its
+    words."""
     return Run(
         why,
         ("tee", path),
@@ -186,7 +190,7 @@ def _bound(address: str, driver: str, at: Node = HOST) -> Wait:
 
 
 def _unused(host: Host, device: Device, driver: str) -> list[str]:
-    """The interfaces of a NIC that are up. UsageError if it is in use."""
+    """Return the interfaces of a NIC that are up. UsageError if it is in use."""
     up = []
     for name in device.interfaces:
         try:
@@ -210,7 +214,7 @@ def _unused(host: Host, device: Device, driver: str) -> list[str]:
 
 
 def _refuse_without_iommu(host: Host, devices: Sequence[Device]) -> bool:
-    """Whether the devices are used without an IOMMU, as the host was told to allow."""
+    """Say whether the devices are used without an IOMMU, as the host was told to allow."""
     if all(device.group for device in devices):
         for device in devices:
             _refuse_shared(host, device, {each.address for each in devices})
@@ -242,7 +246,8 @@ def _refuse_shared(host: Host, device: Device, ours: set[str]) -> None:
 
 
 def _refuse_locked(host: Host) -> None:
-    """All memory of a program is locked for the device, which the kernel counts but for root."""
+    """Refuse where a program may not lock all of its memory for the device, which the kernel counts
+    but for root."""
     status, limits = (host.read(f"/proc/self/{name}").decode() for name in ("status", "limits"))
     capable = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     limit = re.search(r"^Max locked memory\s+(\S+)", limits, re.MULTILINE)
@@ -266,6 +271,6 @@ def _word(host: Host, path: str) -> str:
 
 
 def _link(host: Host, path: str) -> str:
-    """The name of what a symbolic link of sysfs leads to; empty if there is none."""
+    """Return the name of what a symbolic link of sysfs leads to; empty if there is none."""
     done = host.run(("readlink", path))
     return "" if done.status else done.stdout.decode(errors="replace").strip().rpartition("/")[2]

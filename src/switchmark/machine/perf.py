@@ -1,5 +1,5 @@
-"""The processor's counters, by `perf stat`: which of them this host counts, and how they are
-counted for the threads of some processes, or for whole CPUs, in a window of time.
+"""This module reads the processor's counters by `perf stat`: which of them this host counts, and
+how they are counted for the threads of some processes, or for whole CPUs, in a window of time.
 
 `perf` suffices, so there is no perf_event_open of our own: it takes `enable` and `disable` on its
 stdin within 0.1 ms, and starts in 20 to 50 ms, which the warm-up covers (measured, 6.1).
@@ -38,9 +38,9 @@ _COUNT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What can be counted here: `events`, some of EVENTS; `by_cpu` says that those of whole CPUs
-    can, `user_only` that the kernel's work is left out. Where there are none, `missing` says why
-    and `hint` what would mend it, if anything does."""
+    """This record says what can be counted here: `events`, some of EVENTS; `by_cpu` says that those
+    of whole CPUs can, `user_only` that the kernel's work is left out. Where there are none,
+    `missing` says why and `hint` what would mend it, if anything does."""
 
     events: tuple[str, ...] = ()
     by_cpu: bool = False
@@ -82,13 +82,13 @@ def _reason(stderr: bytes) -> str:
 
 
 def of_threads(name: str, events: Collection[str], pids: Collection[int], file: str) -> Spawn:
-    """perf, waiting to count for every thread that some processes have now."""
+    """Start perf, waiting to count for every thread that some processes have now."""
     whom = ("--per-thread", "-p", ",".join(map(str, sorted(pids))))
     return _counter(name, "counters of the parts' threads", events, whom, file)
 
 
 def of_cpus(name: str, events: Collection[str], cpus: Collection[int], file: str) -> Spawn:
-    """perf, waiting to count for some whole CPUs."""
+    """Start perf, waiting to count for some whole CPUs."""
     return _counter(name, "counters of CPUs", events, ("-A", "-C", format_cpus(cpus)), file)
 
 
@@ -101,7 +101,7 @@ def _counter(
 
 
 def control(process: Process, word: str) -> None:
-    """`ping`, `enable` or `disable` counting, and wait until it is done. TrialFailed with perf's
+    """Send perf `ping`, `enable` or `disable`, and wait until it is done. TrialFailed with perf's
     last words if it is not."""
     process.send(word)
     # The terminating NUL of perf's answer comes with the next one.
@@ -111,8 +111,8 @@ def control(process: Process, word: str) -> None:
 
 
 def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:
-    """By the number of the thread or of the CPU (`comm-TID`, `CPU0`): each event's count, in ns
-    that of a clock. An event that was not counted is left out, and 0 where the thread had not
+    """Return each event's count, by the number of the thread or of the CPU (`comm-TID`, `CPU0`), in
+    ns that of a clock. An event that was not counted is left out, and 0 where the thread had not
     run."""
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     for row in _COUNT.finditer(text):

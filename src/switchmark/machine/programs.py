@@ -1,4 +1,5 @@
-"""Whether the programs that a plan runs are installed, and the packages that have them."""
+"""This module checks whether the programs that a plan runs are installed, and names the packages
+that have them."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ _MISSING = 'for it; do command -v "$it" >/dev/null || echo "$it"; done'
 
 
 def require_programs(host: Host, packages: Mapping[str, str]) -> None:
-    """Unavailable where a host lacks one of these programs, with the command that installs the
-    Debian packages that they are in."""
+    """Raise Unavailable where a host lacks one of these programs, with the command that installs
+    the Debian packages that they are in."""
     done = host.run(("sh", "-c", _MISSING, "sh", *packages))
     missing = done.stdout.decode(errors="replace").split()
     if missing:

@@ -1,6 +1,7 @@
-"""Plans as text: the lines that an operator would type, in order, each with its reason.
+"""This module writes plans as text: the lines that an operator would type, in order, each with its
+reason.
 
-Also the two rules that the text and the executor share: how `${name}` is filled in, and how
+It also has the two rules that the text and the executor share: how `${name}` is filled in, and how
 environment variables get into a node.
 """
 
@@ -23,12 +24,12 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 
 
 def is_host(node: Node) -> bool:
-    """Whether the node is a machine itself, so that files need no way into it."""
+    """Say whether the node is a host itself, so that files need no way into it."""
     return node.environment == HOST.environment
 
 
 def command(step: Run | Spawn | Check, inside: Inside) -> tuple[str, ...]:
-    """The argv of a step as its host runs it. Variables are set by `env` within the node, as
+    """Return the argv of a step as its host runs it. Variables are set by `env` within the node, as
     `docker exec` and ssh pass none on."""
     variables = tuple(f"{name}={value}" for name, value in step.env.items())
     argv = inside(step.at, ("env", *variables, *step.argv) if variables else step.argv)
@@ -36,7 +37,8 @@ def command(step: Run | Spawn | Check, inside: Inside) -> tuple[str, ...]:
 
 
 def fill(text: str, values: Mapping[str, str], why: str) -> str:
-    """`text` with each `${name}` replaced; SetupFailed where no earlier step gave the name."""
+    """Return `text` with each `${name}` replaced; SetupFailed where no earlier step gave the
+    name."""
 
     def value(reference: re.Match[str]) -> str:
         if (name := reference[1]) not in values:
@@ -47,9 +49,9 @@ def fill(text: str, values: Mapping[str, str], why: str) -> str:
 
 
 def describe(plan: Plan, inside: Inside) -> list[str]:
-    """The plan as lines that can be pasted in a shell: `# why`, the command, and behind it
-    how it is undone. `${name}` stays as it is written, but for characters that a shell's
-    variable cannot have."""
+    """Return the plan as lines that can be pasted in a shell: `# why`, the command, and behind it
+    how it is undone. `${name}` stays as it is written, but for characters that a shell's variable
+    cannot have."""
     lines: list[str] = []
     for number, step in enumerate(plan):
         at = step.check.at if isinstance(step, Wait) else step.at
@@ -136,7 +138,7 @@ def _quoted(argv: tuple[str, ...]) -> str:
 
 
 def _word(text: str) -> str:
-    """A shell's word: quoted only where it must be, with `${name}` left to the shell."""
+    """Return a shell's word: quoted only where it must be, with `${name}` left to the shell."""
     if not _REFERENCE.search(text):
         return shlex.quote(text)
     pieces = _REFERENCE.split(text)

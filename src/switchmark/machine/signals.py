@@ -1,6 +1,7 @@
-"""SIGINT, SIGTERM and SIGHUP as one `Interrupted`, and shields for what must not be cut in two.
+"""This module raises SIGINT, SIGTERM and SIGHUP as one `Interrupted`, and shields what must not be
+cut in two.
 
-Knows nothing of runs. State is of the process, as signal handlers are; main thread only.
+It knows nothing of runs. State is of the process, as signal handlers are; main thread only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carrying one undo out, for the executor of a live run and for `clean` of a dead one.
+"""This module carries one undo out, for the executor of a live run and for `clean` of a dead one.
 
 Undos are idempotent: what is already gone counts as undone.
 """
@@ -30,7 +30,7 @@ _BUSY_S = 3.0
 
 
 def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases) -> None:
-    """Undo it, or raise SetupFailed. A Stop reaches its process by pid and start time; a
+    """Carry the undo out, or raise SetupFailed. A Stop reaches its process by pid and start time; a
     process that was never journalled is found by its mark, which is `clean`'s work."""
     match undo:
         case Stop(pid=int(pid), start=int(start)):
@@ -49,7 +49,7 @@ def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases
 
 
 def in_words(undo: Undo) -> str:
-    """One line that says what carrying it out does."""
+    """Return one line that says what carrying it out does."""
     match undo:
         case Command():
             return shlex.join(undo.argv)

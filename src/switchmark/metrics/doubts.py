@@ -1,4 +1,5 @@
-"""The doubts: reasons not to trust a trial, each with its threshold and what would cure it.
+"""This table lists the doubts: reasons not to trust a trial, each with its threshold and what would
+cure it.
 
 One table; the guide's list is written from it. Who finds a doubt names it by this table.
 """
@@ -14,8 +15,8 @@ __all__ = ["TABLE", "Doubt", "passing"]
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One doubt. `passing`: a disturbance of the moment, so that the trial is worth running again
-    (`--rerun`)."""
+    """A doubt is one reason not to trust a trial. `passing`: a disturbance of the moment, so that
+    the trial is worth running again (`--rerun`)."""
 
     name: str
     threshold: str
@@ -157,5 +158,5 @@ TABLE: Mapping[str, Doubt] = MappingProxyType({doubt.name: doubt for doubt in _D
 
 
 def passing(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of some doubts that another try may not have."""
+    """Return those of some doubts that another try may not have."""
     return tuple(name for name in names if name in TABLE and TABLE[name].passing)

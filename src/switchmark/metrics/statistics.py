@@ -1,4 +1,5 @@
-"""What a handful of figures say: intervals by the bootstrap, differences, the steady part.
+"""This module says what a handful of figures tell: intervals by the bootstrap, differences, the
+steady part.
 
 All draws are seeded by a constant, so that a record always yields the same numbers.
 """
@@ -27,7 +28,7 @@ _SMALLEST_BAND = 0.10
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % of the median, by the percentile bootstrap (Efron 1979)."""
+    """Return the 95 % interval of the median, by the percentile bootstrap (Efron 1979)."""
     import numpy as np
 
     low, high = np.percentile(_medians(values), (2.5, 97.5))
@@ -35,7 +36,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
-    """95 % of the ratio of the medians, `after` to `before`; None where that may be zero."""
+    """Return the 95 % interval of the ratio of the medians, `after` to `before`; None where that
+    may be zero."""
     import numpy as np
 
     base = _medians(before, 1)
@@ -46,7 +48,7 @@ def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[flo
 
 
 def difference_p(before: Sequence[float], after: Sequence[float]) -> float:
-    """How often chance alone sets the means as far apart as they are: a permutation test of
+    """Return how often chance alone sets the means as far apart as they are: a permutation test of
     10,000 draws, two-sided. Three values against three never come below 0.1."""
     import numpy as np
 
@@ -65,9 +67,9 @@ def difference_p(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def mser_start(values: Sequence[float]) -> int:
-    """Where the steady part of a series begins: MSER-5 (White 1997), the beginning that leaves the
-    least standard error of the mean of batches of five; at most half of the series is left out. 0
-    for a series that is too short to tell."""
+    """Return where the steady part of a series begins: MSER-5 (White 1997), the beginning that
+    leaves the least standard error of the mean of batches of five; at most half of the series is
+    left out. 0 for a series that is too short to tell."""
     import numpy as np
 
     count = len(values) // _BATCH
@@ -82,7 +84,7 @@ def mser_start(values: Sequence[float]) -> int:
 
 
 def is_unstable(values: Sequence[float]) -> bool:
-    """Whether a series drifts, by a tenth of its median from end to end beyond what chance does
+    """Say whether a series drifts, by a tenth of its median from end to end beyond what chance does
     (Kendall's tau, p below 0.001), or splits in two bands a tenth apart and four times as far as
     either is wide. False for a series that is too short to tell."""
     import numpy as np
@@ -110,7 +112,7 @@ def _drifts(series: NDArray[np.float64]) -> bool:
 
 
 def _splits(series: NDArray[np.float64]) -> bool:
-    """The best division of the sorted values in two (Otsu 1979)."""
+    """Return the best division of the sorted values in two (Otsu 1979)."""
     import numpy as np
 
     found = np.sort(series)

@@ -1,4 +1,5 @@
-"""Frames and rates: what was sent, what arrived, how sure that is, and how evenly it was shared."""
+"""This module computes frames and rates: what was sent, what arrived, how sure that is, and how
+evenly it was shared."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ MIN_REPEATS = 3
 
 
 def sent(record: Record) -> dict[str, Any] | None:
-    """`tx`: frames of the measured phase, frames per second, and frames that had no room."""
+    """Return the field `tx`: frames of the measured phase, frames per second, and frames that had
+    no room."""
     if not record.trials:
         return None
     frames = sum(trial.tx_frames for trial in record.trials)
@@ -51,8 +53,8 @@ def sent(record: Record) -> dict[str, Any] | None:
 
 
 def received(record: Record) -> dict[str, Any] | None:
-    """`rx`: all frames that arrived, duplicates too, and the rate of distinct ones in frames
-    and in bits per second of L1 and L2: the median of the trials."""
+    """Return the field `rx`: all frames that arrived, duplicates too, and the rate of distinct ones
+    in frames and in bits per second of L1 and L2: the median of the trials."""
     if not record.trials:
         return None
     pps = median(rates_pps(record))
@@ -66,9 +68,9 @@ def received(record: Record) -> dict[str, Any] | None:
 
 
 def steady_pps(trial: TrialResult) -> float:
-    """R+: the mean of the interval arrivals without the first and the last interval, without what
-    came after the measured phase, and without the transient that MSER-5 finds at the beginning;
-    of the whole trial where that leaves none."""
+    """Return R+: the mean of the interval arrivals without the first and the last interval, without
+    what came after the measured phase, and without the transient that MSER-5 finds at the
+    beginning; of the whole trial where that leaves none."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
     steady = within[1:-1]
     if not steady:
@@ -78,41 +80,43 @@ def steady_pps(trial: TrialResult) -> float:
 
 
 def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:
-    """Lost frames of those sent; with `unsent`, those that should have been sent count as lost.
-    0 if there were none."""
+    """Return the share of lost frames in those sent; with `unsent`, those that should have been
+    sent count as lost. 0 if there were none."""
     lost = sum(trial.lost + trial.tx_unsent * trial.copies * unsent for trial in trials)
     wanted = sum((t.tx_frames + t.tx_unsent * unsent) * t.copies for t in trials)
     return lost / wanted if wanted else 0.0
 
 
 def rates_pps(record: Record) -> list[float]:
-    """The received rate of each trial: R+ where that was searched for, else that of the whole."""
+    """Return the received rate of each trial: R+ where that was searched for, else that of the
+    whole."""
     return trial_rates_pps(record.trials, steady=of_steady_part(record.test))
 
 
 def trial_rates_pps(trials: Sequence[TrialResult], *, steady: bool) -> list[float]:
-    """The received rate of each trial: of its steady part, or of the whole trial."""
+    """Return the received rate of each trial: of its steady part, or of the whole trial."""
     return [steady_pps(trial) if steady else _whole_pps(trial) for trial in trials]
 
 
 def of_steady_part(test: Test) -> bool:
-    """Whether the rate of a test is R+, that of the steady part of its trials."""
+    """Say whether the rate of a test is R+, that of the steady part of its trials."""
     return test.search == "max"
 
 
 def is_lower_bound(verdict: str) -> bool:
-    """Whether the rate bounds the traffic program, so that the switch may be faster."""
+    """Say whether the rate bounds the traffic program, so that the switch may be faster."""
     return verdict in ("sender", "receiver")
 
 
 def is_unstable(trial: TrialResult) -> bool:
-    """Whether the arrivals of a trial drift or split in two bands, from interval to interval."""
+    """Say whether the arrivals of a trial drift or split in two bands, from interval to
+    interval."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
     return trial.spec.frames is None and statistics.is_unstable(within[1:-1])
 
 
 def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
-    """Whether `until_certain` was asked for, and as many trials as there can be did not do."""
+    """Say whether `until_certain` was asked for, and as many trials as there can be did not do."""
     if test.until_certain is None or len(trials) < MIN_REPEATS:
         return False
     found = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
@@ -120,12 +124,12 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
 
 
 def of_latency(test: Test) -> bool:
-    """Whether the figure of a test is a latency rather than a rate."""
+    """Say whether the figure of a test is a latency rather than a rate."""
     return test.dimension == "latency" or test.search == "latency-at-load"
 
 
 def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> list[float]:
-    """What each trial is judged by: its received rate, the one that its record shows, or its
+    """Return what each trial is judged by: its received rate, the one that its record shows, or its
     median latency (0: not known)."""
     if not latency:
         return trial_rates_pps(trials, steady=steady)
@@ -133,22 +137,22 @@ def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> li
 
 
 def relative_half_width(rates: Sequence[float]) -> float:
-    """Half of the 95 % interval of the median, relative to it; 0 where all are 0."""
+    """Return half of the 95 % interval of the median, relative to it; 0 where all are 0."""
     low, high = median_interval(rates)
     middle = median(rates)
     return (high - low) / 2 / middle if middle else high - low
 
 
 def latency_confidence(record: Record) -> tuple[float, float] | None:
-    """The 95 % interval of the median latency over the repeats, in nanoseconds; None below three
-    that tell theirs."""
+    """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None below
+    three that tell theirs."""
     medians = [trial.latency.p50 for trial in record.trials if trial.latency]
     known = [float(one) for one in medians if one is not None]
     return median_interval(known) if len(known) >= MIN_REPEATS else None
 
 
 def confidence(record: Record) -> tuple[float, float] | None:
-    """The 95 % interval of the median received rate over the repeats; None below three."""
+    """Return the 95 % interval of the median received rate over the repeats; None below three."""
     if len(record.trials) < MIN_REPEATS:
         return None
     return median_interval(rates_pps(record))
@@ -158,8 +162,8 @@ _COUNTS = tuple(name for name in FlowCounts.model_fields if name not in ("flow",
 
 
 def per_flow(record: Record) -> list[dict[str, Any]]:
-    """The counts of each flow, summed over the trials, and its latency where each was measured
-    by itself."""
+    """Return the counts of each flow, summed over the trials, and its latency where each was
+    measured by itself."""
     flows: dict[str, list[FlowCounts]] = {}
     for trial in record.trials:
         for counts in trial.per_flow:
@@ -177,7 +181,7 @@ def per_flow(record: Record) -> list[dict[str, Any]]:
 
 
 def fairness(record: Record) -> float | None:
-    """Jain's index over what each flow received: 1 if all alike, 1/n if one took it all.
+    """Return Jain's index over what each flow received: 1 if all alike, 1/n if one took it all.
     (Jain, Chiu, Hawe: DEC-TR-301, 1984.)"""
     shares = [flow["rx"] for flow in per_flow(record)]
     squares = sum(share * share for share in shares)

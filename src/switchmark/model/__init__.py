@@ -1,1 +1,2 @@
-"""Frozen, typed data and units. No I/O; imports nothing of the project but `errors`."""
+"""This package holds frozen, typed data and units. No I/O; it imports nothing of the project but
+`errors`."""

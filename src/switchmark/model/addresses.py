@@ -1,4 +1,4 @@
-"""The addresses of a run: MACs and IPs are numbered, those of NICs are as PCI has them."""
+"""This module numbers the addresses of a run: MACs and IPs; those of NICs are as PCI has them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.
 
 
 def pci_address(text: str) -> str | None:
-    """The PCI address that `text` is, with its domain (`03:00.0` is in 0000); None if it is
+    """Return the PCI address that `text` is, with its domain (`03:00.0` is in 0000); None if it is
     something else."""
     found = _PCI.fullmatch(text)
     return f"{found[1] or '0000'}:{found[2]}".lower() if found else None
 
 
 def group_mac_address(index: int) -> str:
-    """The MAC of a group that nobody joins: a learning switch floods what is sent to it."""
+    """Return the MAC of a group that nobody joins: a learning switch floods what is sent to it."""
     return f"03:53:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def mac_address(
     index: int, *, router: bool = False, unheard: bool = False, split: bool = False
 ) -> str:
-    """The locally administered MAC of port `index`, of the router's side of that port, or one
-    for its interface that no frame is sent to. `split`: of one chain among several that share a
+    """Return the locally administered MAC of port `index`, of the router's side of that port, or
+    one for its interface that no frame is sent to. `split`: of one chain among several that share a
     port; `index` is then that of the port, times 256, and the number of the chain."""
     kind = "52" if router else "55" if unheard else "56" if split else "53"
     return f"02:{kind}:4d:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def ip_address(index: int, *, net: int | None = None) -> str:
-    """An address of RFC 2544's benchmark network: port `index` of one flat 198.18.0.0/16, or
+    """Return an address of RFC 2544's benchmark network: port `index` of one flat 198.18.0.0/16, or
     host `index` of the 198.18.`net`.0/24 that a router gives a port."""
     if net is not None:
         return f"198.18.{net}.{index}"

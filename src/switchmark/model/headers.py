@@ -1,4 +1,5 @@
-"""The headers of a test frame, as an engine saw them, held against those it was to have."""
+"""This module compares the headers of a test frame, as an engine saw them, with those it was to
+have."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Plans: what is to be done to a machine, as data.
+"""A plan says what is to be done to a host, as data.
 
 A plan is a tuple of frozen steps, each with its reason. Drivers return plans; only
-`machine.executor` carries them out. `${name}` in an argv, a path or a content stands for a
-value that an earlier `Run(save=...)` kept, or for the pid of an earlier `Spawn`.
+`machine.executor` carries them out. `${name}` in an argv, a path or a content stands for a value
+that an earlier `Run(save=...)` kept, or for the pid of an earlier `Spawn`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One place where commands run: an instance of an environment, or a host itself.
+    """A node is one place where commands run: an instance of an environment, or a host itself.
 
     `name` carries the run's prefix (`sm3f2a-f0`), but for a host, whose name is `host`.
-    `environment` is a name in the table of environments; `host` names the machine. `run_dir`
-    is the run's folder, where the way into some nodes is; `image` is the user's own, of which the
-    node is made.
+    `environment` is a name in the table of environments; `host` names the host that the node is on.
+    `run_dir` is the run's folder, where the way into some nodes is; `image` is the user's own, of
+    which the node is made.
     """
 
     name: str
@@ -49,12 +49,11 @@ HOST = Node("host", "host")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run a command to its end.
+    """This step runs a command to its end.
 
     `undo` is an argv that takes the effect back, at the same place, and reads `undo_stdin`; it is
-    idempotent.
-    `save` keeps the stripped standard output under that name. `ok` are the exit statuses
-    that count as success.
+    idempotent. `save` keeps the stripped standard output under that name. `ok` are the exit
+    statuses that count as success.
     """
 
     why: str
@@ -71,12 +70,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Start a process that lives until the plan is undone.
+    """This step starts a process that lives until the plan is undone.
 
     Its stdin and stdout are pipes that `Executor.process(name)` hands out; stderr goes to
-    `logs/NAME.stderr` of the run folder. `stop` is the signal and the seconds granted
-    before SIGKILL. `within` begins the command, outside of its node: a program that does
-    something to itself and becomes the rest, as to join a cgroup.
+    `logs/NAME.stderr` of the run folder. `stop` is the signal and the seconds granted before
+    SIGKILL. `within` begins the command, outside of its node: a program that does something to
+    itself and becomes the rest, as to join a cgroup.
     """
 
     why: str
@@ -90,10 +89,11 @@ class Spawn:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write a file; undone by writing the old content back, or by removing the file.
+    """This step writes a file; it is undone by writing the old content back, or by removing the
+    file.
 
-    `machine_wide` marks a value of the whole machine (a sysctl): it is leased, so that the
-    first run saves the old value and the last one restores it.
+    `machine_wide` marks a value of the whole host (a sysctl): it is leased, so that the first run
+    saves the old value and the last one restores it.
     """
 
     why: str
@@ -105,10 +105,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Make a folder of the system's, with those above it, as a program would that leaves it.
+    """This step makes a folder of the system's, with those above it, as a program would that leaves
+    it.
 
-    Undone by removing what was not there before of it and of those above it, as far as it is
-    empty then.
+    Undone by removing what was not there before of it and of those above it, as far as it is empty
+    then.
     """
 
     why: str
@@ -118,8 +119,8 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Have `megabytes` (of 1024 KiB) of hugepages free for this run on a NUMA node of a host;
-    undone by giving them back.
+    """This step keeps `megabytes` (of 1024 KiB) of hugepages free for this run on a NUMA node of a
+    host; it is undone by giving them back.
 
     Leased like a machine-wide Write, but additive: each step of each run gets its own.
     """
@@ -132,9 +133,8 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition of a Wait: `argv` ends with a status in `ok` and, where `pattern` is
-    given, prints something that this regular expression (re.search, MULTILINE) finds.
-    """
+    """A check is the condition of a Wait: `argv` ends with a status in `ok` and, where `pattern` is
+    given, prints something that this regular expression (re.search, MULTILINE) finds."""
 
     argv: tuple[str, ...]
     at: Node = HOST
@@ -145,9 +145,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Poll `check` until it holds; `NotReady` after `timeout_s`, or as soon as the process
-    of the Spawn that `unless_dead` names has ended.
-    """
+    """This step polls `check` until it holds; `NotReady` after `timeout_s`, or as soon as the
+    process of the Spawn that `unless_dead` names has ended."""
 
     why: str
     check: Check

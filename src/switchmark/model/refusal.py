@@ -1,4 +1,4 @@
-"""Why a test can never work: a reason with the axes that it is about."""
+"""This module says why a test can never work: a reason with the axes that it is about."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Refusal", "unknown_name"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason why a test can never work.
+    """A refusal is one reason why a test can never work.
 
     `axes` are the fields of `Test` that it is about, the one whose change would help first. `why`
     is the reason in the user's words, `hint` an option that would do instead.
@@ -26,7 +26,7 @@ class Refusal:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
-    """The refusal of a name that is in no table, with the nearest one."""
+    """Return the refusal of a name that is in no table, with the nearest one."""
     names = list(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"

@@ -1,7 +1,7 @@
-"""What a scenario draws and a switch is given: nodes, ports, flows, endpoints, wiring.
+"""This module holds what a scenario draws and a switch is given.
 
-All of it is data; nothing here is alive. A *port* is one attachment to the switch; its far
-end is held by a *part* (the traffic program in a role, or another function).
+All of it is data; nothing here is alive. A *port* is one attachment to the switch; its far end is
+held by a *part* (the traffic program in a role, or another function).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class PortKind(StrEnum):
-    """How a port is attached to a switch."""
+    """A kind says how a port is attached to a switch."""
 
     VETH = "veth"
     TAP = "tap"
@@ -49,7 +49,8 @@ class PortKind(StrEnum):
 
 
 class Semantics(StrEnum):
-    """What a switch does with a frame; figures are never ranked across these."""
+    """The semantics of a switch say what it does with a frame; figures are never ranked across
+    these."""
 
     PATCH = "patch"
     STATIC = "static"
@@ -58,7 +59,7 @@ class Semantics(StrEnum):
 
 
 class Role(StrEnum):
-    """What the traffic program does."""
+    """A role says what the traffic program does."""
 
     SENDER = "sender"
     RECEIVER = "receiver"
@@ -69,7 +70,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One attachment: `id` is unique in the topology, `index` counts from 0.
+    """A port is one attachment to a switch: `id` is unique in the topology, `index` counts from 0.
 
     `nic` names the switch's end when the port is a real NIC, by its interface or its PCI address;
     `nic_peer` the NIC at the other end of its cable, which the traffic program opens.
@@ -84,13 +85,13 @@ class Port:
 
     @property
     def pci(self) -> bool:
-        """Is it a NIC by its PCI address, which a driver of user space opens?"""
+        """Say whether it is a NIC by its PCI address, which a driver of user space opens."""
         return self.nic is not None and pci_address(self.nic) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program with ports: `id` as in a record (`f0`, `a0`), its function, its ports in order."""
+    """A part is a program with ports: `id` as in a record (`f0`, `a0`), its function, its ports."""
 
     id: str
     function: str
@@ -100,12 +101,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Frames from one port to another; `index` is the flow number carried by its frames. Flows
-    of one index are copies of the same frames, which the switch makes.
+    """A flow is frames from one port to another; `index` is the flow number carried by its frames.
+    Flows of one index are copies of the same frames, which the switch makes.
 
-    `hops` are the ports of functions between, in order: in at one, out at the next. `split` is
-    the number (from 0) of the chain that it takes, where several share its ends; its frames
-    then have a source MAC of their own.
+    `hops` are the ports of functions between, in order: in at one, out at the next. `split` is the
+    number (from 0) of the chain that it takes, where several share its ends; its frames then have a
+    source MAC of their own.
     """
 
     id: str
@@ -117,25 +118,25 @@ class Flow:
 
     @property
     def crossings(self) -> tuple[tuple[str, str], ...]:
-        """Each way through the switch: the port where a frame comes in, and where it leaves."""
+        """Return each way through the switch: the ports where a frame comes in and leaves."""
         ports = (self.source, *self.hops, self.sink)
         return tuple(zip(ports[::2], ports[1::2], strict=True))
 
 
 @dataclass(slots=True)
 class Topology:
-    """The sheet that a scenario draws on."""
+    """A topology is the sheet that a scenario draws on."""
 
     parts: list[Part] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     _ports: int = 0
 
     def physical(self, name: str, *, nic: str | None = None, nic_peer: str | None = None) -> Port:
-        """A physical port with the traffic program at its far end."""
+        """Draw a physical port with the traffic program at its far end."""
         return self._part(name, "traffic", 1, True, nic, nic_peer).ports[0]
 
     def function(self, name: str, function: str = "traffic", ports: int = 1) -> tuple[Port, ...]:
-        """A network function with `ports` ports."""
+        """Draw a network function with `ports` ports."""
         return self._part(name, function, ports, False, None, None).ports
 
     def flow(
@@ -146,8 +147,8 @@ class Topology:
         split: int | None = None,
         copy_of: Flow | None = None,
     ) -> Flow:
-        """Frames from `source` to `sink`, through the functions whose ports `hops` names; or
-        copies of those of another flow."""
+        """Draw the frames from `source` to `sink`, through the functions whose ports `hops` names;
+        or copies of those of another flow."""
         way = "" if split is None else f"c{split + 1}-"
         new = Flow(
             f"{source.part}-{way}{sink.part}",
@@ -162,7 +163,8 @@ class Topology:
 
     @property
     def crossings(self) -> tuple[Flow, ...]:
-        """The flows as a switch is told them: from one of its ports to another, once each."""
+        """Return the flows as a switch is told them: from one of its ports to another, once
+        each."""
         parts = {port.id: port.part for port in self.ports}
         found: dict[tuple[str, str], Flow] = {}
         numbers: dict[tuple[int, str], int] = {}
@@ -212,14 +214,14 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The far end of a port, as the function opens it, and the switch's end, as it is counted.
+    """An endpoint is the function's end of a port, and the switch's, as it is counted.
 
-    `ifname` is the interface in the function's node, `switch_ifname` the one at the switch
-    (empty where the switch has none); `path` is a socket for vhost-user and memif and
-    `server` says that the function's side listens on it, `backend` that it is the vhost side
-    of a vhost-user port, where it is else the virtio side. `device` is the PCI address in the
-    function's node, where it opens the NIC there past the kernel. A kernel interface is created at
-    the switch under `staged` and moved into the function's node by the environment.
+    `ifname` is the interface in the function's node, `switch_ifname` the one at the switch (empty
+    where the switch has none); `path` is a socket for vhost-user and memif and `server` says that
+    the function's side listens on it, `backend` that it is the vhost side of a vhost-user port,
+    where it is else the virtio side. `device` is the PCI address in the function's node, where it
+    opens the NIC there past the kernel. A kernel interface is created at the switch under `staged`
+    and moved into the function's node by the environment.
     """
 
     kind: PortKind
@@ -236,13 +238,13 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """The addresses of one flow: as sent, and what the receiver will see of the MACs.
+    """This record holds the addresses of one flow: as sent, and as the receiver sees them.
 
-    `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both
-    MACs). `prefix` is the length of the network that `source_ip` is in; `gateway` is where
-    a socket engine routes to when the sink is in another network, and `sent_dst_mac` is
-    always the neighbour's MAC. `routed` is how much lower the TTL arrives than it was sent. All
-    else of a frame arrives as it was sent: the gate holds the switch to that.
+    `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both MACs).
+    `prefix` is the length of the network that `source_ip` is in; `gateway` is where a socket engine
+    routes to when the sink is in another network, and `sent_dst_mac` is always the neighbour's MAC.
+    `routed` is how much lower the TTL arrives than it was sent. All else of a frame arrives as it
+    was sent: the gate holds the switch to that.
     """
 
     sent_src_mac: str
@@ -257,14 +259,14 @@ class Addressing:
 
     @property
     def rewritten(self) -> bool:
-        """Are MACs written on the way?"""
+        """Say whether MACs are written on the way."""
         sent = (self.sent_src_mac, self.sent_dst_mac)
         return sent != (self.seen_src_mac, self.seen_dst_mac)
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """All that a switch is told: its ports, flows, place and resources.
+    """A wiring is all that a switch is told: its ports, flows, node and resources.
 
     `flows` say where frames are sent to; `ways` also where their answers go, which a switch of
     fixed rules must let through. Of a flow through functions a switch sees each crossing from port
@@ -272,16 +274,16 @@ class Wiring:
     itself: then it holds the endpoints, by port, that it is to open instead of making its own.
 
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
-    sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is
-    how ports are attached and `semantics` what the switch is to do with a frame, of those that
-    it offers. `mode` is what the probe of the switch found (its datapath, for instance). `napi`
-    says that the functions send by XDP redirect, which a veth takes only if its peer polls
-    (NAPI), `ip_stack` that their frames go through the IP stacks of their nodes. `isolated` says
-    that the switch's node has a network stack of its own. `cores` are
-    the CPUs of a switch that polls, `node` their NUMA node; `queues` the pairs of queues that a
-    port has, `descriptors` the length of each (None: the default of who makes them). `burst` is
-    the most frames that a function sends at once, `memory` what DPDK's processes live in,
-    `offload` whether functions use what their devices offer of checksums and times.
+    sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is how
+    ports are attached and `semantics` what the switch is to do with a frame, of those that it
+    offers. `mode` is what the probe of the switch found (its datapath, for instance). `napi` says
+    that the functions send by XDP redirect, which a veth takes only if its peer polls (NAPI),
+    `ip_stack` that their frames go through the IP stacks of their nodes. `isolated` says that the
+    switch's node has a network stack of its own. `cores` are the CPUs of a switch that polls,
+    `node` their NUMA node; `queues` the pairs of queues that a port has, `descriptors` the length
+    of each (None: the default of who makes them). `burst` is the most frames that a function sends
+    at once, `memory` what DPDK's processes live in, `offload` whether functions use what their
+    devices offer of checksums and times.
     """
 
     prefix: str
@@ -307,7 +309,7 @@ class Wiring:
     given: Mapping[str, Endpoint] = field(default_factory=dict)
 
     def source_mac(self, flow: Flow) -> str:
-        """The source MAC of a flow's frames: that of its port, or of its chain."""
+        """Return the source MAC of a flow's frames: that of its port, or of its chain."""
         index = self.port(flow.source).index
         if flow.split is None:
             return mac_address(index)
@@ -315,8 +317,8 @@ class Wiring:
 
     @property
     def ways(self) -> Mapping[str, Mapping[str, str | None]]:
-        """Where frames go from each port: the ports that they leave by, each with the source MAC
-        that says so, where several chains share a port.
+        """Return where frames go from each port: the ports that they leave by, each with the source
+        MAC that says so, where several chains share a port.
 
         `flows` go one way. In a test of latency every frame is answered, and with functions that
         reflect it comes back: a port that no flow begins at sends to the port that its frames came
@@ -333,14 +335,14 @@ class Wiring:
         return found
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
-        """The flows that carry the frames of this one, itself among them."""
+        """Return the flows that carry the frames of this one, itself among them."""
         return tuple(each for each in self.flows if each.index == flow.index)
 
     def port(self, port_id: str) -> Port:
         return next(port for port in self.ports if port.id == port_id)
 
     def name(self, suffix: str) -> str:
-        """A name of this run for an interface or node; at most 15 bytes, as the kernel holds."""
+        """Return a name of this run for an interface or node; the kernel holds 15 bytes."""
         name = f"{self.prefix}-{suffix}"
         if len(name) > 15:
             raise UsageError(f"the interface name '{name}' is longer than 15 bytes")

@@ -1,4 +1,5 @@
-"""Units as people write them: rates, frame sizes, durations, and Ethernet's arithmetic.
+"""This module reads units as people write them: rates, frame sizes, durations, and knows Ethernet's
+arithmetic.
 
 Frame sizes count the FCS (RFC 2544); a rate is per sender, in frames per second.
 """
@@ -54,7 +55,7 @@ _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate as asked for: `max`, frames per second, bits per second, or a share of R+.
+    """A rate is as it was asked for: `max`, frames per second, bits per second, or a share of R+.
 
     Exactly one of `pps`, `bps_l1`, `share` is set; none for `max`.
     """
@@ -68,7 +69,7 @@ class Rate:
         return self.pps is None and self.bps_l1 is None and self.share is None
 
     def per_second(self, frame_bytes: float) -> float | None:
-        """Frames per second at this mean frame size; None for `max` or a share of R+."""
+        """Return the frames per second at this mean frame size; None for `max` or a share of R+."""
         if self.pps is not None:
             return self.pps
         if self.bps_l1 is not None:
@@ -77,7 +78,8 @@ class Rate:
 
 
 def parse_rate(text: str | int | float) -> Rate:
-    """`max`, `1000`, `10M`, `500kpps`, `2.5Gbps` (L1 bits), `50%` (of R+). UsageError otherwise."""
+    """Read a rate: `max`, `1000`, `10M`, `500kpps`, `2.5Gbps` (L1 bits), `50%` (of R+). UsageError
+    otherwise."""
     word = str(text).strip().replace("_", "")
     if word == "max":
         return Rate()
@@ -104,7 +106,7 @@ def parse_rate(text: str | int | float) -> Rate:
 
 
 def parse_frame_size(text: str | int) -> int | str:
-    """Bytes with the FCS, 64 to 9000, or `imix`. UsageError otherwise."""
+    """Read a frame size: bytes with the FCS, 64 to 9000, or `imix`. UsageError otherwise."""
     word = str(text).strip()
     if word == "imix":
         return "imix"
@@ -119,7 +121,7 @@ def parse_frame_size(text: str | int) -> int | str:
 
 
 def parse_duration(text: str | int | float) -> float:
-    """Seconds from `2`, `0.5`, `200ms`, `30s`, `2min`, `1h`. UsageError otherwise."""
+    """Read seconds from `2`, `0.5`, `200ms`, `30s`, `2min`, `1h`. UsageError otherwise."""
     match = re.fullmatch(
         r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(ms|s|min|h)?", str(text).strip()
     )
@@ -130,7 +132,7 @@ def parse_duration(text: str | int | float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimit:
-    """`who` (`switch`, or each `function`) gets `percent` of one core."""
+    """A limit gives `who` (`switch`, or each `function`) `percent` of one core."""
 
     who: str
     percent: float
@@ -140,7 +142,8 @@ class CpuLimit:
 
 
 def parse_cpu_limit(text: str | int | float) -> CpuLimit:
-    """`50`, `12.5%` (of the switch), `switch:50`, `function:50`. UsageError otherwise."""
+    """Read a CPU limit: `50`, `12.5%` (of the switch), `switch:50`, `function:50`. UsageError
+    otherwise."""
     match = re.fullmatch(r"(?:(switch|function):)?([0-9]+(?:\.[0-9]+)?)%?", str(text).strip())
     if match is None:
         raise UsageError(
@@ -153,7 +156,7 @@ def parse_cpu_limit(text: str | int | float) -> CpuLimit:
 
 
 def parse_share(text: str | int | float) -> float:
-    """A share above 0 and below 1 from `0.5%` or `0.005`. UsageError otherwise."""
+    """Read a share above 0 and below 1 from `0.5%` or `0.005`. UsageError otherwise."""
     match = re.fullmatch(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(%?)", str(text).strip())
     share = 0.0 if match is None else float(match[1]) / (100 if match[2] else 1)
     if not 0 < share < 1:
@@ -162,7 +165,7 @@ def parse_share(text: str | int | float) -> float:
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
-    """Shares of R+ from percents, `10,50,99`, in ascending order. UsageError otherwise."""
+    """Read shares of R+ from percents, `10,50,99`, in ascending order. UsageError otherwise."""
     words = [word.strip().removesuffix("%") for word in str(text).split(",")]
     if not all(re.fullmatch(r"[0-9]*\.?[0-9]+", word) for word in words):
         raise UsageError(f"'{text}' is no list of percents of R+", hint="write 10,50,99")
@@ -173,45 +176,46 @@ def parse_shares(text: str) -> tuple[float, ...]:
 
 
 def mean_frame_bytes(size: int | str) -> float:
-    """The mean frame size in bytes with the FCS, of a size or of `imix`."""
+    """Return the mean frame size in bytes with the FCS, of a size or of `imix`."""
     return sum(IMIX_SIZES) / len(IMIX_SIZES) if isinstance(size, str) else float(size)
 
 
 def mtu_for(size: int | str) -> int:
-    """The MTU of ports that carry frames of this size, or of `imix`: Ethernet's 1500 at least."""
+    """Return the MTU of ports that carry frames of this size, or of `imix`: Ethernet's 1500 at
+    least."""
     longest = max(IMIX_SIZES) if isinstance(size, str) else size
     return min(max(MTU_USUAL, longest - LAYER_2_BYTES), FRAME_MAX)
 
 
 def gbps_l2(pps: float, frame_bytes: float) -> float:
-    """10^9 bit/s of frame bytes."""
+    """Return 10^9 bit/s of frame bytes."""
     return pps * frame_bytes * 8 / 1e9
 
 
 def gbps_l1(pps: float, frame_bytes: float) -> float:
-    """10^9 bit/s on the wire: frame bytes, preamble and inter-frame gap."""
+    """Return 10^9 bit/s on the wire: frame bytes, preamble and inter-frame gap."""
     return gbps_l2(pps, frame_bytes + PREAMBLE_AND_GAP_BYTES)
 
 
 def format_pps(pps: float | None) -> str:
-    """`950 pps`, `12.3 kpps`, `1.23 Mpps`, or `-`."""
+    """Write a rate as `950 pps`, `12.3 kpps`, `1.23 Mpps`, or `-`."""
     return "-" if pps is None else scaled(pps, PPS)
 
 
 def scaled(value: float, units: Sequence[tuple[str, float]]) -> str:
-    """A value with three digits in the unit that it needs, of units with their sizes from the
+    """Write a value with three digits in the unit that it needs, of units with their sizes from the
     smallest to the largest: 999.7 of pps is `1 kpps`."""
     name, size = _unit_for(value, units)
     return f"{_three_digits(value / size)} {name}"
 
 
 def scaled_to(value: float, other: float, units: Sequence[tuple[str, float]]) -> str:
-    """A value with three digits, without its unit: the one that another value needs."""
+    """Write a value with three digits, without its unit: the one that another value needs."""
     return _three_digits(value / _unit_for(other, units)[1])
 
 
 def _unit_for(value: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
-    """The smallest unit that leaves less than 1000 after rounding, or else the largest."""
+    """Return the smallest unit that leaves less than 1000 after rounding, or else the largest."""
     fitting = (unit for unit in units if float(f"{value / unit[1]:.3g}") < 1000)
     return next(fitting, units[-1])
 

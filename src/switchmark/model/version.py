@@ -1,4 +1,4 @@
-"""What a probe of a switch, an environment or an engine found on a host."""
+"""This module holds what a probe of a switch, an environment or an engine found on a host."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Verified = Literal["not verified", "plan-only", "verified in a VM", "verified"]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """`text` is the version as the tool prints it; `mode` names a variant that matters to a
-    number, such as the datapath; `verified` is how far the driver was verified, which it is not
-    until it says so, `verified_ports` that of kinds of ports of which less was. `missing` says of
-    kinds of ports why they cannot be had on this host, with a hint."""
+    """A version is what a probe found: `text` is the version as the tool prints it; `mode` names a
+    variant that matters to a number, such as the datapath; `verified` is how far the driver was
+    verified, which it is not until it says so, `verified_ports` that of kinds of ports of which
+    less was. `missing` says of kinds of ports why they cannot be had on this host, with a hint."""
 
     text: str
     mode: str | None = None

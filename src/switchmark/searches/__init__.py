@@ -1,4 +1,4 @@
-"""The table of searches: to add one, add its file and one line here."""
+"""This table lists the searches: to add one, add its file and one line here."""
 
 from __future__ import annotations
 

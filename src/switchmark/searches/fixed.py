@@ -1,4 +1,4 @@
-"""The load that was asked for, as often as asked."""
+"""This search offers the load that was asked for, as often as asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, repe
 
 
 class Fixed(Search):
-    """No search at all: one trial a repeat."""
+    """One trial a repeat is run at the rate of the test: there is nothing to search for."""
 
     name = "fixed"
     summary = "one trial at the rate asked for"
