@@ -106,7 +106,7 @@ class Bed:
         test = Test.model_validate({"switch": switch, "engine": engine, **axes})
         prefix, folder = f"{self._workspace.run}-{letter}", str(self._workspace.folder)
         layout = lay_out(test, prefix=prefix, run_dir=folder)
-        placement = place(tenants_of(layout), read_cpus(), "pinned")
+        placement = place(tenants_of(layout), read_cpus(LocalHost()), "pinned")
         cores = placement.seats["switch"].cpus
         layout = lay_out(test, prefix=prefix, run_dir=folder, cores=cores)
         track = Track(layout, placement)

@@ -18,6 +18,7 @@ from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.layout.assembly import join, settled
+from switchmark.machine.host import LocalHost
 from switchmark.machine.perf import Counting
 from switchmark.model.counters import PathCounters
 from switchmark.model.plan import HOST, Node, Plan
@@ -74,6 +75,7 @@ def trial(
             stolen=lambda: 0.0,
             alive=lambda: None,
             meter=Meter(
+                LocalHost(),
                 bed.executor,
                 str(bed.folder),
                 track.placement,

@@ -15,6 +15,7 @@ from bench.report import Row, absolute
 from switchmark.errors import Unavailable
 from switchmark.lab.measure import Lab
 from switchmark.machine.cpus import read_cpus
+from switchmark.machine.host import LocalHost
 from switchmark.model.spec import Test
 
 __all__ = ["NULL", "PACING", "SETUP", "set_up", "worst_interval"]
@@ -30,7 +31,7 @@ _DRAINS_S = 2 * 0.020  # a trial's two phases each end when nothing has come for
 
 def _cpu() -> int:
     """Return the last CPU: the first serves interrupts."""
-    return read_cpus()[-1].id
+    return read_cpus(LocalHost())[-1].id
 
 
 def _null(session: Session) -> list[Row]:

@@ -27,7 +27,7 @@ from switchmark.lab.measure import Lab
 from switchmark.layout.layout import UDP_PORT
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost
-from switchmark.machine.processes import in_network
+from switchmark.machine.threads import in_network
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult
@@ -162,7 +162,7 @@ def test_functions_live_in_an_image_of_the_users_which_stays_as_it_is(
     mode = ENVIRONMENTS[runtime].probe(LocalHost()).mode
     needs = Needs(run_dir=str(workspace.folder), image=image, mode=mode)
     executor.execute(ENVIRONMENTS[runtime].create(node, needs))
-    there = in_network(ENVIRONMENTS[runtime].netns(node) or "")
+    there = in_network(LocalHost(), ENVIRONMENTS[runtime].netns(node) or "")
     assert any(Path(f"/proc/{pid}/root/mine").exists() for pid in there)
     assert executor.unwind() == ()
     assert sorted(root.rglob("*")) == before
@@ -336,7 +336,7 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
 
 def in_node(node: Node, name: str) -> list[int]:
     """Return the processes of that name in a node; the client that started one is on the host."""
-    there = in_network(ENVIRONMENTS[node.environment].netns(node) or "")
+    there = in_network(LocalHost(), ENVIRONMENTS[node.environment].netns(node) or "")
     return [pid for pid in marked(name) if pid in there]
 
 

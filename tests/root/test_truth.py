@@ -382,7 +382,7 @@ def test_a_hog_on_the_switchs_core(attempt: Try) -> None:
         with hog(core):
             return attempt(rate="max", burst=32, duration=0.4)
 
-    isolated = any(cpu.isolated for cpu in read_cpus() if cpu.id == core)
+    isolated = any(cpu.isolated for cpu in read_cpus(LocalHost()) if cpu.id == core)
     also = () if isolated else ("not-isolated",)
     assert named(run, "host", "host-busy", *also) == []
 

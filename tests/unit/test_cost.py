@@ -101,22 +101,19 @@ def test_what_can_be_counted_is_tried(
 # --- interrupts ------------------------------------------------------------------------------
 
 
-def host(root: Path, *, irq: int, softirq: int, daemon_ns: int) -> Path:
-    files = {
-        "proc/stat": f"cpu 9 0 0 9 0 0 0 0\ncpu1 9 0 0 9 0 {irq} {softirq} 0 0 0\n",
-        "proc/22/comm": "ksoftirqd/1\n",
-        "proc/22/schedstat": f"{daemon_ns} 5 1\n",
-        "proc/sys/kernel/osrelease": "6.1.0\n",
+def host(irq: int, softirq: int, daemon_ns: int, **files: bytes) -> RecordingHost:
+    usual = {
+        "/proc/stat": f"cpu 9 0 0 9 0 0 0 0\ncpu1 9 0 0 9 0 {irq} {softirq} 0 0 0\n",
+        "/proc/22/comm": "ksoftirqd/1\n",
+        "/proc/22/schedstat": f"{daemon_ns} 5 1\n",
+        "/proc/sys/kernel/osrelease": "6.1.0\n",
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
+    return RecordingHost(files={path: text.encode() for path, text in usual.items()} | files)
 
 
-def test_interrupts_are_counted_once(tmp_path: Path) -> None:
-    before = SoftirqTimes.read((1,), host(tmp_path, irq=1, softirq=2, daemon_ns=0))
-    after = SoftirqTimes.read((1,), host(tmp_path, irq=2, softirq=6, daemon_ns=10**7))
+def test_interrupts_are_counted_once() -> None:
+    before = SoftirqTimes.read(host(1, 2, 0), (1,))
+    after = SoftirqTimes.read(host(2, 6, 10**7), (1,))
     elapsed = after.at_s - before.at_s
     within, apart = (after.since(before, within=each) for each in (True, False))
     assert within["cpus"]["1"]["softirq"] == pytest.approx(0.04 / elapsed)
@@ -126,20 +123,15 @@ def test_interrupts_are_counted_once(tmp_path: Path) -> None:
     assert before.since(before, within=None)["outside"] == 0
 
 
-def test_a_kernel_says_whether_threads_pay_for_interrupts(tmp_path: Path) -> None:
-    said = {}
-    for name, files in {
+def test_a_kernel_says_whether_threads_pay_for_interrupts() -> None:
+    cases: dict[str, dict[str, bytes]] = {
         "unknown": {},
-        "apart": {"boot/config-6.1.0": b"CONFIG_IRQ_TIME_ACCOUNTING=y\n"},
-        "within": {"proc/config.gz": gzip.compress(b"# CONFIG_IRQ_TIME_ACCOUNTING is not set\n")},
-        "off": {"proc/cmdline": b"quiet tsc=noirqtime", "proc/pressure/irq": b""},
-        "on": {"proc/pressure/irq": b""},
-    }.items():
-        root = host(tmp_path / name, irq=0, softirq=0, daemon_ns=0)
-        for path, content in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(content)
-        said[name] = within_threads(root)
+        "apart": {"/boot/config-6.1.0": b"CONFIG_IRQ_TIME_ACCOUNTING=y\n"},
+        "within": {"/proc/config.gz": gzip.compress(b"# CONFIG_IRQ_TIME_ACCOUNTING is not set\n")},
+        "off": {"/proc/cmdline": b"quiet tsc=noirqtime", "/proc/pressure/irq": b""},
+        "on": {"/proc/pressure/irq": b""},
+    }
+    said = {name: within_threads(host(0, 0, 0, **files)) for name, files in cases.items()}
     assert said == {"unknown": None, "apart": False, "within": True, "off": True, "on": False}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,19 +11,18 @@ from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus, read_cpus
+from switchmark.machine.host import LocalHost
+from switchmark.machine.recording import RecordingHost
 
 
-def machine(root: Path, files: Mapping[str, str]) -> Path:
-    for path, content in files.items():
-        file = root / "sys/devices/system" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{content}\n")
-    return root
+def machine(files: Mapping[str, str]) -> RecordingHost:
+    return RecordingHost(
+        files={f"/sys/devices/system/{path}": f"{text}\n".encode() for path, text in files.items()}
+    )
 
 
-def test_siblings_nodes_and_isolation_are_read(tmp_path: Path) -> None:
-    root = machine(
-        tmp_path,
+def test_siblings_nodes_and_isolation_are_read() -> None:
+    host = machine(
         {
             "cpu/online": "0-3",
             "cpu/isolated": "3",
@@ -34,7 +32,7 @@ def test_siblings_nodes_and_isolation_are_read(tmp_path: Path) -> None:
             **{f"cpu/cpu{cpu}/topology/thread_siblings_list": "1,3" for cpu in (1, 3)},
         },
     )
-    assert read_cpus(root, allowed=range(4)) == (
+    assert read_cpus(host, allowed=range(4)) == (
         Cpu(0, node=0, siblings=(2,)),
         Cpu(1, node=1, siblings=(3,)),
         Cpu(2, node=0, siblings=(0,)),
@@ -42,18 +40,18 @@ def test_siblings_nodes_and_isolation_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_only_what_is_online_and_allowed_is_offered(tmp_path: Path) -> None:
-    root = machine(tmp_path, {"cpu/online": "0-1,3", "cpu/isolated": ""})
-    assert [cpu.id for cpu in read_cpus(root, allowed={1, 2, 3, 9})] == [1, 3]
+def test_only_what_is_online_and_allowed_is_offered() -> None:
+    host = machine({"cpu/online": "0-1,3", "cpu/isolated": ""})
+    assert [cpu.id for cpu in read_cpus(host, allowed={1, 2, 3, 9})] == [1, 3]
 
 
-def test_a_machine_that_tells_nothing_has_what_is_allowed(tmp_path: Path) -> None:
-    assert read_cpus(tmp_path, allowed=[4, 2]) == (Cpu(2), Cpu(4))
+def test_a_machine_that_tells_nothing_has_what_is_allowed() -> None:
+    assert read_cpus(machine({}), allowed=[4, 2]) == (Cpu(2), Cpu(4))
 
 
 def test_this_machine_offers_what_this_process_may_use() -> None:
     usual = os.sched_getaffinity(0)
-    assert {cpu.id for cpu in read_cpus()} >= usual
+    assert {cpu.id for cpu in read_cpus(LocalHost())} >= usual
     assert os.sched_getaffinity(0) == usual
 
 

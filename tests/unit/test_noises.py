@@ -11,7 +11,7 @@ from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
 from switchmark.machine.cpus import read_cpus
-from switchmark.machine.host import Completed
+from switchmark.machine.host import Completed, LocalHost
 from switchmark.model.plan import Spawn, Write
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE, parse_noise
@@ -107,7 +107,7 @@ def test_a_machine_without_quotas_is_told_what_mends_it(
 
 
 def test_a_plan_says_which_noise_this_machine_cannot_make() -> None:
-    beyond = max(cpu.id for cpu in read_cpus()) + 1
+    beyond = max(cpu.id for cpu in read_cpus(LocalHost())) + 1
     quiet, noisy = plan(Test()), plan(Test(noise=f"cpu:{beyond}"))
     assert noisy[: len(quiet)] == quiet
     assert noisy[len(quiet)].startswith(f"# not possible here: noise cpu:{beyond}: there is no CPU")

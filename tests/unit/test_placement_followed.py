@@ -31,13 +31,13 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(Probes, "probe", lambda *those: Version("1"))
 
     def has(count: int) -> None:
-        monkeypatch.setattr(preparing, "read_cpus", lambda: tuple(map(Cpu, range(count))))
+        monkeypatch.setattr(preparing, "read_cpus", lambda host: tuple(map(Cpu, range(count))))
 
     return has
 
 
 def drawn(test: Test) -> Any:
-    return prepare(test, "sm0000", "/run/x", None, {}, lambda plan: True)
+    return prepare(LocalHost(), test, "sm0000", "/run/x", None, {}, lambda plan: True)
 
 
 @pytest.mark.parametrize(

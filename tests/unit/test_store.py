@@ -20,6 +20,8 @@ from switchmark.campaign.load import Campaign, from_options
 from switchmark.campaign.store import RunFolder, key, read_campaign, read_records
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.machine.facts import host_facts
+from switchmark.machine.host import LocalHost
+from switchmark.machine.recording import RecordingHost
 from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.report.json import to_object
@@ -321,18 +323,21 @@ def test_a_record_survives_a_round_trip(tmp_path_factory, some, error: str, sema
 # --- the host --------------------------------------------------------------------------------
 
 
-def test_the_facts_of_a_host_hold_no_secret_of_its_command_line(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cmdline").write_text("root=/dev/x token=abc isolcpus=2-3 nosmt ro\n")
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\nHugePages_Total: 2\n")
-    facts = host_facts(tmp_path)
+def test_the_facts_of_a_host_hold_no_secret_of_its_command_line() -> None:
+    files = {
+        "/proc/cmdline": b"root=/dev/x token=abc isolcpus=2-3 nosmt ro\n",
+        "/proc/meminfo": b"MemTotal: 1024 kB\nHugePages_Total: 2\n",
+        "/sys/devices/system/cpu/vulnerabilities/mds": b"Not affected\n",
+    }
+    facts = host_facts(RecordingHost(files=files))
     assert facts["kernel_parameters"] == ["isolcpus=2-3", "nosmt"]
     assert facts["memory_kib"] == 1024
     assert facts["hugepages"] == {"total": 2, "free": None, "size_kib": None}
+    assert facts["mitigations"] == {"mds": "Not affected"}
     assert "abc" not in json.dumps(facts)
 
 
 def test_the_facts_of_this_host_are_json() -> None:
-    facts = host_facts()
+    facts = host_facts(LocalHost())
     assert json.loads(json.dumps(facts)) == facts
     assert facts["kernel"] == os.uname().release

@@ -80,6 +80,13 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
 }
 """(file, name of an environment): why the name may stand there."""
 
+OF_THIS_PROCESS = {
+    "machine/anchor.py": "whether this process has the capabilities of a run",
+    "machine/processes.py": "processes of this machine, which are signalled through a pidfd",
+    "machine/workspace.py": "what is mounted in this process's own folder of a run",
+}
+"""Who may open files in /proc without a host: file, and what of this very process it asks."""
+
 REQUIRED = {"name", "semantics", "port_kinds", "counters", "probe", "start"}
 """What every driver of a switch says, in its own words."""
 
@@ -220,6 +227,46 @@ def test_only_the_machine_starts_processes() -> None:
         and (starts := {"subprocess", "pexpect"} & set(_roots_imported(tree)))
     }
     assert not starters
+
+
+def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Where a file below /proc or /sys is opened by its path, with its line: `Path` or `open` of
+    such a name, and a path joined with one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "Path", "os.listdir"):
+            named = node.args
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            named = [node.right]
+        else:
+            continue
+        for each in named:
+            first = each.values[0] if isinstance(each, ast.JoinedStr) and each.values else each
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                if re.match(r"/?(proc|sys)\b", first.value):
+                    yield node.lineno, ast.unparse(each)
+
+
+def test_the_kernel_is_asked_through_a_host() -> None:
+    """So that another host than this one can be asked."""
+    found = {
+        file: places
+        for module, tree in TREES.items()
+        if (places := list(reads_of_the_kernel(tree)))
+        and (file := SOURCES[module].relative_to(PACKAGE).as_posix()) not in OF_THIS_PROCESS
+    }
+    assert found == {}
+    assert {file for file in OF_THIS_PROCESS if (PACKAGE / file).exists()} == set(OF_THIS_PROCESS)
+
+
+def test_a_file_of_the_kernel_that_is_opened_is_found() -> None:
+    source = (
+        "Path('/proc/stat').read_text()\n"
+        "open(f'/sys/bus/{name}')\n"
+        "root / 'proc/stat'\n"
+        "host.read('/proc/stat')\n"
+        "Path('/process')\n"
+    )
+    assert sorted(line for line, _ in reads_of_the_kernel(ast.parse(source))) == [1, 2, 3]
 
 
 def _roots_imported(tree: ast.AST) -> Iterator[str]:

@@ -15,6 +15,7 @@ from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import place
+from switchmark.machine.recording import RecordingHost
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
@@ -427,7 +428,7 @@ def judged(
     drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
-    judge = Trust(drawn, place(tenants_of(drawn), CPUS[:2]), CPUS, **(trust or {}))
+    judge = Trust(RecordingHost(), drawn, place(tenants_of(drawn), CPUS[:2]), CPUS, **(trust or {}))
     found = found or trial()
     if not found.counters.links:
         ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}
@@ -570,22 +571,19 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     assert passing(("short", "host-busy")) == ("host-busy",)
 
 
-def host(root: Path, *, steal: int, interrupts: int, khz: int) -> Path:
+def host(*, steal: int, interrupts: int, khz: int) -> RecordingHost:
     files = {
-        "proc/stat": f"cpu 10 0 0 100 0 0 5 {steal} 0 0\ncpu0 10 0 0 100 0 0 5 {steal} 0 0\n",
-        "proc/interrupts": f"      CPU0  CPU1\n 24:  {interrupts}  7  PCI eth\nLOC: 9 9 timer\n",
-        "proc/pressure/cpu": "some avg10=0.00 total=1000\n",
-        "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": f"{khz}\n",
+        "/proc/stat": f"cpu 10 0 0 100 0 0 5 {steal} 0 0\ncpu0 10 0 0 100 0 0 5 {steal} 0 0\n",
+        "/proc/interrupts": f"      CPU0  CPU1\n 24:  {interrupts}  7  PCI eth\nLOC: 9 9 timer\n",
+        "/proc/pressure/cpu": "some avg10=0.00 total=1000\n",
+        "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": f"{khz}\n",
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
+    return RecordingHost(files={path: text.encode() for path, text in files.items()})
 
 
-def test_noise_is_what_was_counted_in_between(tmp_path: Path) -> None:
-    before = Snapshot.read((0,), host(tmp_path, steal=0, interrupts=100, khz=2_000_000))
-    after = Snapshot.read((0,), host(tmp_path, steal=100, interrupts=300, khz=3_000_000))
+def test_noise_is_what_was_counted_in_between() -> None:
+    before = Snapshot.read(host(steal=0, interrupts=100, khz=2_000_000), (0,))
+    after = Snapshot.read(host(steal=100, interrupts=300, khz=3_000_000), (0,))
     found = after.since(before)
     assert found["stolen"] == 1.0
     assert found["frequency_khz"] == {"0": [2_000_000, 3_000_000]}
@@ -594,8 +592,8 @@ def test_noise_is_what_was_counted_in_between(tmp_path: Path) -> None:
     assert json.dumps(found)
 
 
-def test_a_host_that_tells_nothing_has_no_figures(tmp_path: Path) -> None:
-    empty = Snapshot.read((0,), tmp_path)
+def test_a_host_that_tells_nothing_has_no_figures() -> None:
+    empty = Snapshot.read(RecordingHost(), (0,))
     found = empty.since(empty)
     assert found["stolen"] is found["softirq_cores"] is found["pressure"] is None
     assert found["frequency_khz"] is None

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 from switchmark.cli.listing import Thing, listed
@@ -45,6 +44,7 @@ _LINKS = {
 }
 """Kind of link: the rest of the command that makes one."""
 
+_HOST = LocalHost()
 _AF_XDP = 44
 _CORES_OF_A_PAIR = 3
 _STEAL_WINDOW_S = 0.3
@@ -117,14 +117,14 @@ def _kernel() -> Iterator[Finding]:
         yield Finding("kernel", "AF_XDP", False, str(error.strerror), "a kernel with XDP_SOCKETS")
     else:
         yield Finding("kernel", "AF_XDP", True, "there")
-    tun = Path("/dev/net/tun").exists()
+    tun = _HOST.exists("/dev/net/tun")
     yield Finding("kernel", "tun", tun, "there" if tun else "no /dev/net/tun", "modprobe tun")
 
 
 def _tried(area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:
     try:
         user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-        done = LocalHost().run(("unshare", *user, "--net", *argv))
+        done = _HOST.run(("unshare", *user, "--net", *argv))
     except SwitchmarkError as error:
         return Finding(area, name, False, error.message, error.hint)
     if done.status == 0:
@@ -133,8 +133,8 @@ def _tried(area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:
 
 
 def _cores() -> Iterator[Finding]:
-    facts = host_facts()
-    cpus = read_cpus()
+    facts = host_facts(_HOST)
+    cpus = read_cpus(_HOST)
     enough = len(cpus) >= _CORES_OF_A_PAIR
     yield Finding(
         "cores",
@@ -161,7 +161,7 @@ def _cores() -> Iterator[Finding]:
         governor or "not scaled by this system",
         None if governor in (None, "performance") else "cpupower frequency-set -g performance",
     )
-    steal = Steal()
+    steal = Steal(_HOST)
     time.sleep(_STEAL_WINDOW_S)
     stolen = steal()
     yield Finding(
@@ -173,20 +173,20 @@ def _cores() -> Iterator[Finding]:
     )
     steady = len(facts["tsc"]) == 2
     yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
-    counting = probe_counters(LocalHost())
+    counting = probe_counters(_HOST)
     found = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
     yield Finding(
         "cores", "counters", not counting.missing, counting.missing or found, counting.hint
     )
-    within = within_threads()
+    within = within_threads(_HOST)
     words = {True: "is in the CPU time of threads", False: "is told apart", None: "is unknown"}
     yield Finding("cores", "softirq", within is not None, f"its time {words[within]}")
 
 
 def _noise() -> Iterator[Finding]:
     """Return the noise certificate of every CPU that may be used, as a test keeps it."""
-    cpus = [cpu.id for cpu in read_cpus()]
-    found = certificate(LocalHost(), traffic_program(), cpus)
+    cpus = [cpu.id for cpu in read_cpus(_HOST)]
+    found = certificate(_HOST, traffic_program(), cpus)
     if found["jitter"] is None:
         yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
     for cpu, jitter in (found["jitter"] or {}).items():
@@ -207,7 +207,7 @@ def _noise() -> Iterator[Finding]:
 
 
 def _memory() -> Iterator[Finding]:
-    pages: dict[str, Any] = host_facts()["hugepages"]
+    pages: dict[str, Any] = host_facts(_HOST)["hugepages"]
     total = pages["total"] or 0
     yield Finding(
         "memory",

@@ -59,9 +59,10 @@ def new_run(campaign: Campaign, out: Path) -> RunFolder:
     from switchmark.campaign.store import RunFolder
     from switchmark.machine.anchor import anchor
     from switchmark.machine.facts import host_facts
+    from switchmark.machine.host import LocalHost
 
     anchor()
-    return RunFolder.create(out, campaign, host_facts())
+    return RunFolder.create(out, campaign, host_facts(LocalHost()))
 
 
 def lab_options(

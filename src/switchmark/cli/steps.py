@@ -34,6 +34,7 @@ def plan(test: Test, *others: Test) -> list[str]:
     The placement is that of this host, the switch's mode what its probe finds, if it does.
     """
     layout, placement = prepare(
+        LocalHost(),
         test,
         PLAN_PREFIX,
         f"{default_base()}/{PLAN_PREFIX}",
@@ -64,7 +65,7 @@ def plan(test: Test, *others: Test) -> list[str]:
 def _noise_lines(layout: Layout, placement: Placement) -> list[str]:
     """Return the noise beside a test as shell lines, or why this host cannot make it."""
     try:
-        return describe(noise_beside(layout, placement, read_cpus()), inside)
+        return describe(noise_beside(layout, placement, read_cpus(LocalHost())), inside)
     except (Unavailable, UsageError) as error:
         return _impossible(error)
 

@@ -57,6 +57,7 @@ def prepared(
 ) -> tuple[Layout, Placement]:
     """The layout of a test in a run's folder, whether or not this host can build it."""
     return prepare(
+        probes.host,
         test,
         workspace.run,
         str(workspace.folder),

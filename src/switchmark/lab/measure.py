@@ -159,9 +159,10 @@ class Lab:
         path = path or self._bring_up(layout, placement)
         setup_s = 0.0 if reused else time.monotonic() - before
         trust = Trust(
+            self._host,
             layout,
             placement,
-            read_cpus(),
+            read_cpus(self._host),
             at_work=path.at_work,
             noise=noise,
             calibration=calibration,
@@ -224,7 +225,7 @@ class Lab:
             visit.on_trial(result)
             return result
 
-        noise = noise_beside(path.layout, path.placement, read_cpus())
+        noise = noise_beside(path.layout, path.placement, read_cpus(self._host))
         bounds = bounds_of(visit.test, path.layout.streams, visit.r_plus_pps)
         mark = self._executor.mark()
         try:
@@ -299,7 +300,7 @@ class Lab:
         mark = self._executor.mark()
         try:
             path = self._build(layout, placement)
-            self._executor.execute(noise_beside(layout, placement, read_cpus()))
+            self._executor.execute(noise_beside(layout, placement, read_cpus(self._host)))
             trials: list[TrialResult] = []
             while not trials or not enough(trials):
                 trials.append(path.trials.measure(spec))

@@ -9,18 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from switchmark.errors import SwitchmarkError
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
 from switchmark.machine.executor import Executor
-from switchmark.machine.noise import thread_switches
+from switchmark.machine.host import Host
 from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
 from switchmark.machine.placement import Placement, Seat
-from switchmark.machine.processes import threads
 from switchmark.machine.softirq import SoftirqTimes, within_threads
+from switchmark.machine.threads import thread_switches, threads
 from switchmark.model.plan import Spawn
 
 __all__ = ["Meter", "Window"]
@@ -45,6 +44,7 @@ class Meter:
     processor's counters, too, are those of a whole CPU where parts share it.
     """
 
+    host: Host
     executor: Executor
     folder: str
     placement: Placement
@@ -71,11 +71,13 @@ class Window:
         self._pids = pids
         self._roles = {place: _roles(layout, place) for place in pids}
         self._by_thread, self._by_cpu = _whose_counters(meter, layout, pids)
-        self._threads = {tid: place for place in self._by_thread for tid in threads(pids[place])}
+        self._threads = {
+            tid: place for place in self._by_thread for tid in threads(meter.host, pids[place])
+        }
         self._missing = meter.counting.missing
         self._since_ns = 0
         self._switched: dict[str, tuple[int, int | None]] = {}
-        self._softirq = SoftirqTimes.read(())
+        self._softirq = SoftirqTimes.read(meter.host, ())
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
@@ -83,8 +85,10 @@ class Window:
     def begin(self) -> None:
         """Count from now on."""
         self._tell("ping")  # by its answer it has started
-        self._softirq = SoftirqTimes.read(self._meter.cpus)
-        self._switched = {place: thread_switches(pids) for place, pids in self._pids.items()}
+        self._softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
+        self._switched = {
+            place: thread_switches(self._meter.host, pids) for place, pids in self._pids.items()
+        }
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
 
@@ -92,13 +96,13 @@ class Window:
         """What was counted, as a trial keeps it."""
         self._tell("disable")
         elapsed_ns = time.monotonic_ns() - self._since_ns
-        softirq = SoftirqTimes.read(self._meter.cpus)
+        softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
         scheduler = {place: self._scheduled(place) for place in self._pids}
         self.disarm()
         counts = self._counts()
         return {
             "elapsed_ns": elapsed_ns,
-            "softirq": softirq.since(self._softirq, within=within_threads()),
+            "softirq": softirq.since(self._softirq, within=within_threads(self._meter.host)),
             "scheduler": scheduler,
             "perf": {
                 "missing": self._missing,
@@ -136,7 +140,7 @@ class Window:
     def _scheduled(self, place: str) -> dict[str, Any]:
         """How often the threads of a place were taken off a CPU, and moved to another one."""
         switches, moves = self._switched[place]
-        switches_now, moves_now = thread_switches(self._pids[place])
+        switches_now, moves_now = thread_switches(self._meter.host, self._pids[place])
         return {
             "roles": self._roles[place],
             "context_switches": switches_now - switches,
@@ -159,8 +163,8 @@ class Window:
     def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:
         text: list[str] = []
         if any(step.name == name for step in self._steps):
-            path = Path(self._meter.folder) / name
-            self._try(lambda: text.append(path.read_text(errors="replace")))
+            path = f"{self._meter.folder}/{name}"
+            self._try(lambda: text.append(self._meter.host.read(path).decode(errors="replace")))
         return parse_counts("".join(text))
 
 

@@ -28,7 +28,7 @@ from switchmark.machine.noise import Steal
 from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
-from switchmark.machine.processes import children, cpu_ns, in_network
+from switchmark.machine.threads import children, cpu_ns, in_network
 from switchmark.model.counters import PathCounters
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import Node, Plan, Spawn
@@ -113,17 +113,17 @@ def build_path(
     def hosted() -> dict[str, Collection[int]]:
         """The processes that do the work of the switch, of functions and of machines."""
         at_work = {
-            place: _at_work(at, processes)
+            place: _at_work(host, at, processes)
             for place, (_, at, processes) in daemons.items()
             if processes
         }
-        return {**at_work, **{part: children(boot.pid) for part, boot in machines.items()}}
+        return {**at_work, **{part: children(host, boot.pid) for part, boot in machines.items()}}
 
     @cache  # the traffic program stays, and to look for it in a container takes a while
     def playing() -> dict[str, Collection[int]]:
         return {
             "+".join(part.id for part in parts): _at_work(
-                node, [executor.process(process_name(node))]
+                host, node, [executor.process(process_name(node))]
             )
             for node, parts in processes_of(layout)
         }
@@ -133,14 +133,15 @@ def build_path(
         placement,
         crews,
         counters=lambda: _counters(executor, layout),
-        used_ns=lambda: {place: cpu_ns(pids) for place, pids in hosted().items()},
-        stolen=Steal(),
+        used_ns=lambda: {place: cpu_ns(host, pids) for place, pids in hosted().items()},
+        stolen=Steal(host),
         alive=alive,
         meter=Meter(
+            host,
             executor,
             layout.wiring.run_dir,
             placement,
-            cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus()],
+            cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus(host)],
             pids=lambda: {**playing(), **hosted()},
             counting=counting,
         ),
@@ -158,7 +159,7 @@ def build_path(
         mark,
         trials,
         processes=[*others, *programs],
-        at_work=lambda: _at_work(at, of_switch) if of_switch else (),
+        at_work=lambda: _at_work(host, at, of_switch) if of_switch else (),
         nics=nics,
     )
 
@@ -225,10 +226,10 @@ def _counted_by_links(
     return {port: each for port, each in every.items() if port in silent}
 
 
-def _at_work(at: Node, daemons: Sequence[Process]) -> Collection[int]:
+def _at_work(host: Host, at: Node, daemons: Sequence[Process]) -> Collection[int]:
     """The processes that do a switch's work. What was started may be but the client of a
     container's runtime: then it is whatever has the network stack of the switch's node."""
     pids = {daemon.pid for daemon in daemons}
     path = ENVIRONMENTS[at.environment].netns(at)
-    there = in_network(path) if path else pids
+    there = in_network(host, path) if path else pids
     return pids if pids <= there else there

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from switchmark.errors import TrialFailed
@@ -11,9 +11,9 @@ from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import may_share_process
 from switchmark.layout.roles import tenants_of
 from switchmark.machine.cgroups import cpu_root
-from switchmark.machine.cpus import read_cpus
+from switchmark.machine.cpus import Cpu, read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host import Host
 from switchmark.machine.nics import lend
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.placement import AUTO, Placement, place
@@ -67,6 +67,7 @@ def environments_of(test: Test) -> tuple[str, ...]:
 
 
 def prepare(
+    host: Host,
     test: Test,
     prefix: str,
     run_dir: str,
@@ -78,8 +79,8 @@ def prepare(
     the probed environments. `can` says whether steps can be carried out: memory that is up to us
     is hugepages if all of them can be had."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
-    cpus = read_cpus()
-    placement = _placed(test, layout)
+    cpus = read_cpus(host)
+    placement = _placed(test, layout, cpus)
     used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
     draw = partial(
         lay_out,
@@ -90,7 +91,7 @@ def prepare(
         mode=mode,
         cores=placement.seats["switch"].cpus,
         node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
-        cgroups=cpu_root(LocalHost()),
+        cgroups=cpu_root(host),
         modes=modes,
         seats={part: seat.cpus for part, seat in placement.seats.items()},
     )
@@ -101,14 +102,15 @@ def prepare(
     return layout, placement
 
 
-def followed(test: Test, mode: str | None) -> str:
-    """The placement that this host makes of the one asked for. `mode` is that of the switch."""
-    return _placed(test, lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)).policy
+def followed(host: Host, test: Test, mode: str | None) -> str:
+    """The placement that a host makes of the one asked for. `mode` is that of the switch."""
+    layout = lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
+    return _placed(test, layout, read_cpus(host)).policy
 
 
-def _placed(test: Test, layout: Layout) -> Placement:
+def _placed(test: Test, layout: Layout, cpus: Sequence[Cpu]) -> Placement:
     may_share = test.placement == AUTO and may_share_process(test)
-    return place(tenants_of(layout), read_cpus(), test.placement, may_share=may_share)
+    return place(tenants_of(layout), cpus, test.placement, may_share=may_share)
 
 
 def check_noise(executor: Executor, noise: Plan) -> None:

@@ -46,7 +46,7 @@ class Probes:
             found[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
         if test.placement == AUTO:
             mode = self.probe("switch", test.switch, switch.probe).mode
-            found["placement"] = followed(test, mode)
+            found["placement"] = followed(self.host, test, mode)
         return found
 
     def of_switch(self, test: Test) -> Version:

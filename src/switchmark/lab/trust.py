@@ -13,8 +13,10 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.roles import forwards
 from switchmark.layout.ways import uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
-from switchmark.machine.noise import Snapshot, thread_times
+from switchmark.machine.host import Host
+from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import Placement
+from switchmark.machine.threads import thread_times
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.throughput import is_unstable
@@ -45,6 +47,7 @@ class Trust:
     kept; `rerun` is how often a trial that a passing disturbance spoiled is run again, and
     `discarded` says for each that was why."""
 
+    host: Host
     layout: Layout
     placement: Placement
     cpus: tuple[Cpu, ...]
@@ -61,12 +64,12 @@ class Trust:
         cpus = used_cpus(self.placement)
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
-            before, spent = Snapshot.read(cpus), thread_times(self.at_work())
+            before = Snapshot.read(self.host, cpus)
+            spent = thread_times(self.host, self.at_work())
             trial = trials.measure(spec)
-            window = Snapshot.read(cpus).since(before)
-            ran = {
-                name: ns - spent.get(name, 0) for name, ns in thread_times(self.at_work()).items()
-            }
+            window = Snapshot.read(self.host, cpus).since(before)
+            now = thread_times(self.host, self.at_work())
+            ran = {name: ns - spent.get(name, 0) for name, ns in now.items()}
             trial = self._judged(_with_threads(trial, ran, window["elapsed_s"]), window)
             spoiled = passing(trial.doubts)
             if not spoiled or attempt == self.rerun:

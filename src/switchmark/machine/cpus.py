@@ -1,15 +1,20 @@
-"""The CPUs of this machine that a run may use, and what they share. Reads /sys and /proc."""
+"""The CPUs of a host that a run may use, and what they share."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 from switchmark.errors import UsageError
+from switchmark.machine.host import Host
 
 __all__ = ["Cpu", "format_cpus", "parse_cpus", "read_cpus"]
+
+_SYSTEM = "/sys/devices/system"
+_ONLINE, _ISOLATED = f"{_SYSTEM}/cpu/online", f"{_SYSTEM}/cpu/isolated"
+_NODES = f"{_SYSTEM}/node/node[0-9]*/cpulist"
+_SIBLINGS = f"{_SYSTEM}/cpu/cpu[0-9]*/topology/thread_siblings_list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +28,24 @@ class Cpu:
     isolated: bool = False
 
 
-def read_cpus(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tuple[Cpu, ...]:
-    """The CPUs that are online and allowed, in order; `root` is another machine's for tests,
-    `allowed` by default what this process may be scheduled on."""
-    system = root / "sys/devices/system"
-    isolated = _listed(system / "cpu/isolated")
+def read_cpus(host: Host, allowed: Collection[int] | None = None) -> tuple[Cpu, ...]:
+    """The CPUs of a host that are online and allowed, in order; `allowed` are by default those
+    that this process may be scheduled on."""
+    files = host.read_all(_ONLINE, _ISOLATED, _NODES, _SIBLINGS)
+    online, isolated = (_listed(files.get(path, b"")) for path in (_ONLINE, _ISOLATED))
     usable = _allowed(isolated) if allowed is None else frozenset(allowed)
     nodes = {
-        cpu: int(folder.name.removeprefix("node"))
-        for folder in (system / "node").glob("node[0-9]*")
-        for cpu in _listed(folder / "cpulist")
+        cpu: int(path.split("/")[-2].removeprefix("node"))
+        for path in files
+        if path.endswith("/cpulist")
+        for cpu in _listed(files[path])
     }
-    online = _listed(system / "cpu/online")
     return tuple(
         Cpu(
             id=cpu,
             node=nodes.get(cpu, 0),
             siblings=tuple(
-                sorted(_listed(system / f"cpu/cpu{cpu}/topology/thread_siblings_list") - {cpu})
+                sorted(_listed(files.get(_SIBLINGS.replace("[0-9]*", str(cpu)), b"")) - {cpu})
             ),
             isolated=cpu in isolated,
         )
@@ -88,9 +93,6 @@ def _allowed(isolated: frozenset[int]) -> frozenset[int]:
         os.sched_setaffinity(0, usual)
 
 
-def _listed(path: Path) -> frozenset[int]:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return frozenset()
+def _listed(content: bytes) -> frozenset[int]:
+    text = content.decode().strip()
     return frozenset(parse_cpus(text)) if text else frozenset()

@@ -1,7 +1,7 @@
 """What a host is, as far as it matters to a figure: for `host.json` and for `doctor`.
 
-Reads /proc and /sys; starts nothing. What cannot be read is None. Of the kernel's command line
-only known parameters are kept: the rest may hold secrets.
+Starts nothing. What cannot be read is None. Of the kernel's command line only known parameters are
+kept: the rest may hold secrets.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import re
-from pathlib import Path
+from collections.abc import Mapping
+from fnmatch import fnmatch
 from typing import Any
 
 from switchmark import __version__
 from switchmark.machine.host import Host
 
-__all__ = ["boot_id", "cpu_model", "host_facts"]
+__all__ = ["boot_id", "cpu_model", "host_facts", "steady_tsc"]
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -23,29 +24,34 @@ _CMDLINE = re.compile(
     r"|processor\.max_cstate|idle|nosmt|intel_iommu|amd_iommu|iommu|tsc|clocksource|preempt)"
     r"(=[A-Za-z0-9_,.:-]*)?"
 )
-_VULNERABILITIES = "sys/devices/system/cpu/vulnerabilities"
+_CPU = "/sys/devices/system/cpu"
+_CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
+_RELEASE, _DISTRIBUTION = "/proc/sys/kernel/osrelease", "/etc/os-release"
+_CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_VULNERABILITIES = f"{_CPU}/vulnerabilities/*"
 
 
-def host_facts(root: Path = Path("/")) -> dict[str, Any]:
-    """The facts of this machine, as JSON can hold them; `root` is another machine's for tests."""
-    memory = _table(root / "proc/meminfo")
-    cpu = _table(root / "proc/cpuinfo")
-    words = (_read(root / "proc/cmdline") or "").split()
+def host_facts(host: Host) -> dict[str, Any]:
+    """The facts of a host, as JSON can hold them."""
+    single = (_CPUINFO, _MEMINFO, _COMMANDS, _RELEASE, _DISTRIBUTION, _CLOCK)
+    scaling = ("online", "isolated", "smt/active", "cpu0/cpufreq/scaling_governor")
+    content = host.read_all(*single, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES)
+    files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
+    online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
+    memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
     return {
-        "kernel": _read(root / "proc/sys/kernel/osrelease"),
+        "kernel": files.get(_RELEASE) or None,
         "machine": platform.machine(),
-        "distribution": _table(root / "etc/os-release", "=").get("PRETTY_NAME", "").strip('"')
+        "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
         or None,
         "cpu_model": cpu.get("model name") or cpu.get("Model"),
-        "cores_online": _read(root / "sys/devices/system/cpu/online"),
+        "cores_online": online,
         "cores_usable": len(os.sched_getaffinity(0)),
-        "cores_isolated": _read(root / "sys/devices/system/cpu/isolated"),
-        "smt": _read(root / "sys/devices/system/cpu/smt/active"),
-        "governor": _read(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "clocksource": _read(
-            root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
-        ),
-        "tsc": sorted({"constant_tsc", "nonstop_tsc"} & set(cpu.get("flags", "").split())),
+        "cores_isolated": isolated,
+        "smt": smt,
+        "governor": governor,
+        "clocksource": files.get(_CLOCK) or None,
+        "tsc": _steady_tsc(cpu),
         "virtual": "hypervisor" in cpu.get("flags", "").split(),
         "memory_kib": _kib(memory.get("MemTotal")),
         "hugepages": {
@@ -54,9 +60,13 @@ def host_facts(root: Path = Path("/")) -> dict[str, Any]:
             "size_kib": _kib(memory.get("Hugepagesize")),
         },
         "mitigations": {
-            file.name: _read(file) for file in sorted((root / _VULNERABILITIES).glob("*"))
+            path.rpartition("/")[2]: text or None
+            for path, text in files.items()
+            if fnmatch(path, _VULNERABILITIES)
         },
-        "kernel_parameters": [word for word in words if _CMDLINE.fullmatch(word)],
+        "kernel_parameters": [
+            word for word in files.get(_COMMANDS, "").split() if _CMDLINE.fullmatch(word)
+        ],
         "versions": {"switchmark": __version__, "python": platform.python_version()},
     }
 
@@ -68,23 +78,23 @@ def boot_id(host: Host) -> str:
 
 def cpu_model(host: Host) -> str:
     """The name of a host's processor; empty where the kernel does not know it."""
-    found = re.search(
-        r"model name[^:\n]*:(.*)", host.read("/proc/cpuinfo").decode(errors="replace")
-    )
-    return found[1].strip() if found else ""
+    return _table(host.read(_CPUINFO).decode(errors="replace")).get("model name", "")
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip() or None
-    except OSError:
-        return None
+def steady_tsc(host: Host) -> list[str]:
+    """What a host's processor promises of its time stamp counter, of `constant_tsc` and
+    `nonstop_tsc`."""
+    return _steady_tsc(_table(host.read_all(_CPUINFO).get(_CPUINFO, b"").decode(errors="replace")))
 
 
-def _table(path: Path, separator: str = ":") -> dict[str, str]:
-    """The first value of each key of a file of `key: value` lines."""
+def _steady_tsc(cpu: Mapping[str, str]) -> list[str]:
+    return sorted({"constant_tsc", "nonstop_tsc"} & set(cpu.get("flags", "").split()))
+
+
+def _table(text: str, separator: str = ":") -> dict[str, str]:
+    """The first value of each key of lines `key: value`."""
     table: dict[str, str] = {}
-    for line in (_read(path) or "").splitlines():
+    for line in text.splitlines():
         key, found, value = line.partition(separator)
         if found:
             table.setdefault(key.strip(), value.strip())

@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,10 +68,11 @@ class Process(Protocol):
         ...
 
 
-class Host(Protocol):
+class Host(Hashable, Protocol):
     """A machine. `run` kills what outlives `timeout_s` and raises CommandTimedOut; a program
     that is not there is Unavailable. `read`, `write` and `remove` raise OSError;
-    `remove` of a file that is not there is no error."""
+    `remove` of a file that is not there is no error.
+    What the kernel tells in /proc and /sys is read by `read_all`, many files at once."""
 
     name: str
 
@@ -92,6 +93,14 @@ class Host(Protocol):
     def write(self, path: str, content: bytes) -> None: ...
     def exists(self, path: str) -> bool: ...
     def remove(self, path: str) -> None: ...
+
+    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
+        """The content of every file that matches a shell's pattern; what cannot be read is not."""
+        ...
+
+    def inodes(self, *patterns: str) -> Mapping[str, int]:
+        """The numbers of the files that matching paths lead to: two ways to one have the same."""
+        ...
 
 
 class LocalHost:
@@ -158,6 +167,20 @@ class LocalHost:
 
     def remove(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
+
+    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
+        found = {}
+        for path in _matching(patterns):
+            with suppress(OSError), Path(path).open("rb", buffering=0) as file:
+                found[path] = file.readall()
+        return found
+
+    def inodes(self, *patterns: str) -> Mapping[str, int]:
+        found = {}
+        for path in _matching(patterns):
+            with suppress(OSError):
+                found[path] = Path(path).stat().st_ino
+        return found
 
 
 class LocalProcess:
@@ -255,6 +278,12 @@ class LocalProcess:
                 return
             self._unread += chunk
             self._open = bool(chunk)
+
+
+def _matching(patterns: Iterable[str]) -> Iterator[str]:
+    """Paths in the order of their patterns; one without a star is not looked for first."""
+    for pattern in patterns:
+        yield from sorted(map(str, Path("/").glob(pattern[1:]))) if "*" in pattern else (pattern,)
 
 
 def last_lines(output: bytes, count: int = 5) -> str:

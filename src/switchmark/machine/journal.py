@@ -14,6 +14,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from switchmark.machine import facts
+from switchmark.machine.host import LocalHost
 from switchmark.machine.jsonl import Entry, append_entry, whole_lines
 from switchmark.machine.processes import start_time
 from switchmark.machine.signals import shielded
@@ -229,5 +231,5 @@ def is_locked(path: Path) -> bool:
 
 
 def boot_id() -> str:
-    """Differs after each boot of this machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Differs after each boot of this machine, on which the journal and its run's processes are."""
+    return facts.boot_id(LocalHost())

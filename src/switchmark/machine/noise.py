@@ -7,11 +7,11 @@ import json
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from switchmark.errors import Unavailable
 from switchmark.machine.cpus import format_cpus
+from switchmark.machine.facts import steady_tsc
 from switchmark.machine.host import Host
 
 __all__ = [
@@ -19,30 +19,33 @@ __all__ = [
     "IRQ",
     "JITTER_MS",
     "SOFTIRQ",
+    "STAT",
     "Snapshot",
     "Steal",
     "certificate",
     "cpu_times",
+    "parse_cpu_times",
     "probe_jitter",
-    "thread_switches",
-    "thread_times",
 ]
 
 JITTER_MS = 10
 HZ = 100  # of /proc/stat, whatever the kernel's own
 IRQ, SOFTIRQ, _STEAL = 5, 6, 7
+STAT = "/proc/stat"
+_COUNTS = (STAT, "/proc/interrupts", "/proc/pressure/cpu")
+_FREQUENCY = "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
 
 
-def certificate(host: Host, program: str, cpus: Collection[int], *, root: Path = Path("/")) -> Any:
+def certificate(host: Host, program: str, cpus: Collection[int]) -> Any:
     """The noise of some CPUs now, as a record keeps it: a jitter probe by the traffic program, and
     what the kernel counted meanwhile. Takes some 20 ms."""
-    before = Snapshot.read(cpus, root)
+    before = Snapshot.read(host, cpus)
     jitter = probe_jitter(host, program, cpus)
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "jitter": jitter,
-        **Snapshot.read(cpus, root).since(before),
-        "tsc": _tsc(root),
+        **Snapshot.read(host, cpus).since(before),
+        "tsc": steady_tsc(host),
     }
 
 
@@ -80,14 +83,20 @@ class Snapshot:
     waited_us: int | None
 
     @classmethod
-    def read(cls, cpus: Collection[int], root: Path = Path("/")) -> Snapshot:
-        """Those of some CPUs of this machine; `root` is another one's for tests."""
+    def read(cls, host: Host, cpus: Collection[int]) -> Snapshot:
+        """Those of some CPUs of a host."""
+        files = host.read_all(*_COUNTS, *(_FREQUENCY.format(cpu=cpu) for cpu in cpus))
+        stat, interrupts, pressure = (files.get(path, b"") for path in _COUNTS)
         return cls(
             time.monotonic(),
-            cpu_times(root, cpus),
-            _interrupts(root, cpus),
-            _frequencies(root, cpus),
-            _pressure(root),
+            parse_cpu_times(stat, cpus),
+            _interrupts(interrupts, cpus),
+            {
+                cpu: int(files[path])
+                for cpu in sorted(cpus)
+                if files.get(path := _FREQUENCY.format(cpu=cpu), b"").strip()
+            },
+            _pressure(pressure),
         )
 
     def since(self, before: Snapshot) -> dict[str, Any]:
@@ -117,10 +126,16 @@ class Snapshot:
         }
 
 
-def cpu_times(root: Path, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
-    """Clock ticks by CPU, the whole machine's under -1, and by kind, such as IRQ and SOFTIRQ."""
+def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int, ...]]:
+    """The clock ticks of a host's CPUs, as `parse_cpu_times` has them."""
+    return parse_cpu_times(host.read(STAT), cpus)
+
+
+def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+    """Clock ticks by CPU, the whole machine's under -1, and by kind, such as IRQ and SOFTIRQ, from
+    /proc/stat."""
     found = {}
-    for line in _lines(root / "proc/stat"):
+    for line in stat.decode().splitlines():
         name, *words = line.split()
         if name == "cpu":
             found[-1] = tuple(map(int, words[:8]))
@@ -130,10 +145,10 @@ def cpu_times(root: Path, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]
 
 
 class Steal:
-    """The share of all CPU time of a machine that its hypervisor kept, since the last call."""
+    """The share of all CPU time of a host that its hypervisor kept, since the last call."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._last = self._read()
 
     def __call__(self) -> float:
@@ -142,12 +157,12 @@ class Steal:
         return spent[_STEAL] / max(sum(spent), 1)
 
     def _read(self) -> tuple[int, ...]:
-        return cpu_times(self._root, ())[-1]
+        return cpu_times(self._host)[-1]
 
 
-def _interrupts(root: Path, cpus: Collection[int]) -> Mapping[int, int]:
+def _interrupts(text: bytes, cpus: Collection[int]) -> Mapping[int, int]:
     """Of devices, which have a number; timers and calls between CPUs have a name."""
-    head, *rows = _lines(root / "proc/interrupts") or [""]
+    head, *rows = text.decode(errors="replace").splitlines() or [""]
     columns = [int(name.removeprefix("CPU")) for name in head.split()]
     found = {cpu: 0 for cpu in columns if cpu in cpus}
     for row in rows:
@@ -159,55 +174,8 @@ def _interrupts(root: Path, cpus: Collection[int]) -> Mapping[int, int]:
     return found
 
 
-def _frequencies(root: Path, cpus: Collection[int]) -> Mapping[int, int]:
-    found = {}
-    for cpu in sorted(cpus):
-        path = root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
-        for line in _lines(path)[:1]:
-            found[cpu] = int(line)
-    return found
-
-
-def _pressure(root: Path) -> int | None:
-    for line in _lines(root / "proc/pressure/cpu"):
+def _pressure(text: bytes) -> int | None:
+    for line in text.decode().splitlines():
         if line.startswith("some"):
             return int(line.rpartition("total=")[2])
     return None
-
-
-def _tsc(root: Path) -> list[str]:
-    flags = next((line for line in _lines(root / "proc/cpuinfo") if line.startswith("flags")), "")
-    return sorted({"constant_tsc", "nonstop_tsc"} & set(flags.split()))
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
-
-
-def thread_times(pids: Collection[int]) -> dict[str, int]:
-    """The CPU time, in ns, that each thread of some processes has used, by its name and id."""
-    found = {}
-    for pid in pids:
-        for task in Path(f"/proc/{pid}/task").glob("*"):
-            words = " ".join(_lines(task / "schedstat")).split()
-            if words:
-                name = " ".join(_lines(task / "comm"))
-                found[f"{name}/{task.name}"] = int(words[0])
-    return found
-
-
-def thread_switches(pids: Collection[int]) -> tuple[int, int | None]:
-    """How often all threads of some processes were taken off a CPU, and moved to another one;
-    None where the kernel does not tell (it has no CONFIG_SCHED_DEBUG)."""
-    switches, moves = 0, 0
-    told = True
-    for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
-        status = [line for line in _lines(task / "status") if "_ctxt_switches:" in line]
-        switches += sum(int(line.split()[1]) for line in status)
-        moved = [line for line in _lines(task / "sched") if line.startswith("se.nr_migrations")]
-        moves += sum(int(line.rpartition(":")[2]) for line in moved)
-        told = told and bool(moved) == bool(status)
-    return switches, moves if told else None

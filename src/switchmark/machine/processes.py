@@ -1,4 +1,4 @@
-"""Processes by number: who they are, which run they belong to, how they end.
+"""Processes of this machine by number: who they are, which run they belong to, how they end.
 
 A pid alone is never trusted: it comes with its start time, and signals go through a pidfd.
 """
@@ -8,19 +8,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = [
     "MARK",
-    "children",
-    "cpu_ns",
     "end",
-    "in_network",
     "marked",
     "open_process",
     "start_time",
-    "threads",
     "wait_end",
 ]
 
@@ -68,55 +63,6 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
         if start is not None and mark in environ.split(b"\0"):
             found.append((pid, start))
     return tuple(found)
-
-
-def children(pid: int) -> frozenset[int]:
-    """The processes whose parent is `pid`."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (entry / "stat").read_bytes()
-        except OSError:
-            continue
-        if int(stat.rpartition(b")")[2].split()[1]) == pid:
-            found.add(int(entry.name))
-    return frozenset(found)
-
-
-def threads(pids: Iterable[int]) -> frozenset[int]:
-    """The threads that some processes have now."""
-    found = {task.name for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")}
-    return frozenset(map(int, found))
-
-
-def cpu_ns(pids: Iterable[int]) -> tuple[int, int]:
-    """The CPU time that all threads of some processes have used, and the time that they were
-    ready to run and did not; 0 once they are gone."""
-    ran = waited = 0
-    for thread in (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")):
-        try:
-            words = thread.read_text().split()
-        except OSError:  # the thread has ended
-            continue
-        ran += int(words[0])
-        waited += int(words[1])
-    return ran, waited
-
-
-def in_network(path: str) -> frozenset[int]:
-    """The processes whose network namespace is the one at `path`; none if there is none."""
-    try:
-        wanted = Path(path).stat().st_ino
-    except OSError:
-        return frozenset()
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if (entry / "ns/net").stat().st_ino == wanted:
-                found.add(int(entry.name))
-        except OSError:
-            continue
-    return frozenset(found)
 
 
 def wait_end(pidfd: int, timeout_s: float) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from switchmark.errors import CommandFailed
 from switchmark.machine.host import Completed
@@ -119,6 +120,16 @@ class RecordingHost:
 
     def remove(self, path: str) -> None:
         self.files.pop(path, None)
+
+    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
+        return {path: self.files[path] for path in self._matching(patterns)}
+
+    def inodes(self, *patterns: str) -> Mapping[str, int]:
+        """Files with the same content count as one."""
+        return {path: hash(self.files[path]) for path in self._matching(patterns)}
+
+    def _matching(self, patterns: tuple[str, ...]) -> list[str]:
+        return [path for each in patterns for path in self.files if PurePath(path).match(each)]
 
     def _at_fault(self) -> bool:
         self._actions += 1

@@ -9,13 +9,15 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from switchmark.machine.noise import HZ, IRQ, SOFTIRQ, cpu_times
+from switchmark.machine.host import Host
+from switchmark.machine.noise import HZ, IRQ, SOFTIRQ, STAT, parse_cpu_times
 
 __all__ = ["SoftirqTimes", "within_threads"]
 
+_CMDLINE, _RELEASE = "/proc/cmdline", "/proc/sys/kernel/osrelease"
+_CONFIG = "/proc/config.gz"
 _OPTION = re.compile(rb"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re.MULTILINE)
 
 
@@ -31,15 +33,16 @@ class SoftirqTimes:
     daemon: Mapping[int, float | None]
 
     @classmethod
-    def read(cls, cpus: Collection[int], root: Path = Path("/")) -> SoftirqTimes:
-        """Those of some CPUs of this machine; `root` is another one's for tests."""
-        times = cpu_times(root, cpus)
-        threads = _daemons(root)
+    def read(cls, host: Host, cpus: Collection[int]) -> SoftirqTimes:
+        """Those of some CPUs of a host."""
+        daemons = _daemons(host)
+        files = host.read_all(STAT, *(daemons[cpu] for cpu in cpus if cpu in daemons))
+        times = parse_cpu_times(files.get(STAT, b""), cpus)
         return cls(
             time.monotonic(),
             {cpu: times[cpu][IRQ] / HZ for cpu in cpus if cpu in times},
             {cpu: times[cpu][SOFTIRQ] / HZ for cpu in cpus if cpu in times},
-            {cpu: _ran_s(threads.get(cpu)) for cpu in cpus if cpu in times},
+            {cpu: _ran_s(files.get(daemons.get(cpu, ""), b"")) for cpu in cpus if cpu in times},
         )
 
     def since(self, before: SoftirqTimes, *, within: bool | None) -> dict[str, Any]:
@@ -68,42 +71,37 @@ class SoftirqTimes:
 
 
 @cache
-def within_threads(root: Path = Path("/")) -> bool | None:
+def within_threads(host: Host) -> bool | None:
     """Whether the CPU time of a thread has that of the interrupts in it which came meanwhile.
 
     So it is unless the kernel tells them apart: CONFIG_IRQ_TIME_ACCOUNTING, but for
     `tsc=noirqtime`. Without it /proc/stat has samples, a tick each. None where neither the
     kernel's configuration nor the pressure of interrupts (PSI, 6.1) tells.
     """
-    if b"tsc=noirqtime" in _content(root / "proc/cmdline").split():
+    files = host.read_all(_CMDLINE, _RELEASE, _CONFIG)
+    if b"tsc=noirqtime" in files.get(_CMDLINE, b"").split():
         return True
-    if (root / "proc/pressure/irq").exists():
+    if host.exists("/proc/pressure/irq"):
         return False
-    release = _content(root / "proc/sys/kernel/osrelease").decode().strip()
-    for path in (root / "proc/config.gz", root / f"boot/config-{release}"):
-        if found := _OPTION.search(_content(path)):
+    stored = f"/boot/config-{files.get(_RELEASE, b'').decode().strip()}"
+    packed = gzip.decompress(files[_CONFIG]) if _CONFIG in files else b""
+    for content in (packed, host.read_all(stored).get(stored, b"")):
+        if found := _OPTION.search(content):
             return found[1] != b"=y"
     return None
 
 
 @cache
-def _daemons(root: Path) -> Mapping[int, Path]:
-    """The folder in /proc of the ksoftirqd of each CPU."""
+def _daemons(host: Host) -> Mapping[int, str]:
+    """The file in /proc with the CPU time of the ksoftirqd of each CPU."""
     found = {}
-    for path in (root / "proc").glob("[0-9]*/comm"):
-        name, _, cpu = _content(path).decode(errors="replace").strip().partition("/")
+    for path, content in host.read_all("/proc/[0-9]*/comm").items():
+        name, _, cpu = content.decode(errors="replace").strip().partition("/")
         if name == "ksoftirqd" and cpu.isdecimal():
-            found[int(cpu)] = path.parent
+            found[int(cpu)] = f"{path.removesuffix('comm')}schedstat"
     return found
 
 
-def _ran_s(folder: Path | None) -> float | None:
-    words = _content(folder / "schedstat").split() if folder else []
+def _ran_s(schedstat: bytes) -> float | None:
+    words = schedstat.split()
     return int(words[0]) / 1e9 if words else None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except OSError:
-        return b""

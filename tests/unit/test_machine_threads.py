@@ -1,0 +1,82 @@
+"""What the kernel tells of processes and their threads, here and on a host of a test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.recording import RecordingHost
+from switchmark.machine.threads import (
+    children,
+    cpu_ns,
+    in_network,
+    thread_switches,
+    thread_times,
+    threads,
+)
+
+OTHER = RecordingHost(
+    files={
+        "/proc/7/stat": b"7 (a) b) S 1 7 7",
+        "/proc/7/ns/net": b"net:[1]",
+        "/proc/8/stat": b"8 (child) S 7 8 8",
+        "/proc/8/ns/net": b"net:[2]",
+        "/run/netns/sm-f0": b"net:[2]",
+        "/proc/8/task/8/comm": b"child\n",
+        "/proc/8/task/8/schedstat": b"500 20 3\n",
+        "/proc/8/task/8/status": b"voluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t1\n",
+        "/proc/8/task/8/sched": b"se.nr_migrations : 2\n",
+        "/proc/8/task/9/comm": b"poll 1\n",
+        "/proc/8/task/9/schedstat": b"900 5 3\n",
+        "/proc/8/task/9/status": b"voluntary_ctxt_switches:\t2\nnonvoluntary_ctxt_switches:\t0\n",
+        "/proc/8/task/9/sched": b"se.nr_migrations : 1\n",
+    }
+)
+
+
+def test_a_host_is_asked_for_its_processes() -> None:
+    assert children(OTHER, 7) == {8}
+    assert threads(OTHER, (7, 8)) == {8, 9}
+    assert cpu_ns(OTHER, (8,)) == (1400, 25)
+    assert thread_times(OTHER, (8,)) == {"child/8": 500, "poll 1/9": 900}
+    assert thread_switches(OTHER, (8,)) == (7, 3)
+    assert in_network(OTHER, "/run/netns/sm-f0") == {8}
+
+
+@pytest.mark.parametrize("host", [OTHER, LocalHost()], ids=("another", "this"))
+def test_who_is_gone_has_used_nothing(host: Host) -> None:
+    assert children(host, 2**22 + 1) == threads(host, (2**22 + 1,)) == frozenset()
+    assert cpu_ns(host, (2**22 + 1,)) == thread_switches(host, (2**22 + 1,)) == (0, 0)
+    assert in_network(host, "/run/netns/no-such") == frozenset()
+
+
+def test_a_kernel_that_does_not_tell_of_moves() -> None:
+    files = {path: text for path, text in OTHER.files.items() if not path.endswith("/sched")}
+    assert thread_switches(RecordingHost(files=files), (8,)) == (7, None)
+
+
+def test_this_host_tells_of_this_process() -> None:
+    host, own = LocalHost(), os.getpid()
+    with subprocess.Popen(("sleep", "60")) as child:
+        try:
+            assert child.pid in children(host, own)
+            assert {own, child.pid} <= in_network(host, f"/proc/{own}/ns/net")
+        finally:
+            child.kill()
+    assert own in threads(host, (own,))
+    assert cpu_ns(host, (own,))[0] > 0
+    assert sum(thread_times(host, (own,)).values()) > 0
+    assert thread_switches(host, (own,))[0] > 0
+
+
+def test_many_files_are_read_at_once_and_those_that_cannot_be_are_left_out() -> None:
+    found = LocalHost().read_all(
+        "/proc/self/comm", "/no/such/file", "/proc/self/ns/[a-z]*", "/proc"
+    )
+    assert list(found) == ["/proc/self/comm"]
+    inodes = LocalHost().inodes("/proc/self/ns/net", "/proc/thread-self/ns/n*t", "/no/such/file")
+    assert len(inodes) == 2
+    assert len(set(inodes.values())) == 1
