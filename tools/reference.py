@@ -14,6 +14,8 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
+from switchmark.model.axis import Axis
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 REFERENCE = REPOSITORY / "docs" / "reference"
@@ -28,17 +30,12 @@ TABLES = {
     "noises": "who else works on the machine during a trial",
 }
 
-WRITTEN = {
-    "frame_size": "`64` to `9000`, `imix`",
-    "rate": "`max`, `1000`, `10M`, `500kpps`, `2.5Gbps`, `50%`",
-    "cpu_limit": "`50`, `switch:50`, `function:12.5` (percent of a core)",
-    "placement": "`auto`, `pinned`, `unpinned`, `shared-process`, CPUs: `0+2-5`",
-    "noise": "`cpu`, `web:0+1`, `cache:switch`, `io:functions`",
-    "duration": "`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`; 3 where `repeat` is 3 by itself",
-    "repeat": "number, 1 to 1000; 3 where several switches are compared",
-    "warmup": "as `duration`, or `0`",
+TAKES = {
+    "trial": "another trial",
+    "path": "another path",
+    "switch": "another switch",
 }
-"""Axes whose values have a spelling of their own (model.units)."""
+"""What another value of an axis takes."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -122,17 +119,40 @@ def doubts() -> Iterator[tuple[str, ...]]:
 
 
 def axes() -> Iterator[tuple[str, ...]]:
-    """Yield every field of `Test`, with its default and its type as people read it."""
-    from switchmark.model.spec import Test
+    """Yield every axis, as its record and the type of its field say."""
+    from switchmark.model.spec import AXES
 
-    yield ("axis", "option", "default", "values")
-    for name, field in Test.model_fields.items():
+    yield (
+        "axis",
+        "option",
+        "default",
+        "values",
+        "unit",
+        "what it sets",
+        "another value takes",
+    )
+    for axis in AXES.values():
         yield (
-            f"`{name}`",
-            f"`--{name.replace('_', '-')}`",
-            default(field),
-            WRITTEN.get(name) or values(field.annotation, field.metadata),
+            f"`{axis.name}`",
+            f"`{axis.option}`",
+            default(axis.field),
+            written(axis),
+            axis.unit,
+            axis.help,
+            TAKES[axis.changes],
         )
+
+
+def written(axis: Axis) -> str:
+    """Say how values of an axis are written: as its record says, or its type."""
+    if axis.table:
+        kind = f"the name of one of the [{axis.table}]({axis.table}.md)"
+    else:
+        kind = axis.values or values(axis.field.annotation, axis.field.metadata)
+    none = ", `none`" if axis.takes_none else ""
+    compared = axis.compared
+    several = f"; {compared:g} where several switches are compared" if compared else ""
+    return f"{kind}{none}{several}"
 
 
 def default(field: FieldInfo) -> str:

@@ -24,7 +24,7 @@ from switchmark.layout.resolve import check
 from switchmark.machine.clean import clean
 from switchmark.machine.host import LocalHost
 from switchmark.machine.processes import marked
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.switches import TABLE as SWITCHES
 
@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_leaves_the_host_as_it_was(
     axes: dict[str, Any], tmp_path: Path, traffic_program: str
 ) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    words = [f"--{axis.replace('_', '-')}={value}" for axis, value in axes.items()]
+    words = [f"{AXES[axis].option}={value}" for axis, value in axes.items()]
     run = start(environment, tmp_path, "run", *words, "--duration=60", "--calibrate=never")
     try:
         wait_for(lambda: serving(run), "a traffic program", 30)

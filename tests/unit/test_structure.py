@@ -66,7 +66,6 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/plan.py", "host"): "the node of whatever runs in none",
     ("layout/layout.py", "netns"): "where physical ports end",
     ("layout/needs.py", "netns"): "the network stack of who has a namespace with a name",
-    ("layout/cables.py", "netns"): "where the cable lies that a switch is held against",
     ("noises/web.py", "netns"): "the neighbour's own network, whatever the test's",
     ("metrics/doubts.py", "netns"): "what cures a doubt, and is the default",
     # Not the environment, but another thing of that name:
@@ -470,6 +469,130 @@ def test_no_file_is_a_drawer_for_odds_and_ends() -> None:
 
 def test_a_module_says_what_it_owns() -> None:
     assert not [m for m, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
+
+
+# --- axes ------------------------------------------------------------------------------------
+
+SPEC = "switchmark.model.spec"
+
+ROLES = {"switch", "function", "engine"}
+"""Names of axes that are those of parts and of kinds of drivers, too."""
+
+RESOURCES = "resources"
+"""What a driver says that it follows: its own affair."""
+
+LISTS_OF_AXES: dict[tuple[str, str], str] = {
+    ("report/table.py", "_SAID"): "what the caption of a table has words of its own for",
+}
+"""(file, name of a constant): why it may list axes."""
+
+
+def axes_of_test() -> dict[str, ast.expr]:
+    """The fields of `Test` with their annotations."""
+    (test,) = (
+        node for node in TREES[SPEC].body if isinstance(node, ast.ClassDef) and node.name == "Test"
+    )
+    return {
+        node.target.id: node.annotation
+        for node in test.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def lists_of_axes(tree: ast.AST, axes: set[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Where names of axes, and nothing else, are listed, with the line: what could be a fact about
+    them. The reason of a refusal names its axes; a dictionary in a function gives them values."""
+    exempt: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Refusal", "UsageError"):
+            exempt |= {id(value) for value in (*node.args, *(k.value for k in node.keywords))}
+        named = [node.arg] if isinstance(node, ast.keyword) else []
+        if isinstance(node, ast.Assign):
+            named = [ast.unparse(target) for target in node.targets]
+        if RESOURCES in named:
+            exempt |= {id(inner) for inner in ast.walk(node)}
+        if isinstance(node, ast.FunctionDef):
+            exempt |= {id(inner) for inner in ast.walk(node) if isinstance(inner, ast.Dict)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict) and id(node) not in exempt:
+            members = node.keys if isinstance(node, ast.Dict) else node.elts
+            names = [each.value for each in members if isinstance(each, ast.Constant)]
+            if len(members) > 1 and len(names) == len(members) and set(names) <= axes:
+                if not set(names) <= ROLES:
+                    yield node.lineno, tuple(map(str, names))
+
+
+def lines_of_constants(tree: ast.Module) -> dict[str, range]:
+    """The lines of what a module assigns, by name."""
+    return {
+        ast.unparse(node.targets[0]): range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
+
+
+def test_an_axis_has_a_record() -> None:
+    """Which of them it is, and what it sets, comes first; all else has a default."""
+    axes = axes_of_test()
+    assert len(axes) > 40
+    for name, annotation in axes.items():
+        records = [
+            node
+            for node in ast.walk(annotation)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Axis"
+        ]
+        assert [len(record.args) for record in records] == [2], name
+
+
+def test_a_fact_of_an_axis_stands_in_its_record() -> None:
+    axes = set(axes_of_test())
+    elsewhere = []
+    for module, tree in TREES.items():
+        file = SOURCES[module].relative_to(PACKAGE).as_posix()
+        allowed = [
+            lines
+            for name, lines in lines_of_constants(tree).items()
+            if (file, name) in LISTS_OF_AXES
+        ]
+        elsewhere += [
+            f"{file}:{line}: {', '.join(names)}"
+            for line, names in lists_of_axes(tree, axes)
+            if not any(line in lines for lines in allowed)
+        ]
+    assert elsewhere == []
+
+
+def test_a_list_of_axes_is_found() -> None:
+    source = (
+        "_OF_A_TRIAL = frozenset({*('rate', 'burst'), 'touch'})\n"
+        "_RENAMED = {'frame_size': 'frame_bytes', 'duration': 'duration_s'}\n"
+        "resources = frozenset({'queues', 'copies'})\n"
+        "WHO = ('switch', 'function')\n"
+        "def f(test):\n"
+        "    for axis in ['chain', 'chains']:\n"
+        "        yield Refusal((axis, 'scenario'), 'no')\n"
+        "    yield Refusal(('chain', 'scenario'), 'no')\n"
+        "    return test.model_copy(update={'chain': 1, 'chains': 1})\n"
+    )
+    axes = set(axes_of_test())
+    assert sorted(lists_of_axes(ast.parse(source), axes)) == [
+        (1, ("rate", "burst")),
+        (2, ("frame_size", "duration")),
+        (6, ("chain", "chains")),
+    ]
+
+
+def test_a_list_of_axes_that_is_allowed_is_still_there() -> None:
+    for file, name in LISTS_OF_AXES:
+        assert name in lines_of_constants(ast.parse((PACKAGE / file).read_text())), (file, name)
+
+
+def test_the_name_of_an_axis_is_written_in_one_place() -> None:
+    """How a field is spelled in files and on the command line is `model.axis` to say."""
+    spelled = re.compile(r"""\.replace\((["'])([_-])\1, \1(?!\2)[ _-]\1\)""")
+    files = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in SOURCES.values()}
+    found = {file for file, text in files.items() if spelled.search(text)}
+    assert found == {"model/axis.py", "lab/meter.py"}  # the other one spells perf's events
 
 
 # --- sizes -----------------------------------------------------------------------------------

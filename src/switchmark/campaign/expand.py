@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from switchmark.layout.sharing import path_key
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 
 __all__ = ["count", "grouped", "product", "run_order"]
 
@@ -26,7 +26,7 @@ def count(axes: Mapping[str, Sequence[Any]]) -> int:
 def product(axes: Mapping[str, Sequence[Any]]) -> Iterator[Test]:
     """Yield every combination of the axes' values, in the order of Test's fields, the last
     fastest."""
-    names = [name for name in Test.model_fields if name in axes]
+    names = [name for name in AXES if name in axes]
     for values in itertools.product(*(axes[name] for name in names)):
         yield Test.model_validate(dict(zip(names, values, strict=True)))
 

@@ -22,16 +22,15 @@ from switchmark.campaign.text import compose, read_text
 from switchmark.campaign.values import (
     MAX_TESTS,
     nearest,
-    option_name,
     read_value,
     read_words,
     shortened,
-    takes_none,
 )
 from switchmark.errors import UsageError
+from switchmark.model.axis import field_name, key_of
 from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.searches import TABLE as SEARCHES
 
 __all__ = ["Campaign", "Check", "dump", "from_options", "load", "parse"]
@@ -39,7 +38,7 @@ __all__ = ["Campaign", "Check", "dump", "from_options", "load", "parse"]
 _UNNAMED = "run"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
-_COMPARED = {"repeat": 3, "duration": 3.0}
+_COMPARED = {name: axis.compared for name, axis in AXES.items() if axis.compared is not None}
 """What a test has by itself where several switches are compared: an interval takes three trials,
 and with a warm-up each these take as long as one of the usual duration."""
 
@@ -100,7 +99,7 @@ def from_options(options: Mapping[str, str], check: Check) -> Campaign:
 
 def dump(campaign: Campaign) -> str:
     """Write a campaign file with one line a test; `load` makes the same tests of it."""
-    differing = [axis for axis in varying(campaign.tests) if axis != "seed"]
+    differing = [axis for axis in varying(campaign.tests) if not AXES[axis].of_campaign]
     first = campaign.tests[0].model_dump()
     shared = {name: value for name, value in first.items() if name not in differing}
     text = yaml.safe_dump({"name": campaign.name, **shared}, sort_keys=False)
@@ -118,7 +117,7 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
         problems.add(longest.place, f"this makes {total} tests; a campaign has at most {MAX_TESTS}")
         problems.settle()
     tests: list[Test] = []
-    switch = Test.model_fields["switch"].default
+    switch = AXES["switch"].default
     compares = len({each for values in axes for each in values.get("switch", (switch,))}) > 1
     for block, values in zip(blocks, axes, strict=True):
         for test in product(values):
@@ -143,15 +142,10 @@ def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:
     """Return the place that a refusal is about: where its first axis is written with a value other
     than the usual one, or else at all; the last axis written where none of them is."""
     written = [axis for axis in refusal.axes if axis in block]
-    unusual = [axis for axis in written if getattr(test, axis) != _usual(axis)]
+    unusual = [axis for axis in written if getattr(test, axis) != AXES[axis].default]
     for axis in (*unusual, *written):
         return block[axis].place
     return max((axis.place for axis in block.values()), default=Place(0, "the defaults"))
-
-
-def _usual(axis: str) -> Any:
-    """Return the value of an axis that nobody gives; None where it depends on other axes."""
-    return Test.model_fields[axis].get_default()
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -177,8 +171,10 @@ def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[
     blocks: list[_Block] = []
     for item in items.value:
         own, _ = _read_mapping(item, source, problems, ())
-        if "seed" in own:
-            problems.add(own["seed"].place, "'seed' is the whole campaign's; write it at the top")
+        for axis, written in own.items():
+            if AXES[axis].of_campaign:
+                what = f"'{axis}' is the whole campaign's; write it at the top"
+                problems.add(written.place, what)
         blocks.append({**top, **own})
     return name, blocks
 
@@ -198,19 +194,19 @@ def _read_mapping(
         if not isinstance(key_node, yaml.ScalarNode):
             problems.add(place, "a key is one word")
             continue
-        name = key_node.value.replace("-", "_")
+        name = field_name(key_node.value)
         if name in seen:
             problems.add(place, f"'{key_node.value}' is given twice, first on line {seen[name]}")
         elif name in special:
             others[name] = value_node
-        elif name in Test.model_fields:
+        elif name in AXES:
             texts = _read_texts(value_node, name, source, problems)
             axes[name] = _read_axis(name, texts, place, problems)
         elif name == "tests":
             problems.add(place, "'tests' cannot stand within 'tests'")
         else:
-            known = (option_name(axis) for axis in Test.model_fields)
-            hint = nearest(option_name(name), (*known, *special))
+            known = [axis.key for axis in AXES.values()]
+            hint = nearest(key_of(name), (*known, *special))
             problems.add(place, f"unknown key '{shortened(key_node.value)}'{hint}")
         seen.setdefault(name, place.line)
     return axes, others
@@ -220,7 +216,7 @@ def _read_texts(
     node: yaml.Node, name: str, source: str, problems: Problems
 ) -> list[tuple[str, Place]]:
     """Return the scalars of an axis' value or list, as they are written."""
-    key = option_name(name)
+    key = AXES[name].key
     place = _place(node, source)
     if isinstance(node, yaml.MappingNode):
         problems.add(place, f"'{key}' takes a value or a list, not a mapping")
@@ -233,7 +229,7 @@ def _read_texts(
         where = _place(item, source)
         if not isinstance(item, yaml.ScalarNode):
             problems.add(where, f"'{key}' is a list of plain values; one of them is not plain")
-        elif item.tag == _NULL_TAG and takes_none(name):
+        elif item.tag == _NULL_TAG and AXES[name].takes_none:
             texts.append(("none", where))
         elif item.tag == _NULL_TAG:
             problems.add(where, f"'{key}' has no value")
@@ -271,7 +267,7 @@ def _place(node: yaml.Node, source: str) -> Place:
 def _read_options(options: Mapping[str, str], problems: Problems) -> _Block:
     block = {}
     for name, text in options.items():
-        place = Place(0, f"--{option_name(name)}")
+        place = Place(0, AXES[name].option)
         block[name] = _read_axis(name, [(text, place)], place, problems)
     return block
 
@@ -285,10 +281,10 @@ def _read_axis(
             values += [read_value(name, word) for word in read_words(name, text)]
         except UsageError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            axis = f"{option_name(name)}: " if where.line else ""
+            axis = f"{AXES[name].key}: " if where.line else ""
             problems.add(where, f"{axis}{error.message}{hint}")
-    if name == "seed" and len(values) > 1:
-        problems.add(place, "a campaign has one seed")
+    if AXES[name].of_campaign and len(values) > 1:
+        problems.add(place, f"a campaign has one {name}")
     return _Axis(tuple(dict.fromkeys(values)), place)
 
 

@@ -6,22 +6,19 @@ import difflib
 import re
 from collections.abc import Iterable
 from decimal import Decimal
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic import ValidationError
 
 from switchmark.errors import UsageError
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 
 __all__ = [
     "MAX_TESTS",
     "nearest",
-    "option_name",
     "read_value",
     "read_words",
     "shortened",
-    "takes_none",
 ]
 
 MAX_TESTS = 100_000
@@ -29,8 +26,6 @@ MAX_TESTS = 100_000
 
 _MAX_SHOWN = 60
 _RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
-_UNDIVIDED = {"nic", "loads"}
-"""Axes whose one value has commas of its own; several values are a YAML list."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -41,22 +36,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def read_words(name: str, text: str) -> list[str]:
     """The values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
-    if name in _UNDIVIDED:
+    if AXES[name].undivided:
         return [text]
     words: list[str] = []
     for item in text.split(","):
         word = item.strip()
         if not word:
             raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
-        words += _range(word, counts=_counts(name)) if ".." in word else [word]
+        words += _range(word, counts=AXES[name].counts) if ".." in word else [word]
     return words
-
-
-def _counts(name: str) -> bool:
-    """Whether an axis counts things, so that a range without a step goes up by one."""
-    annotation = Test.model_fields[name].annotation
-    kinds = get_args(annotation) or (annotation,)
-    return int in kinds and str not in kinds
 
 
 def _range(word: str, *, counts: bool) -> list[str]:
@@ -87,29 +75,17 @@ def _range(word: str, *, counts: bool) -> list[str]:
 
 def read_value(name: str, word: str) -> Any:
     """What a word means as a value of an axis; UsageError if it is none."""
-    annotation = Test.model_fields[name].annotation
-    if word == "none" and takes_none(name):
+    if word == "none" and AXES[name].takes_none:
         return None
     try:
         return getattr(Test.model_validate({name: word}), name)
     except ValidationError as error:
-        if get_origin(annotation) is Literal:
-            known = get_args(annotation)
+        if known := AXES[name].choices:
             what = f"'{shortened(word)}' is not one of {', '.join(known)}{nearest(word, known)}"
         else:
             reason = error.errors(include_url=False)[0]["msg"].replace("Input ", "")
             what = f"'{shortened(word)}' {reason}"
         raise UsageError(what) from None
-
-
-def option_name(name: str) -> str:
-    """The name of an axis as files and the command line write it."""
-    return name.replace("_", "-")
-
-
-def takes_none(name: str) -> bool:
-    """Whether an axis may have no value, written `none`."""
-    return NoneType in get_args(Test.model_fields[name].annotation)
 
 
 def shortened(text: str) -> str:

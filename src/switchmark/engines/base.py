@@ -41,14 +41,13 @@ def traffic_program() -> str:
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine is the interface through which the traffic program sends and receives frames.
-    `needs_ip`: frames go through the node's IP stack, which needs addresses. `needs_ip`: frames go
-    through the node's IP stack, which needs addresses. `privilege` is the least that opens its
-    ports. `receiver` names the engine that receives where this one only sends. `napi`: it sends by
-    XDP redirect. `flows_by` are the addresses that its flows may differ in, up to `flows_max` of
-    them. `drivers` are the values that the axis `driver` may have, `resources` which of `queues`,
-    `descriptors` and `offload` it follows. `own_memory`: its processes hold frames in memory that
-    the axis `memory` chooses. `capabilities` are those of Linux, without `CAP_`, that it takes in a
-    container."""
+    `needs_ip`: frames go through the node's IP stack, which needs addresses. `privilege` is the
+    least that opens its ports. `receiver` names the engine that receives where this one only sends.
+    `napi`: it sends by XDP redirect. `flows_by` are the addresses that its flows may differ in, up
+    to `flows_max` of them. `drivers` are the values that the axis `driver` may have, `resources`
+    the axes that it follows, of those that are `followed_by` an engine (`model.axis`).
+    `own_memory`: its processes hold frames in memory that the axis `memory` chooses. `capabilities`
+    are those of Linux, without `CAP_`, that it takes in a container."""
 
     name: str
     summary: str

@@ -33,7 +33,7 @@ from switchmark.machine.host import Host
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test, TrialSpec, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.switches import TABLE as SWITCHES
 
@@ -143,8 +143,7 @@ class Calibrations(OnCable[Figures]):
             "switch": next(s.name for s in SWITCHES.values() if PortKind.NULL in s.port_kinds),
             "engine": next(e.name for e in ENGINES.values() if PortKind.NULL in e.port_kinds),
         }
-        changes = {**nothing, **dict.fromkeys(("port", "driver", "memory", "offload"), "auto")}
-        test = cable.test.model_copy(update={**changes, "queues": 1, "descriptors": None})
+        test = cable.test.model_copy(update={**usual_values("ports"), **nothing})
         if check(test):
             return None
         (trial,) = self._measure(test, cable.placement, _INTO_NOTHING, bool)

@@ -33,7 +33,6 @@ _WARMUP_S = 0.05
 _TRIALS = 3
 _NEAR_S = 60.0
 """What was measured on a cable is beside a test that begins so soon afterwards."""
-_USUAL = ("search", "loads", "repeat", "until_certain", "seed")
 
 
 class Floors(OnCable[TrialResult]):
@@ -68,7 +67,7 @@ class Floors(OnCable[TrialResult]):
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         if not self._wanted or not of_latency(drawn.test):
             return {}
-        usual = on_cable(drawn.test, drawn.layout, _USUAL)
+        usual = on_cable(drawn.test, drawn.layout)
         test = usual.model_copy(update={"duration": _DURATION_S, "warmup": _WARMUP_S})
         cable = Cable(test, drawn.placement, key_of(test, drawn.placement))
         return {} if check(test) else {ENDS: cable}

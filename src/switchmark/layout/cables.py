@@ -3,15 +3,13 @@ seats they have there. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import steering_of, tenants_of
 from switchmark.machine.placement import Placement, Seat
-from switchmark.model.spec import Test
+from switchmark.model.spec import Test, usual_values
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["CABLE", "on_cable", "seats_on_cable", "without_switch"]
@@ -21,19 +19,13 @@ CABLE = "direct"
 _ENDS = "p2p"
 """What is left of a chain without its functions: it begins and ends at physical ports."""
 
-_OWN = (
-    *("search", "loss_ratio", "precision", "loads", "until_certain"),
-    *("rate", "duration", "warmup", "repeat", "seed"),
-)
-"""Axes of a test that a calibration does not depend on."""
-
 
 def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
-    """The tests that show what a test does but for its switch, by name; none where no cable joins
-    its ends."""
+    """Return the tests that show what a test does but for its switch, by name; none where no cable
+    joins its ends."""
     if test.dimension != "throughput":
         return {}
-    cable = on_cable(test, layout, _OWN)
+    cable = on_cable(test, layout).model_copy(update={"rate": "max"})
     found = {"ends": cable}
     if steering_of(layout) is not None:
         found["ends"] = _without_functions(cable)
@@ -48,19 +40,14 @@ def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     return {name: each for name, each in found.items() if name == "ends" or not check(each)}
 
 
-def on_cable(test: Test, layout: Layout, usual: Iterable[str]) -> Test:
-    """The same test on the cable, with axes of which nothing is to depend as usual. A limit of the
-    switch's CPU goes with the switch."""
+def on_cable(test: Test, layout: Layout) -> Test:
+    """Return the same test on the cable. What is a property of the switch goes with it, a limit of
+    its CPU too; by which method the test is measured does not matter there."""
     kind = layout.wiring.kind
-    changes: dict[str, Any] = {
-        name: Test.model_fields[name].get_default()
-        for name in (*usual, "semantics", "switch_cores")
-    }
     return test.model_copy(
         update={
-            **changes,
+            **usual_values("switch", "method"),
             "switch": CABLE,
-            "switch_environment": "netns",
             "port": str(kind) if kind in SWITCHES[CABLE].port_kinds else "auto",
             "nic": None,
             "placement": layout.policy,
@@ -70,9 +57,9 @@ def on_cable(test: Test, layout: Layout, usual: Iterable[str]) -> Test:
 
 
 def _without_functions(cable: Test) -> Test:
-    """The ends of a chain. A sender that splits its frames over several varies their source."""
-    gone = ("function", "chain", "chains", "environment", "image", "cpu_limit")
-    changes: dict[str, Any] = {name: Test.model_fields[name].get_default() for name in gone}
+    """Return the ends of a chain. A sender that splits its frames over several chains varies their
+    source."""
+    changes = usual_values("functions", "chain")
     if cable.chains > 1:
         changes["flows"] = cable.flows * cable.chains
         changes["flows_by"] = "mac" if cable.flows == 1 else cable.flows_by
@@ -80,8 +67,8 @@ def _without_functions(cable: Test) -> Test:
 
 
 def seats_on_cable(cable: Test, layout: Layout, placement: Placement) -> Placement:
-    """The placement of a test for its cable: each sender, receiver and forwarder there has the
-    seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
+    """Return the placement of a test for its cable: each sender, receiver and forwarder there has
+    the seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
     of_kind: dict[str, list[str]] = {}
     for tenant in tenants_of(layout):
         of_kind.setdefault(tenant.kind, []).append(tenant.id)

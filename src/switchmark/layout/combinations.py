@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import frame_sizes
 from switchmark.machine.placement import SHARED_PROCESS, wanted_cpus
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.units import FRAME_MIN
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Switch
 
 __all__ = ["listed", "reasons_of_axes"]
 
@@ -140,7 +142,7 @@ def _place_reasons(test: Test) -> Iterable[Refusal]:
             ("environment", "engine"),
             f"engine {engine.name} goes through the IP stack: in environment "
             f"{test.environment} both ends are one host, and frames never reach the switch",
-            f"--environment {Test.model_fields['environment'].default}, or --engine raw-mmsg",
+            f"--environment {AXES['environment'].default}, or --engine raw-mmsg",
         )
     try:
         wanted_cpus(test.placement)
@@ -187,7 +189,7 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
             ("switch_environment", "environment"),
             f"environment {environment} opens the switch's ports on the host: the switch cannot be "
             f"in {test.switch_environment}",
-            f"--switch-environment {Test.model_fields['switch_environment'].default}",
+            f"--switch-environment {AXES['switch_environment'].default}",
         )
     if test.queues > 1:
         yield Refusal(
@@ -198,21 +200,13 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
 
 def _resource_reasons(test: Test) -> Iterable[Refusal]:
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-    for axis, follow in (
-        ("switch_cores", (switch,)),
-        ("queues", (switch, engine)),
-        ("descriptors", (engine,)),
-        ("offload", (engine,)),
-        ("copies", (switch,)),
-    ):
-        if getattr(test, axis) == Test.model_fields[axis].default:
-            continue
-        for one in follow:
-            if axis not in one.resources:
-                kind = "switch" if one is switch else "engine"
-                yield Refusal(
-                    (axis, kind), f"{kind} {one.name} does not follow --{axis.replace('_', '-')}"
-                )
+    drivers: dict[str, Switch | Engine] = {"switch": switch, "engine": engine}
+    for name, axis in AXES.items():
+        for kind in axis.followed_by if getattr(test, name) != axis.default else ():
+            driver = drivers[kind]
+            if name not in driver.resources:
+                why = f"{kind} {driver.name} does not follow {axis.option}"
+                yield Refusal((name, kind), why)
     if test.queues > 1 and test.flows < test.queues:
         yield Refusal(
             ("flows", "queues"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -10,6 +10,7 @@ from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.combinations import listed, reasons_of_axes
 from switchmark.layout.layout import Layout, lay_out, opened_in
+from switchmark.layout.names import unknown_names
 from switchmark.layout.roles import (
     engine_of,
     hosted_parts,
@@ -21,14 +22,12 @@ from switchmark.layout.roles import (
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
 from switchmark.machine.placement import SHARED_PROCESS, place, wanted_cpus
+from switchmark.model.axis import ranked
 from switchmark.model.plan import Spawn
-from switchmark.model.refusal import Refusal, unknown_name
-from switchmark.model.spec import Test
+from switchmark.model.refusal import Refusal
+from switchmark.model.spec import AXES, Test
 from switchmark.model.topology import PortKind
 from switchmark.noises import parse_noise
-from switchmark.plugins import Table
-from switchmark.scenarios import TABLE as SCENARIOS
-from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["check", "may_share_process"]
@@ -37,39 +36,14 @@ _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
 """Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""
 
-_OF_A_WIRING = (
-    *("nic", "semantics", "copies", "chains", "pairs", "chain", "direction", "scenario", "port"),
-    *("switch_cores", "queues", "function", "environment", "switch_environment", "switch"),
-)
-"""Axes that decide which ports a switch or a function has, and how frames go between them: what a
-driver may refuse, without saying by which of them."""
-
-
-def _unusable(name: str, table: Mapping[str, object], axis: str) -> Refusal | None:
-    """Return the refusal of a plug-in that cannot be used; None if there is none of that name."""
-    error = table.unusable.get(name) if isinstance(table, Table) else None
-    if error is None:
-        return None
-    return Refusal((axis,), f"'{name}' cannot be used: {error.message}", error.hint)
+_OF_A_WIRING = ranked(AXES, lambda axis: axis.blame)
+"""The axes that decide which ports a switch or a function has, and how frames go between them. A
+driver may refuse these, without saying by which of them."""
 
 
 def check(test: Test) -> list[Refusal]:
     """Return every reason why this test can never work; none if it can."""
-    tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
-        ("switch", "switch", SWITCHES),
-        ("engine", "engine", ENGINES),
-        ("environment", "environment", ENVIRONMENTS),
-        ("environment", "switch_environment", ENVIRONMENTS),
-        ("function", "function", FUNCTIONS),
-        ("scenario", "scenario", SCENARIOS),
-        ("search", "search", SEARCHES),
-    )
-    unknown = [
-        _unusable(name, table, axis) or unknown_name(what, name, table, (axis,))
-        for what, axis, table in tables
-        if (name := getattr(test, axis)) not in table
-    ]
-    if unknown:
+    if unknown := unknown_names(test):
         return unknown
     try:
         layout = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
@@ -124,11 +98,11 @@ def _named_parts(test: Test) -> dict[str, str]:
 
 def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     if steering_of(layout) is None:
-        for axis in ("function", "chain", "chains"):
-            if getattr(test, axis) != Test.model_fields[axis].default:
+        for name, axis in AXES.items():
+            if axis.of == "chain" and getattr(test, name) != axis.default:
                 yield Refusal(
-                    (axis, "scenario"),
-                    f"scenario {test.scenario} has no functions that forward: --{axis} means "
+                    (name, "scenario"),
+                    f"scenario {test.scenario} has no functions that forward: {axis.option} means "
                     "nothing to it, its ends are the traffic program",
                     "--scenario loopback",
                 )

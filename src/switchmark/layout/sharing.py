@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.units import mtu_for
 
 __all__ = ["RX_BURST", "path_key", "shares_path"]
@@ -12,15 +12,9 @@ __all__ = ["RX_BURST", "path_key", "shares_path"]
 RX_BURST = 64
 """Frames that a receiver takes at once: every port has buffers for so many."""
 
-_OF_A_TRIAL = frozenset(
-    {
-        *("frame_size", "rate", "burst", "touch"),
-        *("search", "loss_ratio", "precision", "loads", "noise"),
-        *("duration", "warmup", "repeat", "until_certain", "seed"),
-    }
-)
-"""Axes that only a test's trials depend on: what the traffic program is told for each of them,
-and who makes noise beside them."""
+_OF_A_PATH = tuple(name for name, axis in AXES.items() if axis.changes != "trial")
+"""The axes of which another value needs another path; all others are what the traffic program is
+told for each trial, and who makes noise beside it."""
 
 
 def path_key(test: Test) -> Hashable:
@@ -29,7 +23,7 @@ def path_key(test: Test) -> Hashable:
     Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
     DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
     """
-    fixed = tuple(getattr(test, axis) for axis in Test.model_fields if axis not in _OF_A_TRIAL)
+    fixed = tuple(getattr(test, axis) for axis in _OF_A_PATH)
     return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from switchmark.model.spec import Test
+from switchmark.model.axis import ranked
+from switchmark.model.spec import AXES, Test
 
 __all__ = ["label", "telling", "varying"]
 
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:
     """The axes in which these tests differ, in the order of Test's fields."""
-    return tuple(
-        name for name in Test.model_fields if len({getattr(test, name) for test in tests}) > 1
-    )
+    return tuple(name for name in AXES if len({getattr(test, name) for test in tests}) > 1)
 
 
 def telling(tests: Sequence[Test]) -> tuple[str, ...]:
     """The varying axes that a reader needs to tell these tests apart: how a test is measured is
     left out where the other axes tell it."""
     axes = list(varying(tests))
-    for axis in ("seed", "warmup", "repeat", "until_certain", "duration", "search", "burst"):
+    for axis in ranked(AXES, lambda axis: axis.left_out):
         fewer = [other for other in axes if other != axis]
         if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
             axes = fewer
@@ -35,7 +34,7 @@ def label(test: Test, axes: Sequence[str]) -> str:
         if axis == "frame_size":
             words.append(f"{value} B" if isinstance(value, int) else value)
         elif axis != "switch" and value is not None:
-            words.append(f"{axis.replace('_', ' ')} {value}" if _is_bare(value) else str(value))
+            words.append(f"{AXES[axis].words} {value}" if _is_bare(value) else str(value))
     return " ".join(words)
 
 

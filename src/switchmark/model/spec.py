@@ -1,16 +1,17 @@
-"""The test (one point of a campaign) and the trial specs that a search asks for.
+"""The test, which is one point of a campaign, and the trials that a search asks for.
 
-Every axis of the command line is a field of `Test`; campaigns, records and options are
-derived from this one list.
+An axis is a field of `Test` with its record (`model.axis`). Options, campaign files, the reference,
+records and reports are made from these; nothing else lists axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from switchmark.model.axis import Axis, Property, axes_of
 from switchmark.model.units import (
     Rate,
     mean_frame_bytes,
@@ -22,7 +23,7 @@ from switchmark.model.units import (
     parse_shares,
 )
 
-__all__ = ["Test", "TrialSpec"]
+__all__ = ["AXES", "Test", "TrialSpec", "usual_values"]
 
 
 def _usual_burst(axes: dict[str, Any]) -> int:
@@ -30,88 +31,260 @@ def _usual_burst(axes: dict[str, Any]) -> int:
     return 1 if axes.get("dimension") == "latency" else 32
 
 
+def _limit(text: str | int | float) -> str:
+    """Read a CPU limit, and write it with whom it is for."""
+    return str(parse_cpu_limit(text))
+
+
 class Test(BaseModel):
-    """One point: every axis at one value. Names are checked against the tables later
-    (`layout.resolve`), ranges here. Rates are per sender and kept as written."""
+    """A test has one value of each axis, and so it is one point of a campaign.
+
+    Each field says its type, its record and its usual value. Ranges are checked here, names against
+    the tables later (`layout.resolve`). Rates are per sender and stay as written.
+    """
 
     __test__ = False  # not a test case, whatever pytest thinks of its name
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dimension: Literal["throughput", "latency"] = "throughput"
-    locality: Literal["local"] = "local"
-    scenario: str = "v2v"
-    direction: Literal["uni", "bi"] = "uni"
-    switch: str = "linux-bridge"
-    switch_environment: str = "netns"
-    environment: str = "netns"
-    image: str | None = None
-    function: str = "traffic"
-    engine: str = "raw-mmsg"
-    driver: str = "auto"
-    port: str = "auto"
-    semantics: str = "auto"
-    memory: Literal["auto", "hugepages", "no-huge"] = "auto"
-    offload: Literal["auto", "off"] = "auto"
-    switch_cores: int = Field(1, ge=1, le=64)
-    queues: int = Field(1, ge=1, le=16)
-    descriptors: int | None = Field(None, ge=64, le=32768)
-    frame_size: int | str = 64
-    rate: str = "max"
-    burst: int = Field(default_factory=_usual_burst, ge=1, le=4096)
-    pairs: int = Field(1, ge=1, le=64)
-    chain: int = Field(1, ge=1, le=8)
-    chains: int = Field(1, ge=1, le=64)
-    flows: int = Field(1, ge=1, le=16384)
-    flows_by: Literal["mac", "ip", "port"] = "port"
-    copies: int = Field(1, ge=1, le=64)
-    vlan: int | None = Field(None, ge=1, le=4094)
-    touch: Literal["none", "header", "full"] = "header"
-    placement: str = "auto"
-    cpu_limit: str | None = None
-    noise: str | None = None
-    search: str = "fixed"
-    loss_ratio: float = 0.005
-    precision: float = 0.005
-    loads: str = "10,50,99"
-    duration: float = Field(10.0, gt=0, le=86400)
-    warmup: float = Field(0.5, ge=0, le=3600)
-    repeat: int = Field(1, ge=1, le=1000)
-    until_certain: float | None = None
-    seed: int = Field(0, ge=0)
-    nic: str | None = None
-
-    @field_validator("frame_size", mode="before")
-    @classmethod
-    def _size(cls, value: str | int) -> int | str:
-        return parse_frame_size(value)
-
-    @field_validator("rate", mode="before")
-    @classmethod
-    def _rate(cls, value: str | int | float) -> str:
-        parse_rate(value)
-        return str(value)
-
-    @field_validator("loss_ratio", "precision", "until_certain", mode="before")
-    @classmethod
-    def _share(cls, value: str | int | float | None) -> float | None:
-        return None if value is None else parse_share(value)
-
-    @field_validator("loads", mode="before")
-    @classmethod
-    def _loads(cls, value: str | int | float) -> str:
-        parse_shares(str(value))
-        return str(value)
-
-    @field_validator("duration", "warmup", mode="before")
-    @classmethod
-    def _seconds(cls, value: str | int | float) -> float:
-        return parse_duration(value)
-
-    @field_validator("cpu_limit", mode="before")
-    @classmethod
-    def _cpu_limit(cls, value: str | int | float | None) -> str | None:
-        return None if value is None else str(parse_cpu_limit(value))
+    dimension: Annotated[Literal["throughput", "latency"], Axis("path", "what is measured")] = (
+        "throughput"
+    )
+    locality: Annotated[Literal["local"], Axis("path", "which hosts the ends are on")] = "local"
+    scenario: Annotated[
+        str,
+        Axis(
+            "path",
+            "p2p, p2v, v2p, v2v: which ends are physical and which virtual; loopback",
+            blame=4,
+            table="scenarios",
+        ),
+    ] = "v2v"
+    direction: Annotated[Literal["uni", "bi"], Axis("path", "which way frames go", blame=4)] = "uni"
+    switch: Annotated[
+        str, Axis("switch", "the switches under test", blame=1, table="switches", own_column=True)
+    ] = "linux-bridge"
+    switch_environment: Annotated[
+        str, Axis("switch", "where the switch runs", blame=1, table="environments")
+    ] = "netns"
+    environment: Annotated[
+        str, Axis("functions", "where the functions run", blame=1, table="environments")
+    ] = "netns"
+    image: Annotated[
+        str | None,
+        Axis(
+            "functions", "the functions' container image or root, or disk, instead of one made here"
+        ),
+    ] = None
+    function: Annotated[
+        str,
+        Axis(
+            "chain",
+            "what forwards in the functions of loopback; traffic is its usual forwarder",
+            blame=1,
+            table="functions",
+        ),
+    ] = "traffic"
+    engine: Annotated[
+        str, Axis("path", "the packet I/O of the traffic program", table="engines", own_column=True)
+    ] = "raw-mmsg"
+    driver: Annotated[
+        str,
+        Axis(
+            "ports",
+            "how engine dpdk opens a port: virtio-user, vhost, memif, af_packet, af_xdp, ...",
+        ),
+    ] = "auto"
+    port: Annotated[
+        str, Axis("ports", "how ports are attached: veth, vhost-user, memif, ...", blame=3)
+    ] = "auto"
+    semantics: Annotated[
+        str, Axis("switch", "what the switch does: patch, static, learning, routed", blame=6)
+    ] = "auto"
+    memory: Annotated[
+        Literal["auto", "hugepages", "no-huge"], Axis("ports", "where DPDK's frames lie")
+    ] = "auto"
+    offload: Annotated[
+        Literal["auto", "off"],
+        Axis(
+            "ports",
+            "auto: DPDK's devices make checksums, check them and note times where they can",
+            followed_by=("engine",),
+        ),
+    ] = "auto"
+    switch_cores: Annotated[
+        int, Axis("switch", "CPUs of a switch that polls", followed_by=("switch",), blame=2)
+    ] = Field(1, ge=1, le=64)
+    queues: Annotated[
+        int,
+        Axis("ports", "pairs of queues of each port", followed_by=("switch", "engine"), blame=1),
+    ] = Field(1, ge=1, le=16)
+    descriptors: Annotated[
+        int | None, Axis("ports", "length of each queue", followed_by=("engine",), unit="frames")
+    ] = Field(None, ge=64, le=32768)
+    frame_size: Annotated[
+        int | str,
+        Axis(
+            "load",
+            "bytes with the FCS, or imix",
+            unit="bytes",
+            parse=parse_frame_size,
+            values="`64` to `9000`, `imix`",
+            json_name="frame_bytes",
+            heading="bytes",
+            own_column=True,
+        ),
+    ] = 64
+    rate: Annotated[
+        str,
+        Axis(
+            "load",
+            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+)",
+            unit="pps",
+            parse=parse_rate,
+            as_written=True,
+            values="`max`, `1000`, `10M`, `500kpps`, `2.5Gbps`, `50%`",
+            json_number="rate_pps",
+        ),
+    ] = "max"
+    burst: Annotated[
+        int,
+        Axis("load", "frames handed over at once [32; 1 for latency]", unit="frames", left_out=1),
+    ] = Field(default_factory=_usual_burst, ge=1, le=4096)
+    pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5)] = Field(
+        1, ge=1, le=64
+    )
+    chain: Annotated[int, Axis("chain", "functions in a row, in loopback", blame=4)] = Field(
+        1, ge=1, le=8
+    )
+    chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
+        1, ge=1, le=64
+    )
+    flows: Annotated[int, Axis("path", "flows of each sender")] = Field(1, ge=1, le=16384)
+    flows_by: Annotated[
+        Literal["mac", "ip", "port"], Axis("path", "what the flows of a sender differ in")
+    ] = "port"
+    copies: Annotated[
+        int,
+        Axis("path", "functions that each frame is copied to", followed_by=("switch",), blame=5),
+    ] = Field(1, ge=1, le=64)
+    vlan: Annotated[int | None, Axis("path", "VLAN id of every frame, or none")] = Field(
+        None, ge=1, le=4094
+    )
+    touch: Annotated[
+        Literal["none", "header", "full"],
+        Axis("load", "how much of a payload is written and checked"),
+    ] = "header"
+    placement: Annotated[
+        str,
+        Axis(
+            "path",
+            "how parts are put on cores: auto, pinned, unpinned, shared-process, CPUs (0+2-5)",
+            values="`auto`, `pinned`, `unpinned`, `shared-process`, CPUs: `0+2-5`",
+        ),
+    ] = "auto"
+    cpu_limit: Annotated[
+        str | None,
+        Axis(
+            "functions",
+            "percent of a core, of the switch or each function: 50, function:12.5",
+            unit="percent of a core",
+            parse=_limit,
+            values="`50`, `switch:50`, `function:12.5`",
+        ),
+    ] = None
+    noise: Annotated[
+        str | None,
+        Axis(
+            "load",
+            "who else works on this machine: cpu, memory, cache, io, web; on CPUs: cpu:0+1",
+            values="`cpu`, `web:0+1`, `cache:switch`, `io:functions`",
+        ),
+    ] = None
+    search: Annotated[
+        str, Axis("method", "how the rate is found", table="searches", left_out=1)
+    ] = "fixed"
+    loss_ratio: Annotated[
+        float, Axis("method", "of the goal pdr: 0.5%", parse=parse_share, values="`0.5%`, `0.005`")
+    ] = 0.005
+    precision: Annotated[
+        float,
+        Axis(
+            "method",
+            "how narrow a rate is bounded: 0.5%",
+            parse=parse_share,
+            values="`0.5%`, `0.005`",
+        ),
+    ] = 0.005
+    loads: Annotated[
+        str,
+        Axis(
+            "method",
+            "of search latency-at-load, in percent of R+",
+            unit="percent of R+",
+            parse=parse_shares,
+            as_written=True,
+            values="`10,50,99`",
+            undivided=True,
+        ),
+    ] = "10,50,99"
+    duration: Annotated[
+        float,
+        Axis(
+            "method",
+            "of a trial: 2, 500ms, 1min; 3 with 3 repeats by default",
+            unit="s",
+            parse=parse_duration,
+            values="`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`",
+            compared=3.0,
+            json_name="duration_s",
+            left_out=1,
+        ),
+    ] = Field(10.0, gt=0, le=86400)
+    warmup: Annotated[
+        float,
+        Axis(
+            "method",
+            "before it, not counted",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, or `0`",
+            json_name="warmup_s",
+            left_out=3,
+        ),
+    ] = Field(0.5, ge=0, le=3600)
+    repeat: Annotated[
+        int,
+        Axis(
+            "method",
+            "trials of each test, those of all tests in turn; 3 by default for several switches",
+            compared=3,
+            left_out=2,
+        ),
+    ] = Field(1, ge=1, le=1000)
+    until_certain: Annotated[
+        float | None,
+        Axis(
+            "method",
+            "repeat, 5 times or more, until half of the interval is below, such as 1%",
+            parse=parse_share,
+            values="`1%`, `0.01`",
+            left_out=1,
+        ),
+    ] = None
+    seed: Annotated[
+        int, Axis("method", "shuffles the order; 0 runs as written", of_campaign=True, left_out=3)
+    ] = Field(0, ge=0)
+    nic: Annotated[
+        str | None,
+        Axis(
+            "ports",
+            "real NICs, by interface or PCI address: PART=SWITCH-NIC:GENERATOR-NIC,...",
+            blame=6,
+            values="`a0=eth1:eth2,b0=0000:03:00.0:0000:04:00.0`",
+            undivided=True,
+        ),
+    ] = None
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -123,6 +296,7 @@ class Test(BaseModel):
 
     @property
     def parsed_rate(self) -> Rate:
+        """The rate as it was asked for: at most, in frames, in bits, or as a share of R+."""
         return parse_rate(self.rate)
 
     @property
@@ -131,9 +305,21 @@ class Test(BaseModel):
         return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
 
 
+AXES = axes_of(Test)
+"""The record of every axis, by the name of its field, in the order of the fields."""
+
+
+def usual_values(*of: Property) -> dict[str, Any]:
+    """Return the usual values of the axes that are properties of these, by name."""
+    return {axis.name: axis.default for axis in AXES.values() if axis.of in of}
+
+
 class TrialSpec(BaseModel):
-    """One run of the traffic: a load for a time. `rate_pps` None means as fast as it goes;
-    `frames` ends that after so many of each sender."""
+    """A trial that is asked for: one run of the traffic, at a load for a time.
+
+    With a `rate_pps` of None each sender sends as fast as it can; `frames` ends the trial after so
+    many of each.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

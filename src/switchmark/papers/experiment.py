@@ -14,8 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from switchmark.errors import UsageError
-from switchmark.model.spec import Test
-from switchmark.model.units import parse_rate
+from switchmark.model.axis import field_name
+from switchmark.model.spec import AXES, Test
 
 __all__ = ["Claim", "Experiment", "Row", "names", "read"]
 
@@ -50,7 +50,7 @@ class Row(_Frozen):
     def picks(self, test: Test) -> bool:
         """Say whether a test has the values of this row, however they are written."""
         return all(
-            _comparable(axis, getattr(test, _field(axis))) == _comparable(axis, _value(axis, value))
+            _means(axis, getattr(test, field_name(axis))) == _means(axis, _value(axis, value))
             for axis, value in self.axes.items()
         )
 
@@ -93,11 +93,7 @@ class Experiment(_Frozen):
 
     def options(self, quick: bool) -> dict[str, str]:
         """Return the axes that take the place of the campaign's, by the names of Test's fields."""
-        return {_field(axis): _written(value) for axis, value in self.quick.items() if quick}
-
-
-def _field(axis: str) -> str:
-    return axis.replace("-", "_")
+        return {field_name(axis): _written(value) for axis, value in self.quick.items() if quick}
 
 
 def _written(value: Scalar | list[Scalar]) -> str:
@@ -108,16 +104,16 @@ def _written(value: Scalar | list[Scalar]) -> str:
 
 def _value(axis: str, value: Scalar) -> Any:
     """Return what a row's value means as one of its axis; ValueError if it is none."""
-    name, word = _field(axis), None if value in (None, "none") else str(value)
+    name, word = field_name(axis), None if value in (None, "none") else str(value)
     try:
         return getattr(Test.model_validate({name: word}), name)
     except (ValidationError, UsageError) as error:
         raise ValueError(f"a row has {axis} {value}, which is no value of an axis") from error
 
 
-def _comparable(axis: str, value: Any) -> Any:
-    """Return a value such that two which mean the same are equal: `1M` is 1000000."""
-    return parse_rate(value) if axis == "rate" else value
+def _means(axis: str, value: Any) -> Any:
+    """Return what a value of an axis means: `1M` is 1000000."""
+    return AXES[field_name(axis)].meaning(value)
 
 
 def names() -> list[str]:

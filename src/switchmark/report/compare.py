@@ -17,7 +17,7 @@ from switchmark.metrics.statistics import difference_p, ratio_interval
 from switchmark.metrics.throughput import is_lower_bound, rates_pps, received
 from switchmark.model.labels import label, telling
 from switchmark.model.record import SCHEMA, Record
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.units import format_pps
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, format_ns
 from switchmark.report.json import origin, plain, to_object
@@ -241,7 +241,9 @@ def _name(pair: Pair, axes: Sequence[str]) -> str:
 
 
 def _identity(test: Test) -> Test:
-    return test.model_copy(update={"seed": 0})
+    """Return a test without what its campaign has for all tests, such as the seed."""
+    usual = {name: axis.default for name, axis in AXES.items() if axis.of_campaign}
+    return test.model_copy(update=usual)
 
 
 def _pair(before: Record | None, after: Record | None) -> Pair:

@@ -22,11 +22,9 @@ from switchmark.metrics.throughput import (
     sent,
 )
 from switchmark.model.record import SCHEMA, Record
+from switchmark.model.spec import AXES
 
 __all__ = ["origin", "plain", "to_object"]
-
-_RENAMED = {"frame_size": "frame_bytes", "duration": "duration_s", "warmup": "warmup_s"}
-"""Fields of Test whose name here carries the unit."""
 
 _DECIMALS = 9
 
@@ -95,8 +93,8 @@ def _test(record: Record) -> dict[str, Any]:
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and record.trials:
         rate_pps = record.trials[0].spec.rate_pps
-    found = {_RENAMED.get(name, name): value for name, value in test.model_dump().items()}
-    return {**found, "rate_pps": rate_pps}
+    values = {AXES[name].json_name or name: value for name, value in test.model_dump().items()}
+    return {**values, AXES["rate"].json_number: rate_pps}
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from switchmark.model.labels import telling
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.report.figures import bound, doubt, floor, format_ns, interval, rate, share
 from switchmark.report.json import to_object
 from switchmark.report.notes import SHOWN_CORES
@@ -22,8 +22,7 @@ __all__ = ["Column", "Section", "sections", "table_lines"]
 
 _GAP = "  "
 _NO_WIDTH = 10_000
-_IN_COLUMNS = ("switch", "engine", "frame_size")
-"""Axes that have a column wherever they differ, whether others tell the tests apart or not."""
+_IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
 
 _SAID = frozenset(
     {
@@ -131,7 +130,7 @@ def _section(records: Sequence[Record]) -> Section:
     ]
     columns = [
         Column(
-            "bytes" if axis == "frame_size" else axis.replace("_", " "),
+            AXES[axis].heading or AXES[axis].words,
             tuple(_axis(getattr(test, axis)) for test in tests),
             numeric=axis == "frame_size",
         )
@@ -169,7 +168,7 @@ def _caption(records: Sequence[Record]) -> str:
     kinds = {record.semantics for record in records if record.semantics}
     words += list(kinds) if len(kinds) == 1 else []
     words += [
-        f"{axis.replace('_', ' ')} {_axis(value)}"
+        f"{AXES[axis].words} {_axis(value)}"
         for axis, value in shared.items()
         if axis not in _SAID and value not in (None, _usual(first, axis))
     ]
@@ -180,10 +179,11 @@ def _caption(records: Sequence[Record]) -> str:
 
 
 def _usual(test: Test, axis: str) -> object:
-    field = Test.model_fields[axis]
-    if field.default_factory is None:
-        return field.default
-    return Test(dimension=test.dimension).model_dump()[axis]
+    """Return the usual value of an axis, for tests of this one's dimension."""
+    record = AXES[axis]
+    if record.field.default_factory is None:
+        return record.default
+    return getattr(Test(dimension=test.dimension), axis)
 
 
 _Objects = Sequence[dict[str, Any]]

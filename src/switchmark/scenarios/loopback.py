@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.topology import Port, Topology
 from switchmark.scenarios.base import Scenario, physical
 
@@ -26,9 +26,7 @@ class Loopback(Scenario):
             self._draw_pair(topology, test, pair)
 
     def _draw_pair(self, topology: Topology, test: Test, pair: int) -> None:
-        function = (
-            _USUAL if test.function == Test.model_fields["function"].default else (test.function)
-        )
+        function = _USUAL if test.function == AXES["function"].default else test.function
         several = test.chains > 1
         a = physical(topology, test, f"a{pair}")
         chains: list[tuple[Port, ...]] = []

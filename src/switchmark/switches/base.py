@@ -73,9 +73,8 @@ class Switch(ABC):
     counters: Counting[Wiring]
 
     resources: frozenset[str] = frozenset()
-    """The axes, of `switch_cores`, `queues`, `descriptors` and `copies`, that it follows: it
-    copies a flow to several ports if it sends to all what is for a group, or has a rule that names
-    them."""
+    """The axes that it follows, of those that are `followed_by` a driver (`model.axis`). It follows
+    `copies` if it sends to all ports what is for a group, or has a rule that names them."""
 
     own_stack: bool = False
     """It needs a network stack of its own: it makes interfaces of fixed names, or changes how

@@ -1,0 +1,46 @@
+"""Whether every name that a test has is in the table of its axis. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.model.refusal import Refusal, unknown_name
+from switchmark.model.spec import AXES, Test
+from switchmark.plugins import Table
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.searches import TABLE as SEARCHES
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["TABLES", "unknown_names"]
+
+TABLES: Mapping[str, tuple[str, Table[Any]]] = {
+    "engines": ("engine", ENGINES),
+    "environments": ("environment", ENVIRONMENTS),
+    "functions": ("function", FUNCTIONS),
+    "scenarios": ("scenario", SCENARIOS),
+    "searches": ("search", SEARCHES),
+    "switches": ("switch", SWITCHES),
+}
+"""What one member of a folder is called, and the table of all of them."""
+
+
+def unknown_names(test: Test) -> list[Refusal]:
+    """Return the refusals of names that are in no table, each with the nearest name or with the
+    reason why the plug-in of that name cannot be used."""
+    refusals = []
+    for axis in AXES.values():
+        if not axis.table:
+            continue
+        what, table = TABLES[axis.table]
+        name = getattr(test, axis.name)
+        error = table.unusable.get(name)
+        if error is not None and name not in table:
+            why = f"'{name}' cannot be used: {error.message}"
+            refusals.append(Refusal((axis.name,), why, error.hint))
+        elif name not in table:
+            refusals.append(unknown_name(what, name, table, (axis.name,)))
+    return refusals

@@ -1,0 +1,179 @@
+"""The record of an axis: all that there is to say of a field of `Test`, in one place.
+
+The command line, campaign files, the reference, paths, cables, JSON and tables read it from here.
+This module knows no axis; `model.spec` has them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType, NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+__all__ = ["Axis", "Changes", "Property", "axes_of", "field_name", "key_of", "ranked"]
+
+Property = Literal["switch", "ports", "functions", "chain", "path", "load", "method"]
+"""What an axis can be a property of: the switch under test, the ports that are opened, functions,
+functions that stand in a chain, the rest of the path, the load of a trial and what else goes on
+meanwhile, the method by which a test is measured."""
+
+Changes = Literal["switch", "path", "trial"]
+"""What has to be made anew for another value. Another switch needs another path, and that another
+trial."""
+
+_CHANGES: Mapping[Property, Changes] = {"switch": "switch", "load": "trial", "method": "trial"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """A record says all that there is to say of one axis.
+
+    Its first two members have to be said; of all else the default is right for most axes. The type
+    with its limits and the usual value are the field's own.
+    """
+
+    of: Property
+    """What it is a property of. It has its usual value where something is measured without that."""
+    help: str
+    """What it sets, as `--help` and the reference say it."""
+    followed_by: tuple[Literal["switch", "engine"], ...] = ()
+    """The drivers that have to name it in `resources` if they follow it. With one that does not, it
+    can only have its usual value."""
+    blame: int = 0
+    """How soon it is held to be at fault where a driver refuses a wiring and does not say what is,
+    the greatest first; 0 for an axis of which a driver sees nothing there."""
+
+    unit: str = ""
+    """The unit of a number that is written without one."""
+    values: str = ""
+    """How values are written, in Markdown, where the type does not tell."""
+    table: str = ""
+    """The folder of the implementations whose names are its values."""
+    parse: Callable[[Any], Any] | None = None
+    """Reads a value as it is written, or raises UsageError."""
+    as_written: bool = False
+    """Whether the value stays as it is written once `parse` has read it."""
+    undivided: bool = False
+    """Whether one value has commas of its own; several values are a YAML list then."""
+    of_campaign: bool = False
+    """Whether a campaign has one value for all of its tests, which tells nothing of any of them."""
+    compared: float | None = None
+    """The value that it has by itself where several switches are compared."""
+
+    json_name: str = ""
+    """The name in JSON, where that is not the field's: one that ends in the unit."""
+    json_number: str = ""
+    """The name in JSON of the number that a value comes to, which stands beside it."""
+    heading: str = ""
+    """What stands above its column in a table, where that is not its name."""
+    own_column: bool = False
+    """Whether it has a column wherever tests differ in it, even if other axes tell them apart."""
+    left_out: int = 0
+    """How soon a test is named without it where other axes tell the tests apart, the greatest
+    first; 0 for an axis that is always named."""
+
+    name: str = ""
+    """The name of its field; `axes_of` sets it."""
+    field: FieldInfo = dataclasses.field(default_factory=FieldInfo)
+    """Its field; `axes_of` sets it."""
+
+    @property
+    def key(self) -> str:
+        """The name as campaign files write it."""
+        return key_of(self.name)
+
+    @property
+    def option(self) -> str:
+        """The name as the command line writes it."""
+        return f"--{self.key}"
+
+    @property
+    def words(self) -> str:
+        """The name as text writes it."""
+        return self.name.replace("_", " ")
+
+    @property
+    def changes(self) -> Changes:
+        """What has to be made anew for another value."""
+        return _CHANGES.get(self.of, "path")
+
+    @property
+    def default(self) -> Any:
+        """The usual value; None where it depends on other axes."""
+        return self.field.get_default()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only values that there are; none where the type leaves them open."""
+        is_choice = get_origin(self.field.annotation) is Literal
+        return get_args(self.field.annotation) if is_choice else ()
+
+    @property
+    def takes_none(self) -> bool:
+        """Whether it may have no value, written `none`."""
+        return NoneType in get_args(self.field.annotation)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts things, so that a range without a step goes up by one."""
+        kinds = get_args(self.field.annotation) or (self.field.annotation,)
+        return int in kinds and str not in kinds
+
+    def meaning(self, value: Any) -> Any:
+        """Return what a value means, which is the same for two that are written differently."""
+        if self.as_written and self.parse is not None and value is not None:
+            return self.parse(value)
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Have pydantic read values with `parse` before it checks their type."""
+        schema = handler(source)
+        if self.parse is None:
+            return schema
+        return core_schema.no_info_before_validator_function(self._read, schema)
+
+    def _read(self, value: Any) -> Any:
+        if self.parse is None or value is None:
+            return value
+        parsed = self.parse(value)
+        return str(value) if self.as_written else parsed
+
+
+def axes_of(model: type[BaseModel]) -> Mapping[str, Axis]:
+    """Return the records of all fields of a model, by name, in their order; TypeError for a field
+    that has none, or more than one."""
+    axes = {}
+    for name, field in model.model_fields.items():
+        records = [each for each in field.metadata if isinstance(each, Axis)]
+        if len(records) != 1:
+            raise TypeError(
+                f"the field {model.__name__}.{name} has {len(records)} records of an axis, not one"
+            )
+        axes[name] = dataclasses.replace(records[0], name=name, field=field)
+    return MappingProxyType(axes)
+
+
+def key_of(name: str) -> str:
+    """Return the name of a field as campaign files and the command line write it."""
+    return name.replace("_", "-")
+
+
+def field_name(key: str) -> str:
+    """Return the name of the field that a campaign file names by its key, or by itself."""
+    return key.replace("-", "_")
+
+
+def ranked(axes: Mapping[str, Axis], rank: Callable[[Axis], int]) -> tuple[str, ...]:
+    """Return the names of the axes that have a rank, the greatest first, of equal ones the last."""
+    order = {name: number for number, name in enumerate(axes)}
+    found = [axis for axis in axes.values() if rank(axis)]
+    found.sort(key=lambda axis: (rank(axis), order[axis.name]), reverse=True)
+    return tuple(axis.name for axis in found)

@@ -1,0 +1,227 @@
+"""An axis has one record, and all that the program does with it follows from that."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from switchmark.campaign.store import key
+from switchmark.campaign.values import read_value
+from switchmark.engines import TABLE as ENGINES
+from switchmark.layout.cables import on_cable, without_switch
+from switchmark.layout.layout import lay_out
+from switchmark.layout.names import TABLES
+from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
+from switchmark.model.spec import AXES, Test
+from switchmark.switches import TABLE as SWITCHES
+
+PACKAGE = Path(__file__).parents[2] / "src" / "switchmark"
+
+ENDINGS = {"bytes": "_bytes", "s": "_s", "pps": "_pps"}
+"""How a name ends that carries a unit."""
+
+
+def unusual(test: Test) -> dict[str, Any]:
+    """The axes of a test that have not the usual value."""
+    usual = Test().model_dump()
+    return {name: value for name, value in test.model_dump().items() if value != usual[name]}
+
+
+def test_a_field_has_one_record() -> None:
+    class Without(BaseModel):
+        speed: int = 1
+
+    class Twice(BaseModel):
+        speed: Annotated[int, Axis("load", "how fast"), Axis("path", "how fast")] = 1
+
+    with pytest.raises(TypeError, match=r"Without\.speed has 0 records"):
+        axes_of(Without)
+    with pytest.raises(TypeError, match=r"Twice\.speed has 2 records"):
+        axes_of(Twice)
+    assert list(AXES) == list(Test.model_fields)
+
+
+def test_a_name_is_one_everywhere() -> None:
+    for name, axis in AXES.items():
+        assert (axis.name, field_name(axis.key), field_name(name)) == (name, name, name)
+        assert axis.option == f"--{axis.key}" == f"--{key_of(name)}"
+    assert AXES["switch_cores"].option == "--switch-cores"
+
+
+def test_a_name_in_json_that_is_not_the_fields_carries_its_unit() -> None:
+    other = {axis.json_name: axis for axis in AXES.values() if axis.json_name}
+    other |= {axis.json_number: axis for axis in AXES.values() if axis.json_number}
+    assert set(other) == {"frame_bytes", "duration_s", "warmup_s", "rate_pps"}
+    for name, axis in other.items():
+        assert name.endswith(ENDINGS[axis.unit])
+
+
+def test_what_needs_another_path_or_switch() -> None:
+    def those(changes: str) -> set[str]:
+        return {name for name, axis in AXES.items() if axis.changes == changes}
+
+    assert those("switch") == {"switch", "switch_environment", "semantics", "switch_cores"}
+    assert {"frame_size", "rate", "burst", "touch", "noise", "search", "repeat"} < those("trial")
+    assert {"scenario", "engine", "queues", "flows", "chain", "placement"} < those("path")
+
+
+def test_the_values_that_the_reference_shows_are_values() -> None:
+    shown = [
+        (name, word)
+        for name, axis in AXES.items()
+        if not axis.values.startswith("as ")
+        for word in re.findall(r"`([^`]+)`", axis.values)
+    ]
+    assert len(shown) > 30
+    for name, word in shown:
+        assert read_value(name, word) is not None
+
+
+def test_an_axis_that_takes_names_names_a_table() -> None:
+    assert {axis.table for axis in AXES.values()} - {""} == set(TABLES)
+    for axis in AXES.values():
+        assert not axis.table or axis.default in TABLES[axis.table][1], axis.name
+
+
+def test_a_driver_follows_axes_that_drivers_can_follow() -> None:
+    followed = {name for name, axis in AXES.items() if axis.followed_by}
+    for table in (SWITCHES, ENGINES):
+        for driver in table.values():
+            assert driver.resources <= followed, driver.name
+
+
+def test_the_greatest_rank_is_first_and_of_equal_ones_the_last() -> None:
+    class Model(BaseModel):
+        a: Annotated[int, Axis("path", "", blame=1)] = 0
+        b: Annotated[int, Axis("path", "", blame=2)] = 0
+        c: Annotated[int, Axis("path", "")] = 0
+        d: Annotated[int, Axis("path", "", blame=1)] = 0
+
+    assert ranked(axes_of(Model), lambda axis: axis.blame) == ("b", "d", "a")
+
+
+# --- keys, which have to stay as they are ---------------------------------------------------
+
+
+def test_results_of_earlier_versions_keep_their_keys() -> None:
+    """A key is made of all axes, their names, their order and their usual values: what a run folder
+    has is measured again where this changes."""
+    assert key(Test(), {"switch linux-bridge": "6.1.0"}) == "e3c483a5e0ccd6ad"
+    full = Test(
+        dimension="latency",
+        scenario="loopback",
+        switch="vpp",
+        frame_size="imix",
+        rate="50%",
+        until_certain="1%",
+        duration="500ms",
+        warmup="0",
+        vlan=5,
+        cpu_limit="50",
+        loads="20",
+        loss_ratio="0.1%",
+    )
+    assert key(full, {"a": "b"}) == "7bab782d9f3b512c"
+
+
+MEASURED = {
+    "search": "ndr",
+    "loss_ratio": 0.1,
+    "precision": 0.1,
+    "loads": "20",
+    "duration": 2,
+    "warmup": 1,
+    "repeat": 4,
+    "until_certain": 0.1,
+    "seed": 3,
+}
+"""How a test is measured, otherwise than usual."""
+
+
+def test_a_cable_has_the_axes_that_are_not_of_the_switch_or_the_method() -> None:
+    sent = {"frame_size": 1518, "burst": 16, "touch": "full", "noise": "cpu"}
+    path = {"scenario": "loopback", "engine": "dpdk", "environment": "host", "placement": "pinned"}
+    of_switch = {"switch": "ovs-dpdk", "switch_cores": 2, "switch_environment": "docker"}
+    test = Test(**sent, **path, **of_switch, **MEASURED, rate="1M", chain=2, chains=2)
+    found = without_switch(test, lay_out(test, prefix="sm", run_dir="/run"))
+    cable = {"switch": "direct", "port": "vhost-user"}
+    assert unusual(found["functions"]) == {**sent, **path, **cable, "chain": 2, "pairs": 2}
+    ends = {"scenario": "p2p", "engine": "dpdk", "placement": "pinned"}
+    by_source = {"flows": 2, "flows_by": "mac"}
+    assert unusual(found["ends"]) == {**sent, **ends, **cable, **by_source}
+
+
+def test_the_cable_of_a_test_of_latency_has_its_rate() -> None:
+    test = Test(dimension="latency", rate="1k", semantics="learning", **MEASURED)
+    cable = on_cable(test, lay_out(test, prefix="sm", run_dir="/run"))
+    kept = {"dimension": "latency", "rate": "1k", "burst": 1}
+    assert unusual(cable) == {**kept, "switch": "direct", "port": "veth"}
+
+
+# --- a new axis -----------------------------------------------------------------------------
+
+NEW_AXES = """
+    hop_limit: Annotated[
+        int | None,
+        Axis("load", "how long a hop may take", unit="s", json_name="hop_limit_s"),
+    ] = Field(None, ge=1, le=255)
+    hop_count: Annotated[
+        int, Axis("ports", "how often a frame is routed", followed_by=("engine",), blame=9)
+    ] = 1
+"""
+
+TRIED = """
+import inspect, json, sys
+sys.path.insert(0, sys.argv[1])
+from switchmark.campaign.load import dump, from_options, parse
+from switchmark.cli.options import with_axes
+from switchmark.layout.resolve import check
+from switchmark.layout.sharing import shares_path
+from switchmark.model.labels import label, telling
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+from switchmark.report.json import to_object
+
+campaign = from_options({"hop_limit": "3..5,none"}, check)
+again = parse(dump(campaign), {}, check, source="again", name="x")
+record = Record(key="k", number=1, status="ok", error=None, test=campaign.tests[0])
+option = inspect.signature(with_axes(lambda axes: 0)).parameters["hop_limit"]
+print(json.dumps({
+    "values": [test.hop_limit for test in campaign.tests],
+    "again": again.tests == campaign.tests,
+    "shared": [shares_path(Test(), Test(hop_limit=9)), shares_path(Test(), Test(hop_count=2))],
+    "label": label(campaign.tests[0], telling(campaign.tests)),
+    "json": to_object(record)["test"]["hop_limit_s"],
+    "option": option.annotation.__metadata__[0].help,
+    "refused": [refusal.why for refusal in check(Test(hop_count=2))],
+}))
+"""
+
+
+def test_a_new_axis_is_one_field_with_its_record(tmp_path: Path) -> None:
+    """In a copy of the package fields are added to `Test`, and nothing else is edited."""
+    shutil.copytree(PACKAGE, tmp_path / "switchmark", ignore=shutil.ignore_patterns("*.pyc"))
+    spec = tmp_path / "switchmark/model/spec.py"
+    text, before = spec.read_text(), "\n    @property\n    def limits"
+    assert text.count(before) == 1
+    spec.write_text(text.replace(before, NEW_AXES + before))
+    command = [sys.executable, "-c", TRIED, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == {
+        "values": [3, 4, 5, None],
+        "again": True,
+        "shared": [True, False],
+        "label": "linux-bridge hop limit 3",
+        "json": 3,
+        "option": "how long a hop may take [none]",
+        "refused": ["engine raw-mmsg does not follow --hop-count"],
+    }
