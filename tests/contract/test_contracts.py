@@ -17,7 +17,6 @@ from switchmark.environments import inside
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.functions import traffic
 from switchmark.functions.base import Function
 from switchmark.layout.assembly import build
 from switchmark.layout.layout import Layout, lay_out
@@ -63,7 +62,7 @@ def test_it_is_what_its_table_says(name: str, found: Any, contract: Any) -> None
 
 @pytest.fixture(params=sorted(SWITCHES))
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", "switchmark-traffic")
     engine = "null" if request.param == "null" else "udp"
     return lay_out(
         Test(switch=request.param, engine=engine, pairs=2, direction="bi"),
@@ -331,7 +330,7 @@ FORWARDING = sorted(name for name, function in FUNCTIONS.items() if function.for
 
 @pytest.fixture(params=FORWARDING)
 def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", "switchmark-traffic")
     kernel = PortKind.VETH in FUNCTIONS[request.param].port_kinds
     test = Test(
         scenario="loopback",

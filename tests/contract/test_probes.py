@@ -51,6 +51,9 @@ class Quiet(RecordingHost):
     def exists(self, path: str) -> bool:
         return True
 
+    def read(self, path: str) -> bytes:
+        return b"1"
+
 
 def test_only_what_says_so_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver is listed as not verified until it says otherwise; each of ours does."""

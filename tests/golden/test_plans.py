@@ -14,27 +14,27 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside, vm
-from switchmark.functions import pcap_bridge, traffic
-from switchmark.layout import assembly, needs
 from switchmark.layout.assembly import build, part_counters
 from switchmark.layout.layout import lay_out
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import hosted_parts
 from switchmark.machine.pci import DRIVERS, Device, hand_over
+from switchmark.machine.programs import program_variable
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe
+from switchmark.model.plan import Plan
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches import basicfwd, eal_telemetry, l2fwd
 from switchmark.switches.base import Switch
 
 Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
-PROGRAMS = "/opt/switch mark/bin"
+PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
+_TRAFFIC = re.compile(rf"'{PROGRAMS}/switchmark-traffic'(?= (boot|enter|serve|telemetry))")
 
 # The nodes of p2p that stand where the functions of these scenarios do.
 ENDS = {
@@ -162,16 +162,18 @@ def plans() -> Iterator[tuple[str, Test]]:
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put every program at a path that is the same on every host."""
-    monkeypatch.setattr(traffic, "traffic_program", lambda: "switchmark-traffic")
-    for module in (assembly, needs):
-        monkeypatch.setattr(module, "traffic_program", lambda: f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
-    monkeypatch.setattr(vm, "traffic_program", lambda: "switchmark-traffic")
-    monkeypatch.setattr(eal_telemetry, "traffic_program", lambda: "switchmark-traffic")
-    monkeypatch.setattr(vm, "_guest", lambda file: f"/guest/{file}")
-    for sample in (basicfwd, l2fwd):
-        monkeypatch.setattr(sample, "program", lambda name: name)
-    monkeypatch.setattr(pcap_bridge, "program", lambda: "switchmark-pcap-bridge")
+    monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
+    monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
+    for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton"):
+        monkeypatch.setenv(program_variable(name), name)
+
+
+def on_file(plan: Plan) -> str:
+    """A plan as it is kept: the traffic program stands there by its name alone, but for control
+    groups and mounts, and the guest's files in a folder that is the same on every machine."""
+    text = "\n".join(describe(plan, inside)) + "\n"
+    return _TRAFFIC.sub("switchmark-traffic", text).replace(f"{sys.prefix}/{GUEST}", "/guest")
 
 
 def steps(test: Test) -> str:
@@ -188,7 +190,7 @@ def steps(test: Test) -> str:
             for step in function.counters.commands(hosted)
         ),
     )
-    return "\n".join(describe(plan, inside)) + "\n"
+    return on_file(plan)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_every_file_is_the_plan_of_a_test() -> None:
 @pytest.mark.parametrize("kind", NOISES)
 def test_a_noise_has_a_plan(kind: str, golden: Golden) -> None:
     site = Site(prefix="smtest", run_dir=RUN_DIR, cpus=(0, 2), workers=2, seconds=80)
-    golden(f"noises/{kind}.txt", "\n".join(describe(NOISES[kind].start(site), inside)) + "\n")
+    golden(f"noises/{kind}.txt", on_file(NOISES[kind].start(site)))
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -250,7 +252,7 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
         Device("0000:04:00.0", "8086:1572", "", (), "8"),
     )
     plan = hand_over(Ready(answers, files=files), devices, driver, "hugepages")
-    golden(f"nics/{driver}.txt", "\n".join(describe(plan, inside)) + "\n")
+    golden(f"nics/{driver}.txt", on_file(plan))
 
 
 def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
@@ -260,7 +262,7 @@ def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
         run_dir=RUN_DIR,
         modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"},
     )
-    text = "\n".join(describe(build(layout), inside)) + "\n"
+    text = on_file(build(layout))
     assert "dockerd" not in text
     golden("variants/linux-bridge-docker-daemon.txt", text)
 
@@ -269,4 +271,4 @@ def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
     layout = lay_out(
         Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
     )
-    golden("variants/ovs-kernel.txt", "\n".join(describe(build(layout), inside)) + "\n")
+    golden("variants/ovs-kernel.txt", on_file(build(layout)))

@@ -17,8 +17,8 @@ import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.functions.pcap_bridge import program
 from switchmark.lab.measure import Lab
+from switchmark.machine.programs import program_path
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 
@@ -176,7 +176,7 @@ def cable() -> Iterator[list[str]]:
     try:
         add = ["link", "add", "c0", "type", "veth", "peer", "name", "c1"]
         subprocess.run(["ip", "-n", NAMESPACE, *add], check=True)
-        yield ["ip", "netns", "exec", NAMESPACE, program()]
+        yield ["ip", "netns", "exec", NAMESPACE, program_path("switchmark-pcap-bridge")]
     finally:
         subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
 

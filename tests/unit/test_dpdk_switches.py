@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Completed
+from switchmark.machine.programs import program_variable
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
@@ -30,8 +31,8 @@ STATS = {"ipackets": 10, "opackets": 4, "imissed": 1, "ierrors": 2, "rx_nombuf":
 
 @pytest.fixture(autouse=True)
 def _bare_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (basicfwd, l2fwd):
-        monkeypatch.setattr(module, "program", lambda name: name)
+    for name in ("dpdk-l2fwd", "dpdk-skeleton"):
+        monkeypatch.setenv(program_variable(name), name)
 
 
 def wiring(ports: int = 2, **more: Any) -> Wiring:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 
@@ -86,8 +88,13 @@ OF_THIS_PROCESS = {
 }
 """Who may open files in /proc without a host: file, and what of this very process it asks."""
 
-REQUIRED = {"name", "semantics", "port_kinds", "counters", "probe", "start"}
-"""What every driver of a switch says, in its own words."""
+REQUIRED = {
+    "switches": ("Switch", {"name", "semantics", "port_kinds", "counters", "probe", "start"}),
+    "functions": ("Function", {"name", "summary", "port_kinds", "counters", "probe", "start"}),
+    "environments": ("Environment", {"name", "probe", "create", "attach", "inside"}),
+}
+"""The contract of a folder of drivers, and what every driver says, in its own words or those of its
+family: nothing there has a default."""
 
 LINES = {"switches/null.py": 30, "switches/linux_bridge.py": 60}
 """The shortest drivers, which others are modelled on, and how long they may be."""
@@ -390,41 +397,61 @@ def test_an_environment_that_is_named_is_found() -> None:
     assert list(places_of_environments("docker", {"a.py": ast.parse("x = 'docker or so'")}))
 
 
-def members_of(tree: ast.AST) -> dict[str, set[str]]:
-    """Return what the classes of a file say themselves: names that they assign, and methods."""
-    return {
-        node.name: {
-            statement.name
-            if isinstance(statement, ast.FunctionDef)
-            else ast.unparse(statement.targets[0])
-            for statement in node.body
-            if isinstance(statement, ast.FunctionDef | ast.Assign)
-        }
-        for node in ast.walk(tree)
+def said_by(node: ast.ClassDef) -> set[str]:
+    """Return what a class says itself: names that it assigns, also to `self`, and methods."""
+    said = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    for each in ast.walk(node):
+        if isinstance(each, ast.Assign):
+            said |= {ast.unparse(target).removeprefix("self.") for target in each.targets}
+    return said
+
+
+def drivers_of(folder: str, contract: str) -> dict[str, set[str]]:
+    """Return what each driver in a folder says, by its class, with what its family says for it.
+    Families, which have no name, are left out, and so is the contract."""
+    classes = {
+        node.name: node
+        for path in sorted((PACKAGE / folder).glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef)
     }
 
+    def said(name: str) -> set[str] | None:
+        """Return None for what derives from something else than the contract."""
+        if name == contract:
+            return set()
+        if name not in classes:
+            return None
+        bases = [ast.unparse(base).rpartition(".")[2] for base in classes[name].bases]
+        above = [found for base in bases if (found := said(base)) is not None]
+        return said_by(classes[name]).union(*above) if above else None
 
-def test_a_driver_says_itself_what_no_default_can_say() -> None:
-    for file in implementations("switches").values():
-        members = members_of(ast.parse((PACKAGE / "switches" / file).read_text()))
-        (driver,) = (said for said in members.values() if "name" in said)
-        assert driver >= REQUIRED, file
+    found = {name: members for name in classes if name != contract and (members := said(name))}
+    return {name: members for name, members in found.items() if "name" in members}
 
 
-def test_the_contract_of_a_switch_requires_these_and_no_more() -> None:
-    (contract,) = (
+@pytest.mark.parametrize("folder", REQUIRED)
+def test_a_driver_says_itself_what_no_default_can_say(folder: str) -> None:
+    contract, required = REQUIRED[folder]
+    drivers = drivers_of(folder, contract)
+    assert len(drivers) >= len(implementations(folder)) > 1
+    lacking = {name: required - said for name, said in drivers.items() if required - said}
+    assert lacking == {}
+
+
+@pytest.mark.parametrize("folder", REQUIRED)
+def test_a_contract_requires_these_and_no_more(folder: str) -> None:
+    contract, required = REQUIRED[folder]
+    (node,) = (
         node
-        for node in ast.walk(TREES["switchmark.switches.base"])
-        if isinstance(node, ast.ClassDef) and node.name == "Switch"
+        for node in ast.walk(TREES[f"switchmark.{folder}.base"])
+        if isinstance(node, ast.ClassDef) and node.name == contract
     )
-    required = {
-        ast.unparse(s.target) for s in contract.body if isinstance(s, ast.AnnAssign) and not s.value
+    found = {
+        ast.unparse(s.target) for s in node.body if isinstance(s, ast.AnnAssign) and not s.value
     }
-    required |= {
-        s.name for s in contract.body if isinstance(s, ast.FunctionDef) and s.decorator_list
-    }
-    assert required == REQUIRED
+    found |= {s.name for s in node.body if isinstance(s, ast.FunctionDef) and s.decorator_list}
+    assert found == required
 
 
 def test_the_shortest_drivers_stay_short() -> None:

@@ -27,7 +27,7 @@ GUEST = {
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    monkeypatch.delenv(vm.QEMU_VARIABLE, raising=False)
+    monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
 
 
 def test_without_its_guest_it_is_unavailable() -> None:
@@ -115,7 +115,7 @@ def test_a_machine_is_started_where_the_taps_are_on_the_cpu_of_its_part() -> Non
 
 
 def test_the_guest_has_a_traffic_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vm, "traffic_program", lambda: "/a b/switchmark-traffic")
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", "/a b/switchmark-traffic")
     words = vm.ENVIRONMENT.inside(NODE, ("/a b/switchmark-traffic", "serve"))
     socket = "/run/switchmark/sm0000/sm0000-f0.sock"
     enter = ("/a b/switchmark-traffic", "enter", socket, "--")

@@ -7,7 +7,6 @@ It changes nothing: what must be tried is tried in a network namespace that ends
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from switchmark.machine.facts import host_facts
 from switchmark.machine.host import LocalHost
 from switchmark.machine.noise import Steal, certificate
 from switchmark.machine.perf import probe as probe_counters
+from switchmark.machine.programs import find_program
 from switchmark.machine.softirq import within_threads
 
 __all__ = ["TOOLS", "Finding", "examine", "print_findings"]
@@ -100,7 +100,7 @@ def _privileges() -> Iterator[Finding]:
 
 def _tools() -> Iterator[Finding]:
     for tool, (package, needed) in TOOLS.items():
-        path = shutil.which(tool)
+        path = find_program(tool)
         mend = None if path else f"apt-get install {package}"
         yield Finding("tools", tool, path is not None, path or "not there", mend, needed)
 

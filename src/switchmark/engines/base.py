@@ -4,24 +4,20 @@ of the same name in `traffic/engines/`."""
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.programs import program_path
 from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.model.units import FRAME_MAX
 from switchmark.model.version import Version
 
-__all__ = ["KERNEL_PORTS", "PROGRAM_VARIABLE", "Engine", "traffic_program"]
+__all__ = ["KERNEL_PORTS", "Engine", "traffic_program"]
 
-PROGRAM_VARIABLE = "SWITCHMARK_TRAFFIC"
 _PROGRAM = "switchmark-traffic"
 
 KERNEL_PORTS = frozenset(
@@ -31,11 +27,8 @@ KERNEL_PORTS = frozenset(
 
 
 def traffic_program() -> str:
-    """Return the path of `switchmark-traffic`: $SWITCHMARK_TRAFFIC, beside this Python, or on PATH;
-    its bare name where it is nowhere, which `Engine.probe` refuses."""
-    named = os.environ.get(PROGRAM_VARIABLE)
-    beside = Path(sys.executable).with_name(_PROGRAM)
-    return named or (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
+    """Return the path of `switchmark-traffic`, which SWITCHMARK_TRAFFIC may name."""
+    return program_path(_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.host import Host
 from switchmark.machine.processes import MARK
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Node, Plan, Run
 
 __all__ = [
@@ -268,14 +269,7 @@ def _field(name: str, value: str) -> str:
 def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
     """Return what a runtime prints of its version. Unavailable where it is missing, or needs root.
     `name` is that of the environment, and of its part of the set-up."""
-    hint = f"make setup PARTS={name}"
-    try:
-        done = host.run(argv)
-    except Unavailable as missing:
-        raise Unavailable(f"{argv[0]} is not installed", hint=hint) from missing
-    text = done.stdout.decode(errors="replace").strip()
-    if done.status or not text:
-        raise Unavailable(f"{' '.join(argv)} does not tell its version", hint=hint)
+    text, *_ = probe_version(host, argv, r"^\s*(.*\S)", hint=f"make setup PARTS={name}")
     if privileges() != "root":
         raise Unavailable(
             "containers need root itself, not that of a user namespace", hint="run it with sudo"

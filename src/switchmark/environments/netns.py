@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
-from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import HOST, Node, Plan, Run, Step
 from switchmark.model.version import Version
 
@@ -21,11 +21,10 @@ class Netns(Environment):
 
     def probe(self, host: Host) -> Version:
         """Return the version of iproute2."""
-        done = host.run(("ip", "-V"))
-        if done.status:
-            raise Unavailable("ip -V failed", hint="apt-get install iproute2")
-        text = done.stdout.decode().strip()
-        return Version(text.removeprefix("ip utility, "), verified="verified")
+        version, *_ = probe_version(
+            host, ("ip", "-V"), r"^(?:ip utility, )?(.*\S)", hint="apt-get install iproute2"
+        )
+        return Version(version, verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
         return (

@@ -6,7 +6,6 @@ traffic program, which starts what `inside` sends (traffic/src/guest.c).
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from switchmark.errors import CommandTimedOut, Unavailable, UsageError
 from switchmark.machine.caches import cache_folder
 from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host
+from switchmark.machine.programs import probe_version, program_path
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
@@ -51,14 +51,8 @@ class Vm(Environment):
         for file in (_guest("kernel"), _guest("initramfs")):
             if not host.exists(file):
                 raise Unavailable(f"the guest of environment vm is not made: no {file}", hint=_HINT)
-        try:
-            done = host.run((qemu(), "--version"))
-        except Unavailable as missing:
-            raise Unavailable(f"{qemu()} is not installed", hint=_HINT) from missing
-        words = done.stdout.decode(errors="replace").split()
-        if done.status or "version" not in words:
-            raise Unavailable(f"{qemu()} does not tell its version", hint=_HINT)
-        version, accelerator = words[words.index("version") + 1], _accelerator(host)
+        version, *_ = probe_version(host, (qemu(), "--version"), r"\bversion (\S+)", hint=_HINT)
+        accelerator = _accelerator(host)
         vhost = _VHOST if host.exists("/dev/vhost-net") else ""
         return Version(
             version,
@@ -107,7 +101,7 @@ class Vm(Environment):
 
 def qemu() -> str:
     """Return the path of QEMU: $SWITCHMARK_QEMU, or that on PATH."""
-    return os.environ.get(QEMU_VARIABLE) or "qemu-system-x86_64"
+    return program_path("qemu-system-x86_64", QEMU_VARIABLE)
 
 
 def _guest(file: str) -> str:

@@ -4,30 +4,20 @@ Its program is `traffic/src/pcap_bridge.c`."""
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-from pathlib import Path
 from signal import SIGTERM
 
 from switchmark.engines.base import KERNEL_PORTS
-from switchmark.errors import Unavailable
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host
+from switchmark.machine.programs import probe_version, program_path
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, PortCounters
 
-__all__ = ["PcapBridge", "program"]
+__all__ = ["PcapBridge"]
 
 _PROGRAM = "switchmark-pcap-bridge"
 _HINT = "apt-get install libpcap-dev, then make setup"
-
-
-def program() -> str:
-    """Return the path of the bridge: beside this Python, or on PATH; its bare name where it is
-    nowhere."""
-    beside = Path(sys.executable).with_name(_PROGRAM)
-    return (str(beside) if beside.exists() else shutil.which(_PROGRAM)) or _PROGRAM
 
 
 def _counts(hosted: Hosted) -> str:
@@ -67,15 +57,14 @@ class PcapBridge(Function):
 
     def probe(self, host: Host) -> Version:
         """Return its version and that of libpcap."""
-        try:
-            done = host.run((program(), "version"))
-        except Unavailable as missing:
-            raise Unavailable(f"{_PROGRAM} was not built: libpcap is missing", hint=_HINT) from (
-                missing
-            )
-        if done.status:
-            raise Unavailable(f"{_PROGRAM} version failed", hint=_HINT)
-        return Version(done.stdout.decode(errors="replace").strip(), verified="verified")
+        text, *_ = probe_version(
+            host,
+            (program_path(_PROGRAM), "version"),
+            r"^\s*(.*\S)",
+            hint=_HINT,
+            missing=f"{_PROGRAM} was not built: libpcap is missing",
+        )
+        return Version(text, verified="verified")
 
     def start(self, hosted: Hosted) -> Plan:
         counts = _counts(hosted)
@@ -84,7 +73,7 @@ class PcapBridge(Function):
             Spawn(
                 f"the bridge at {hosted.node.name}",
                 _process(hosted),
-                (program(), hosted.ends[0].ifname, hosted.ends[1].ifname, counts),
+                (program_path(_PROGRAM), hosted.ends[0].ifname, hosted.ends[1].ifname, counts),
                 at=hosted.node,
                 stop=(SIGTERM, 2.0),
             ),

@@ -3,7 +3,6 @@ memory. Pure."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import engine_of, parts_in_guests
+from switchmark.machine.programs import beside_python
 from switchmark.model.plan import Node
 from switchmark.model.topology import Addressing, Part, Port
 
@@ -73,7 +73,7 @@ def switch_needs(layout: Layout) -> Needs:
     """Return the needs of the switch's node; which programs it starts is its own business."""
     return Needs(
         run_dir=layout.wiring.run_dir,
-        programs=(str(Path(sys.executable).parent), str(Path(traffic_program()).parent)),
+        programs=(str(beside_python()), str(Path(traffic_program()).parent)),
         capabilities=_SWITCH_CAPABILITIES,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from signal import SIGTERM
 
-from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Plan, Spawn
 from switchmark.model.version import Version
 from switchmark.noises.base import Noise, Site, on_cpus
@@ -25,15 +24,10 @@ class Stress(Noise):
 
     def probe(self, host: Host) -> Version:
         """Return the version of stress-ng."""
+        argv = ("stress-ng", "--version")
         hint = "apt-get install stress-ng"
-        try:
-            done = host.run(("stress-ng", "--version"))
-        except Unavailable as missing:
-            raise Unavailable("stress-ng is not installed", hint=hint) from missing
-        found = re.search(rb"version (\S+?),? ", done.stdout)
-        if done.status or not found:
-            raise Unavailable("stress-ng --version does not tell its version", hint=hint)
-        return Version(found[1].decode(), verified="verified")
+        version, *_ = probe_version(host, argv, r"version (\S+?),? ", hint=hint)
+        return Version(version, verified="verified")
 
     def start(self, site: Site) -> Plan:
         return (

@@ -5,13 +5,12 @@ Both are in a network namespace of the run: not a frame of theirs leaves its loo
 
 from __future__ import annotations
 
-import re
 from signal import SIGTERM
 
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Needs
-from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
+from switchmark.machine.programs import probe_version, require_programs
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.version import Version
 from switchmark.noises.base import Noise, Site, on_cpus
@@ -54,20 +53,10 @@ class Web(Noise):
 
     def probe(self, host: Host) -> Version:
         """Return the version of nginx."""
-        try:
-            done = host.run(("nginx", "-v"))
-        except Unavailable as missing:
-            raise Unavailable(
-                "nginx is not installed", hint="apt-get install --no-install-recommends nginx-light"
-            ) from missing
-        try:
-            host.run(("ab", "-V"))
-        except Unavailable as missing:
-            raise Unavailable("ab is not installed", hint="apt-get install apache2-utils") from (
-                missing
-            )
-        found = re.search(rb"nginx/(\S+)", done.stderr)
-        return Version(found[1].decode() if found else "-", verified="verified")
+        hint = "apt-get install --no-install-recommends nginx-light"
+        version, *_ = probe_version(host, ("nginx", "-v"), r"nginx/(\S+)", hint=hint)
+        require_programs(host, {"ab": "apache2-utils"})
+        return Version(version, verified="verified")
 
     def start(self, site: Site) -> Plan:
         node = Node(f"{site.prefix}-web", "netns")

@@ -4,10 +4,11 @@ fixed rings."""
 from __future__ import annotations
 
 from switchmark.machine.host import Host
+from switchmark.machine.programs import program_path
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.switches.eal import probe_program, program, start_program
+from switchmark.switches.eal import probe_program, start_program
 from switchmark.switches.eal_ports import PORT_KINDS
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours
@@ -27,7 +28,7 @@ class Basicfwd(PairedSwitch):
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the sample was built with."""
-        return probe_program(host, program(_PROGRAM), _HINT)
+        return probe_program(host, program_path(_PROGRAM), _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
         found = super().accepts(wiring)
@@ -41,7 +42,7 @@ class Basicfwd(PairedSwitch):
     def start(self, wiring: Wiring) -> Plan:
         return start_program(
             wiring,
-            program(_PROGRAM),
+            program_path(_PROGRAM),
             (),
             lcores=("--lcores", f"0@{wiring.cores[0]}") if wiring.cores else (),
             mbufs=_MBUFS_PER_PORT * len(wiring.ports),

@@ -6,18 +6,14 @@ the ports 2i and 2i+1. `eal_ports` names the ports, `eal_telemetry` asks the run
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from signal import SIGTERM
 
-from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.mbufs import pool_megabytes
 from switchmark.machine.pci import UIO, bind
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Plan, Reserve, Run, Spawn, Step
 from switchmark.model.topology import (
     Endpoint,
@@ -34,7 +30,6 @@ __all__ = [
     "VERIFIED_PORTS",
     "pci_options",
     "probe_program",
-    "program",
     "start_program",
 ]
 
@@ -45,30 +40,14 @@ MBUF_BYTES = 2176
 
 _BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
 _QUEUE_MB = 2  # of each pair of queues but the first of a port
-_VERSION = re.compile(rb"RTE Version: 'DPDK ([^']+)'")
-
-
-def program(name: str) -> str:
-    """Return the path of a DPDK sample program: beside this Python, where `make setup` puts it, or
-    on PATH; its bare name where it is nowhere, which `probe_program` refuses."""
-    beside = Path(sys.executable).with_name(name)
-    return (str(beside) if beside.exists() else shutil.which(name)) or name
+_VERSION = "RTE Version: 'DPDK ([^']+)'"
 
 
 def probe_program(host: Host, argv0: str, hint: str) -> Version:
     """Return the version of DPDK that a program was linked with, or raise Unavailable with
     `hint`."""
-    name = _basename(argv0)
-    try:
-        done = host.run((argv0, "-v", "-h"))
-    except Unavailable as missing:
-        raise Unavailable(f"{name} is not installed", hint=hint) from missing
-    found = _VERSION.search(done.stdout + done.stderr)
-    if done.status or not found:
-        raise Unavailable(f"{name} -v does not tell its version", hint=hint)
-    return Version(
-        found[1].decode(errors="replace"), verified="verified", verified_ports=VERIFIED_PORTS
-    )
+    version, *_ = probe_version(host, (argv0, "-v", "-h"), _VERSION, hint=hint)
+    return Version(version, verified="verified", verified_ports=VERIFIED_PORTS)
 
 
 def _basename(path: str) -> str:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.host import Host
+from switchmark.machine.programs import program_path
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.switches.eal import probe_program, program, start_program
+from switchmark.switches.eal import probe_program, start_program
 from switchmark.switches.eal_ports import PORT_KINDS
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, pairs
@@ -39,7 +40,7 @@ class L2fwd(PairedSwitch):
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the sample was built with."""
-        return probe_program(host, program(_PROGRAM), _HINT)
+        return probe_program(host, program_path(_PROGRAM), _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
         if len(wiring.ports) > _PORTS:
@@ -64,7 +65,7 @@ class L2fwd(PairedSwitch):
         portmap = ",".join(f"({a},{b})" for a, b in pairs(wiring))
         return start_program(
             wiring,
-            program(_PROGRAM),
+            program_path(_PROGRAM),
             (
                 *("-p", f"{(1 << count) - 1:x}", "-P", "-q", str(-(-count // cores))),
                 *("-T", "0", "--portmap", portmap),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import require_programs
+from switchmark.machine.programs import probe_version, require_programs
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
@@ -83,13 +83,8 @@ class Ovs(KernelSwitch):
     def probe(self, host: Host) -> Version:
         """Return the daemon's version, and mode `kernel` if the module is loaded, else
         `userspace`."""
-        try:
-            done = host.run(("ovs-vswitchd", "--version"))
-        except Unavailable as missing:
-            raise Unavailable("ovs-vswitchd is not installed", hint=_HINT) from missing
-        found = re.search(rb"Open vSwitch\) (\S+)", done.stdout)
-        if done.status or not found:
-            raise Unavailable("ovs-vswitchd --version does not tell its version", hint=_HINT)
+        argv = ("ovs-vswitchd", "--version")
+        version, *_ = probe_version(host, argv, r"Open vSwitch\) (\S+)", hint=_HINT)
         if not host.exists(SCHEMA):
             raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
         require_programs(host, PROGRAMS)
@@ -99,7 +94,7 @@ class Ovs(KernelSwitch):
                 "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(found[1].decode(), "kernel" if kernel else "userspace", verified="verified")
+        return Version(version, "kernel" if kernel else "userspace", verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"

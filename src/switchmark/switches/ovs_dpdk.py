@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import require_programs
+from switchmark.machine.programs import probe_version, require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
 from switchmark.model.topology import (
     Endpoint,
@@ -46,7 +46,7 @@ _HINT = "apt-get install openvswitch-switch-dpdk"
 _POOL_MB = 800
 _PORT_MB = 4
 
-_VERSIONS = re.compile(rb"Open vSwitch\) (\S+)\s+DPDK (\S+)")
+_VERSIONS = r"Open vSwitch\) (\S+)\s+DPDK (\S+)"
 _PORT = re.compile(r"port \d+: (\S+) \(")
 _FRAMES = re.compile(r"([RT]X) packets:(\d+|\?) errors:\S+ dropped:(\d+|\?)")
 _CYCLES = re.compile(r"^\s*(idle|processing) cycles:\s*(\d+)", re.MULTILINE)
@@ -125,13 +125,7 @@ class OvsDpdk(Switch):
 
     def probe(self, host: Host) -> Version:
         """Return the versions of OVS and of the DPDK in it."""
-        try:
-            done = host.run((_DAEMON, "--version"))
-        except Unavailable as missing:
-            raise Unavailable(f"{_DAEMON} is not installed", hint=_HINT) from missing
-        found = _VERSIONS.search(done.stdout)
-        if done.status or not found:
-            raise Unavailable(f"{_DAEMON} --version does not tell its versions", hint=_HINT)
+        version, dpdk = probe_version(host, (_DAEMON, "--version"), _VERSIONS, hint=_HINT)
         if not host.exists(SCHEMA):
             raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
         if host.run(("test", "-w", "/dev/net/tun")).status:
@@ -140,8 +134,9 @@ class OvsDpdk(Switch):
                 hint="run it with sudo",
             )
         require_programs(host, PROGRAMS)
-        versions = f"{found[1].decode()} (DPDK {found[2].decode()})"
-        return Version(versions, verified="verified", verified_ports=VERIFIED_PORTS)
+        return Version(
+            f"{version} (DPDK {dpdk})", verified="verified", verified_ports=VERIFIED_PORTS
+        )
 
     def own_core(self, mode: str | None) -> bool:
         return True
