@@ -14,6 +14,7 @@ import pytest
 
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import Record
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.report.bars import bars
 from switchmark.report.compare import Pair, as_object, pairs, print_pairs, within
@@ -172,7 +173,8 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
 def test_a_search_tells_what_it_found_and_what_failed() -> None:
     def told(name: str, **goal: Any) -> str:
         found = {"loss_ratio": 0, "low_pps": 1, "latency_ns": None, "verdict": "switch"}
-        search = {"name": name, "trials": 7, "goals": [found | goal]}
+        goals = (Goal.model_validate(found | goal),)
+        search = SearchResult(name=name, trials=7, goals=goals)
         return footnotes([SURE.model_copy(update={"search": search})])[0]
 
     assert told("ndr", goal="ndr", rate_pps=236e3, high_pps=237e3) == (

@@ -105,5 +105,5 @@ def _told(trials: Sequence[TrialResult], rate_pps: float | None) -> dict[str, An
     if latency is None:
         return None
     doubts = dict.fromkeys(doubt for trial in trials for doubt in trial.doubts if doubt != "short")
-    figures = {"rate_pps": rate_pps, "doubts": list(doubts), "trials": len(trials), **latency}
-    return {"switch": CABLE, **figures}
+    told = {"rate_pps": rate_pps, "doubts": list(doubts), "trials": len(trials)}
+    return {"switch": CABLE, **told, **latency.model_dump()}

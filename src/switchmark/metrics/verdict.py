@@ -7,6 +7,7 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.evidence import Blamed, VerdictEvidence
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, Verdict
 
@@ -58,7 +59,7 @@ def judge(
     *,
     own_core: bool,
     cable: bool = False,
-) -> tuple[Verdict, dict[str, Any]]:
+) -> tuple[Verdict, VerdictEvidence]:
     """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
     `lab.calibration`), None where nobody measured it; `own_core` says that the switch
     forwards on cores that it shares with nobody, so that it takes no time of who sends; `cable`
@@ -69,7 +70,7 @@ def judge(
         found, rule = _by_place(trial, evidence)
     if found is None:
         found, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
-    return found, {"rule": rule, **evidence}
+    return found, evidence.model_copy(update={"rule": rule})
 
 
 def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
@@ -101,31 +102,31 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     return sum(user) * trial.elapsed_ns / frames, sum(cores) * trial.elapsed_ns / frames
 
 
-def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict[str, Any]:
+def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> VerdictEvidence:
+    """That of a verdict, but for the rule by which it will be found."""
     offered = trial.tx_frames + trial.tx_unsent
-    window = trial.evidence.get("window") or {}
-    cycles = trial.counters.busy_cycles, trial.counters.idle_cycles
-    return {
-        "unsent_share": trial.tx_unsent / offered if offered else 0.0,
-        "lost_share": loss_ratio([trial]),
-        "lost_by": _blame(trial),
-        "sender_blocked": _share(trial, "sender", "blocked"),
-        "sender_ns": own_ns(trial, "sender"),
-        "receiver_ns": own_ns(trial, "receiver"),
-        "receiver_empty_polls": _share(trial, "receiver", "empty_polls"),
-        "receiver_idle": _idle(trial),
-        "switch_busy": _busy(*cycles),
-        "stolen": window.get("stolen"),
-        "rate_pps": list(rate_interval(trial)),
-        "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
-        "direct_pps": None if calibration is None else calibration["rate_pps"],
-        "direct_sent_pps": None if calibration is None else calibration["sent_pps"],
+    window = trial.evidence.window
+    return VerdictEvidence(
+        unsent_share=trial.tx_unsent / offered if offered else 0.0,
+        lost_share=loss_ratio([trial]),
+        lost_by=_blame(trial),
+        sender_blocked=_share(trial, "sender", "blocked"),
+        sender_ns=own_ns(trial, "sender"),
+        receiver_ns=own_ns(trial, "receiver"),
+        receiver_empty_polls=_share(trial, "receiver", "empty_polls"),
+        receiver_idle=_idle(trial),
+        switch_busy=_busy(trial.counters.busy_cycles, trial.counters.idle_cycles),
+        stolen=None if window is None else window.stolen,
+        rate_pps=rate_interval(trial),
+        sent_pps=trial.tx_frames * 1e9 / trial.elapsed_ns,
+        direct_pps=None if calibration is None else calibration["rate_pps"],
+        direct_sent_pps=None if calibration is None else calibration["sent_pps"],
         **{
             f"{name}_pps": calibration[name]["rate_pps"]
             for name in ("functions", "apart")
             if calibration is not None and name in calibration
         },
-    }
+    )
 
 
 def _busy(busy: int | None, idle: int | None) -> float | None:
@@ -148,13 +149,13 @@ def _idle(trial: TrialResult) -> float | None:
     return max((idle for idle in known if idle is not None), default=None)
 
 
-def _blame(trial: TrialResult) -> dict[str, int]:
+def _blame(trial: TrialResult) -> dict[Blamed, int]:
     """The lost frames by whose they are: what a port had no room for is charged to who did not
     take it out, the receiver or a function."""
     functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
-    blame: dict[str, int] = {}
+    blame: dict[Blamed, int] = {}
     for place, frames in trial.lost_at.items():
-        whose: Verdict
+        whose: Blamed
         if place.kind is PlaceKind.FUNCTION:
             whose = "function"
         elif place.kind in _NOT_TAKEN_OUT or (place.kind, place.at_switch) in _BEHIND_SWITCH:
@@ -173,7 +174,7 @@ def _saturates(trial: TrialResult) -> bool:
 
 
 def _by_own_time(
-    trial: TrialResult, evidence: Mapping[str, Any], calibration: Mapping[str, Any] | None
+    trial: TrialResult, evidence: VerdictEvidence, calibration: Mapping[str, Any] | None
 ) -> tuple[Verdict | None, str]:
     """Does the traffic program itself take so much longer for a frame than on a cable that it
     would be the limit on any host?
@@ -185,8 +186,8 @@ def _by_own_time(
     if calibration is None or not _saturates(trial):
         return None, ""
     wanted = trial.tx_frames * trial.copies
-    behind = evidence["lost_by"].get("receiver", 0) + trial.late
-    blocked, idle = evidence["sender_blocked"], evidence["receiver_idle"]
+    behind = evidence.lost_by.get("receiver", 0) + trial.late
+    blocked, idle = evidence.sender_blocked, evidence.receiver_idle
     busy = {
         "sender": blocked is not None
         and blocked < _BLOCKED
@@ -197,8 +198,9 @@ def _by_own_time(
         and 2 * behind > trial.lost + trial.late,
     }
     roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
+    spent = {"receiver": evidence.receiver_ns, "sender": evidence.sender_ns}
     for role in roles:
-        mine, there = evidence[f"{role}_ns"], calibration.get(f"{role}_ns")
+        mine, there = spent[role], calibration.get(f"{role}_ns")
         if not (busy[role] and mine and there):
             continue
         # What a sender spends in the kernel is its own and the switch's, and on the cable only its
@@ -209,20 +211,20 @@ def _by_own_time(
     return None, ""
 
 
-def _by_place(trial: TrialResult, evidence: Mapping[str, Any]) -> tuple[Verdict | None, str]:
+def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | None, str]:
     """What the trial itself shows, without a calibration."""
     saturated = _saturates(trial)
     if not saturated and loss_ratio([trial], unsent=True) <= _KEPT_UP:
         return "offered-load", "what was offered was carried"
     if "host-busy" in trial.doubts:
         return "host", "something else ran on a core of the test"
-    if (evidence["stolen"] or 0.0) > _STOLEN:
+    if (evidence.stolen or 0.0) > _STOLEN:
         return "host", f"the hypervisor kept more than {_STOLEN:.0%} of the CPU time"
-    if evidence["lost_share"] > (_MATTERS if saturated else _KEPT_UP):
-        for whose, frames in evidence["lost_by"].items():
+    if evidence.lost_share > (_MATTERS if saturated else _KEPT_UP):
+        for whose, frames in evidence.lost_by.items():
             if 2 * frames < trial.lost:
                 continue
-            idle = (evidence["receiver_empty_polls"] or 0.0) > _IDLE_POLLS
+            idle = (evidence.receiver_empty_polls or 0.0) > _IDLE_POLLS
             if whose == "receiver" and idle and "cores-shared" in trial.doubts:
                 return "host", "the receiver had time, but on a shared core not its turn"
             return whose, "most of the lost frames were lost there"
@@ -231,7 +233,7 @@ def _by_place(trial: TrialResult, evidence: Mapping[str, Any]) -> tuple[Verdict 
 
 def _by_calibration(
     trial: TrialResult,
-    evidence: Mapping[str, Any],
+    evidence: VerdictEvidence,
     calibration: Mapping[str, Any] | None,
     own_core: bool,
     cable: bool,
@@ -243,10 +245,10 @@ def _by_calibration(
     nowhere = 2 * trial.unaccounted
     if nowhere > trial.tx_frames * trial.copies * _MATTERS and nowhere > trial.lost:
         return "unknown", "most of the lost frames are nowhere accounted for"
-    empty = evidence["receiver_empty_polls"]
+    empty = evidence.receiver_empty_polls
     busy_receiver = empty is not None and empty < _BUSY_POLLS
     end: Verdict = "receiver" if busy_receiver else "sender"
-    blocked = (evidence["sender_blocked"] or 0.0) > _BLOCKED
+    blocked = (evidence.sender_blocked or 0.0) > _BLOCKED
     chained = any({"forwarder", "function"} & {*part.roles} for part in trial.parts)
     if cable:
         if chained and _below(trial, calibration):
