@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
@@ -115,20 +116,25 @@ def test_semantics_are_shown_and_not_ranked_across() -> None:
     assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
 
 
+FLOOR = Floor(
+    switch="direct", rate_pps=1000, trials=1, kind="rtt", count=400, min=1, mean=1.0, max=10**6
+)
+
+
 def test_the_floor_stands_beside_a_latency() -> None:
     late = record(dimension="latency")
-    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": 850.0}
+    floor = FLOOR.model_copy(update={"p50": 850})
     headings, rows = columns_and_rows([late.model_copy(update={"floor": floor})])
     assert rows[0][headings.index("floor p50")] == "850 ns"
     assert "floor p50" not in columns_and_rows([late])[0]
-    failed = late.model_copy(update={"floor": {"switch": "direct", "error": "no root"}})
+    failed = late.model_copy(update={"floor": NoFloor(switch="direct", error="no root")})
     assert "floor p50" not in columns_and_rows([failed])[0]
 
 
 @pytest.mark.parametrize(("above_ns", "holds"), [(0, True), (1, False)])
 def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: bool) -> None:
     own = to_object(SURE)["latency_ns"]["p50"]
-    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": own + above_ns}
+    floor = FLOOR.model_copy(update={"p50": own + above_ns})
     found = record(dimension="latency").model_copy(update={"floor": floor})
     assert to_object(found)["latency_floor_ns"]["holds"] is holds
     headings, rows = columns_and_rows([found])

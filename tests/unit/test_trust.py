@@ -21,6 +21,7 @@ from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
 from switchmark.metrics.throughput import is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
+from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import Balance
 from switchmark.model.gate import GateResult
@@ -33,12 +34,13 @@ PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
 PACED = TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0)
 
-DIRECT = {
-    "rate_pps": [980_000, 1_000_000, 1_020_000],
-    "sent_pps": 1_000_000,
-    "sender_ns": (100, 1000),
-    "receiver_ns": (100, 500),
-}
+DIRECT = Calibration(
+    switch="direct",
+    rate_pps=(980_000, 1_000_000, 1_020_000),
+    sent_pps=1_000_000,
+    sender_ns=(100, 1000),
+    receiver_ns=(100, 500),
+)
 
 
 def trial(pps: int = 1_000_000, *, lost: int = 0, **changes: Any) -> TrialResult:
@@ -172,7 +174,7 @@ def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> N
 
 
 CHAIN = (*parts({}, {}), PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
-FUNCTIONS = {**DIRECT, "functions": {"rate_pps": [590_000, 600_000, 610_000]}}
+FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 600_000, 610_000))})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ FUNCTIONS = {**DIRECT, "functions": {"rate_pps": [590_000, 600_000, 610_000]}}
     ],
 )
 def test_who_was_the_limit_of_a_chain(
-    pps: int, calibration: dict[str, Any], own_core: bool, wanted: str
+    pps: int, calibration: Calibration, own_core: bool, wanted: str
 ) -> None:
     said, evidence = judge(trial(pps, parts=CHAIN), calibration, own_core=own_core)
     assert said == wanted, evidence.rule
@@ -210,7 +212,8 @@ def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
     ],
 )
 def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted: str) -> None:
-    calibration = {**DIRECT, "apart": {"rate_pps": [990_000, 1_000_000, 1_010_000]}}
+    apart = CableRate(rate_pps=(990_000, 1_000_000, 1_010_000))
+    calibration = DIRECT.model_copy(update={"apart": apart})
     found = trial(
         sent,
         copies=2,
@@ -246,7 +249,7 @@ def test_nobody_is_blamed_without_a_calibration() -> None:
 
 def test_intervals_that_overlap_direct_do_not_charge_the_switch() -> None:
     shaky = trial(850_000, intervals=(85_000, *(20_000, 150_000) * 4, 85_000))
-    assert rate_interval(shaky)[2] > DIRECT["rate_pps"][0]  # type: ignore[index]
+    assert rate_interval(shaky)[2] > DIRECT.rate_pps[0]
     assert judge(shaky, DIRECT, own_core=False)[0] == "sender"
 
 

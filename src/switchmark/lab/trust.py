@@ -21,6 +21,7 @@ from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.verdict import judge
+from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.gate import GateResult
 from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import TrialResult
@@ -55,7 +56,7 @@ class Trust:
     cpus: tuple[Cpu, ...]
     at_work: Callable[[], Collection[int]] = tuple
     noise: NoiseCertificate | None = None
-    calibration: Mapping[str, Any] | None = None
+    calibration: Calibration | NoCalibration | None = None
     gate: GateResult | None = None
     capture: int | None = None
     rerun: int = 0
@@ -99,13 +100,11 @@ class Trust:
         found = self._found(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
         trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
-        calibration = self.calibration
-        if calibration is not None and "error" in calibration:
-            calibration = None
+        calibration = self.calibration if isinstance(self.calibration, Calibration) else None
         own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
             self.layout.wiring.mode
         )
-        cable = calibration is not None and calibration["switch"] == self.layout.switch.name
+        cable = calibration is not None and calibration.switch == self.layout.switch.name
         verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
         told = self._told(trial, found, window)
         trial = trial.model_copy(update={"verdict": verdict})

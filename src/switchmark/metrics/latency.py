@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.latency import Latency, LatencyFigures, Variation, VariationFigures
 from switchmark.model.record import Record, TrialResult
 
@@ -47,15 +48,16 @@ def latency_ns(record: Record) -> LatencyFigures | None:
     return latency_of(record.trials)
 
 
-def floor_ns(record: Record) -> dict[str, Any] | None:
-    """`latency_floor_ns` of a test: what its record has of the cable. `holds` says whether that
-    is a floor: a median on the cable above the test's own is none, and tells of a host that was
-    not the same both times. None where one of the two is not known."""
-    if record.floor is None:
+def floor_ns(record: Record) -> Floor | NoFloor | None:
+    """Return `latency_floor_ns` of a test: what its record has of the cable, and whether that is a
+    floor. None where there is none."""
+    floor = record.floor
+    if floor is None:
         return None
     found = latency_of(record.trials)
-    own, cable = found.p50 if found else None, record.floor.get("p50")
-    return {**record.floor, "holds": None if own is None or cable is None else cable <= own}
+    own, cable = found.p50 if found else None, floor.p50 if isinstance(floor, Floor) else None
+    holds = None if own is None or cable is None else cable <= own
+    return floor.model_copy(update={"holds": holds})
 
 
 def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:

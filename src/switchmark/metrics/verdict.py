@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Literal
 
 from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.cable import Calibration
 from switchmark.model.evidence import Blamed, VerdictEvidence
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, Verdict
@@ -55,7 +56,7 @@ def verdict(trials: Sequence[TrialResult]) -> Verdict:
 
 def judge(
     trial: TrialResult,
-    calibration: Mapping[str, Any] | None,
+    calibration: Calibration | None,
     *,
     own_core: bool,
     cable: bool = False,
@@ -102,7 +103,7 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     return sum(user) * trial.elapsed_ns / frames, sum(cores) * trial.elapsed_ns / frames
 
 
-def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> VerdictEvidence:
+def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvidence:
     """That of a verdict, but for the rule by which it will be found."""
     offered = trial.tx_frames + trial.tx_unsent
     window = trial.evidence.window
@@ -119,14 +120,18 @@ def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> Verd
         stolen=None if window is None else window.stolen,
         rate_pps=rate_interval(trial),
         sent_pps=trial.tx_frames * 1e9 / trial.elapsed_ns,
-        direct_pps=None if calibration is None else calibration["rate_pps"],
-        direct_sent_pps=None if calibration is None else calibration["sent_pps"],
-        **{
-            f"{name}_pps": calibration[name]["rate_pps"]
-            for name in ("functions", "apart")
-            if calibration is not None and name in calibration
-        },
+        direct_pps=None if calibration is None else calibration.rate_pps,
+        direct_sent_pps=None if calibration is None else calibration.sent_pps,
+        **_beside_ends(calibration),
     )
+
+
+def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, float, float]]:
+    """Return the rates on cables that only some tests have."""
+    if calibration is None:
+        return {}
+    known = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
+    return {name: rate.rate_pps for name, rate in known.items() if rate is not None}
 
 
 def _busy(busy: int | None, idle: int | None) -> float | None:
@@ -174,7 +179,7 @@ def _saturates(trial: TrialResult) -> bool:
 
 
 def _by_own_time(
-    trial: TrialResult, evidence: VerdictEvidence, calibration: Mapping[str, Any] | None
+    trial: TrialResult, evidence: VerdictEvidence, calibration: Calibration | None
 ) -> tuple[Verdict | None, str]:
     """Does the traffic program itself take so much longer for a frame than on a cable that it
     would be the limit on any host?
@@ -198,9 +203,12 @@ def _by_own_time(
         and 2 * behind > trial.lost + trial.late,
     }
     roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
-    spent = {"receiver": evidence.receiver_ns, "sender": evidence.sender_ns}
+    spent = {
+        "receiver": (evidence.receiver_ns, calibration.receiver_ns),
+        "sender": (evidence.sender_ns, calibration.sender_ns),
+    }
     for role in roles:
-        mine, there = spent[role], calibration.get(f"{role}_ns")
+        mine, there = spent[role]
         if not (busy[role] and mine and there):
             continue
         # What a sender spends in the kernel is its own and the switch's, and on the cable only its
@@ -234,7 +242,7 @@ def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | 
 def _by_calibration(
     trial: TrialResult,
     evidence: VerdictEvidence,
-    calibration: Mapping[str, Any] | None,
+    calibration: Calibration | None,
     own_core: bool,
     cable: bool,
 ) -> tuple[Verdict, str]:
@@ -251,7 +259,7 @@ def _by_calibration(
     blocked = (evidence.sender_blocked or 0.0) > _BLOCKED
     chained = any({"forwarder", "function"} & {*part.roles} for part in trial.parts)
     if cable:
-        if chained and _below(trial, calibration):
+        if chained and _below(trial, calibration.rate_pps):
             return "function", f"below {_BELOW_DIRECT} of the ends alone, and there is no switch"
         return end, "there is no switch on a cable"
     if own_core and blocked:
@@ -260,35 +268,33 @@ def _by_calibration(
         if busy_receiver:
             return "receiver", "the receiver had no time left"
         return "sender", "the switch took all that the sender could send"
-    if not _below(trial, calibration):
+    if not _below(trial, calibration.rate_pps):
         if busy_receiver:
             return "receiver", "as fast as on direct, and the receiver had no time left"
         return "sender", "as fast as on direct"
     return _by_rest(trial, calibration, chained)
 
 
-def _by_rest(
-    trial: TrialResult, calibration: Mapping[str, Any], chained: bool
-) -> tuple[Verdict, str]:
+def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tuple[Verdict, str]:
     """Who makes a test slower than its ends are: its switch, or what else there is but ends."""
     if chained:
-        functions = calibration.get("functions")
+        functions = calibration.functions
         if functions is None:
             return "unknown", "slower than its ends, and no cable joins its functions"
-        if _below(trial, functions):
+        if _below(trial, functions.rate_pps):
             return "switch", f"below {_BELOW_DIRECT} of the same functions on cables"
         return "function", "as fast as the functions on cables, which are slower than the ends"
     if trial.copies > 1 and "cores-shared" in trial.doubts:
         # The further receivers use CPU time of the sender, on the cable of one they do not.
-        apart = calibration.get("apart")
-        if apart is None or not _below(trial, apart, trial.copies):
+        apart = calibration.apart
+        if apart is None or not _below(trial, apart.rate_pps, trial.copies):
             return "unknown", "slower than the ends of one copy, not than a sender for each"
         return "switch", f"below {_BELOW_DIRECT} of a sender and a cable for each copy"
     return "switch", f"below {_BELOW_DIRECT} of direct, with intervals apart"
 
 
-def _below(trial: TrialResult, calibration: Mapping[str, Any], cables: int = 1) -> bool:
+def _below(trial: TrialResult, on_cables: tuple[float, float, float], cables: int = 1) -> bool:
     """Is a trial slower than some cables, with intervals apart? Of copies, each of them."""
     _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
-    low, there, _ = (pps / cables for pps in calibration["rate_pps"])
+    low, there, _ = (pps / cables for pps in on_cables)
     return bool(middle < _BELOW_DIRECT * there and high < low)

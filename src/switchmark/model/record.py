@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from switchmark.model.cable import Calibration, Floor, NoCalibration, NoFloor
 from switchmark.model.cost import WrittenCost
 from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.evidence import Evidence
@@ -267,10 +268,10 @@ class Record(BaseModel):
     noise: Noise | None = None
     """The host's certificates."""
 
-    calibration: dict[str, Any] | None = None
+    calibration: Calibration | NoCalibration | None = None
     """What the traffic program does on a cable; None without one."""
 
-    floor: dict[str, Any] | None = None
+    floor: Floor | NoFloor | None = None
     """The latency of the same test on a cable; None for a test of no latency."""
 
     gate: GateResult | None = None

@@ -10,6 +10,7 @@ from switchmark.metrics.cpu import cost
 from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.latency import floor_ns
 from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.cable import Floor
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
@@ -28,7 +29,7 @@ _AT_LOADS = "latency-at-load"
 def footnotes(records: Sequence[Record]) -> list[str]:
     """Return a line or more for each thing that the tables of these records leave to be said."""
     notes = _doubts(records)
-    if any(record.floor and "p50" in record.floor for record in records):
+    if any(isinstance(record.floor, Floor) for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
     together = [
@@ -43,9 +44,9 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         )
     notes += [
         f"{label(record.test, axes)}: no floor, the cable's median was above it "
-        f"({format_ns(told['p50'])}): the host was not the same both times"
+        f"({format_ns(told.p50)}): the host was not the same both times"
         for record in records
-        if (told := floor_ns(record)) and told["holds"] is False
+        if isinstance(told := floor_ns(record), Floor) and told.holds is False
     ]
     notes += [
         f"{label(record.test, axes)}: {_goal(record.search.name, goal)}, "
