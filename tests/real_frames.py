@@ -71,10 +71,10 @@ def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
     assert trial.duplicated == trial.reordered == trial.corrupted == trial.stray == 0
     assert trial.foreign == 0
     if record.gate is not None:
-        unseen = record.gate["unseen"]  # in a container, where sockets need no NET_RAW else
+        unseen = record.gate.unseen  # in a container, where sockets need no NET_RAW else
         assert unseen is None or record.test.environment in ("lxc", "docker", "podman"), unseen
-        arrived = record.gate["frames"] * trial.copies
-        assert record.gate["headers"] == (0 if unseen else arrived)
+        arrived = record.gate.frames * trial.copies
+        assert record.gate.headers == (0 if unseen else arrived)
     if trial.spec.rate_pps is not None:
         senders = len({counts.flow.split("-")[0] for counts in trial.per_flow})
         wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(senders, 1)

@@ -168,9 +168,9 @@ def test_saturation_adds_up(measure: Measure) -> None:
     assert trial.tx_frames == trial.rx_frames + trial.lost
     assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
     assert record.search is not None
-    (goal,) = record.search["goals"]
-    assert goal["goal"] == "r+"
-    assert goal["rate_pps"] > 0
+    (goal,) = record.search.goals
+    assert goal.goal == "r+"
+    assert (goal.rate_pps or 0) > 0
 
 
 def test_perf_counts_what_the_kernel_counts(
@@ -181,24 +181,26 @@ def test_perf_counts_what_the_kernel_counts(
     with measuring(tmp_path) as counting:
         alone = only(counting())
         shared = only(counting(placement="0", duration=0.1))
-    parts = alone.cost["perf"]["parts"]
-    assert alone.cost["perf"]["missing"] is None
-    assert {place: part["by"] for place, part in parts.items()} == {
+    assert alone.cost is not None
+    assert shared.cost is not None
+    parts = alone.cost.perf.parts
+    assert alone.cost.perf.missing is None
+    assert {place: part.by for place, part in parts.items()} == {
         "f0": "thread",
         "f1": "thread",
         "cpus": "cpu",
     }
     for part in alone.parts:
-        counted, books = parts[part.part], alone.cost["scheduler"][part.part]
-        assert abs(counted["context_switches"] - books["context_switches"]) <= 5
+        counted, books = parts[part.part], alone.cost.scheduler[part.part]
+        assert abs((counted.model_extra or {})["context_switches"] - books.context_switches) <= 5
         assert part.cores is not None
         ran_ns = part.cores * alone.elapsed_ns
-        assert 0.99 * ran_ns <= counted["task_clock"] <= alone.cost["elapsed_ns"]
-    of_both = shared.cost["perf"]["parts"]["f0+f1"]
-    assert (of_both["by"], of_both["cpus"]) == ("cpu", [0])
-    assert of_both["roles"] == ["sender", "receiver"]
-    turns = sum(part["context_switches"] for part in shared.cost["scheduler"].values())
-    assert of_both["context_switches"] >= 0.9 * turns > 100
+        assert 0.99 * ran_ns <= (counted.model_extra or {})["task_clock"] <= alone.cost.elapsed_ns
+    of_both = shared.cost.perf.parts["f0+f1"]
+    assert (of_both.by, of_both.cpus) == ("cpu", (0,))
+    assert of_both.roles == ("sender", "receiver")
+    turns = sum(part.context_switches for part in shared.cost.scheduler.values())
+    assert (of_both.model_extra or {})["context_switches"] >= 0.9 * turns > 100
 
 
 def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:
@@ -214,30 +216,34 @@ def test_searches_for_a_rate_on_a_real_path(measure: Measure, search: str) -> No
     axes = {"search": search, "rate": "20k", "precision": 0.2, "duration": 0.1}
     record = measure(**axes)
     assert record.search is not None
-    for goal in record.search["goals"]:
-        if goal["rate_pps"] is not None:  # a busy machine may lose frames at any rate
-            assert 0 < goal["low_pps"] == goal["rate_pps"] <= 20_000
-            assert goal["latency_ns"]["count"] > 0
-        if goal["high_pps"] is None:
-            assert goal["verdict"] in ("offered-load", "sender")
-    assert record.search["trials"] >= len(record.trials) > 0
+    for goal in record.search.goals:
+        if goal.rate_pps is not None:  # a busy machine may lose frames at any rate
+            assert 0 < (goal.low_pps or 0) == goal.rate_pps <= 20_000
+            assert goal.latency_ns is not None
+            assert goal.latency_ns.count > 0
+        if goal.high_pps is None:
+            assert goal.verdict in ("offered-load", "sender")
+    assert record.search.trials >= len(record.trials) > 0
 
 
 def test_latency_at_shares_of_r_plus(measure: Measure) -> None:
     record = measure(search="latency-at-load", dimension="latency", rate="max", loads="10,50")
     assert record.search is not None
-    low, high = record.search["goals"]
-    assert high["rate_pps"] == pytest.approx(5 * low["rate_pps"])
-    assert high["latency_ns"]["kind"] == "rtt"
-    assert low["latency_ns"]["ipdv"]["count"] > 0
+    low, high = record.search.goals
+    assert high.rate_pps == pytest.approx(5 * (low.rate_pps or 0))
+    assert high.latency_ns is not None
+    assert high.latency_ns.kind == "rtt"
+    assert low.latency_ns is not None
+    assert low.latency_ns.ipdv is not None
+    assert low.latency_ns.ipdv.count > 0
 
 
 def test_a_burst_on_a_real_path(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "MAX_TRIALS", 40)  # on a busy host it would have them all
     record = measure(search="back-to-back", precision="5%", rate="max", duration=0.1, warmup=0)
     assert record.search is not None
-    (goal,) = record.search["goals"]
-    assert goal["burst_frames"] > 0
+    (goal,) = record.search.goals
+    assert (goal.burst_frames or 0) > 0
     assert all(trial.tx_frames == trial.spec.frames for trial in record.trials)
 
 
@@ -258,8 +264,8 @@ def test_a_late_start_is_doubted_and_floods_nobody(
     record = measure(switch="linux-bridge", rate="20k", duration=0.15)
     trial = only(record)
     assert "started-late" in trial.doubts
-    assert set(trial.evidence["started_late_ns"]) == {"f0", "f1"}
-    assert min(trial.evidence["started_late_ns"].values()) > 40_000_000
+    assert set(trial.evidence.started_late_ns) == {"f0", "f1"}
+    assert min(trial.evidence.started_late_ns.values()) > 40_000_000
     assert trial.tx_frames + trial.tx_unsent == 3000
     assert trial.tx_unsent >= 800
     assert trial.unaccounted == 0

@@ -119,11 +119,11 @@ def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
     assert trial.counters.at_switch["f1"].tx == trial.rx_frames
     found = cost(record)
     assert found is not None
-    if (
-        trial.counters.busy_cycles is not None
-    ):  # it counts its cycles, and polls with next to nothing to do
-        by_scheduler, by_cycles = found["switch_cores"], found["switch_busy_cores"]
-        both = [each for each in found["disagreements"] if each["part"] == "switch"]
+    if trial.counters.busy_cycles is not None:  # it polls with next to nothing to do
+        by_scheduler, by_cycles = found.switch_cores, found.switch_busy_cores
+        both = [each for each in found.disagreements if each.part == "switch"]
+        assert by_scheduler is not None
+        assert by_cycles is not None
         assert bool(both) == (abs(by_scheduler - by_cycles) > DISAGREEMENT)
         if "host-busy" not in trial.doubts:
             assert by_cycles < 0.5 < by_scheduler

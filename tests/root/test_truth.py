@@ -27,6 +27,7 @@ from switchmark.machine import noise
 from switchmark.machine.cgroups import V1, cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
+from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
@@ -39,6 +40,7 @@ from switchmark.switches.base import Switch
 PLUGINS = Path(__file__).parents[1] / "plugins"
 PROGRAM = Path(__file__).parents[2] / "build/wheel/traffic/truth-switch"
 
+INSIDE = Place(PlaceKind.INSIDE_SWITCH)
 TIMES = int(os.environ.get("SWITCHMARK_SOAK", "3"))
 WANTED = TIMES if TIMES < 20 else math.ceil(0.95 * TIMES)
 
@@ -142,7 +144,7 @@ def calm(run: Callable[[], Record]) -> Record:
         assert record.status == "ok", record.error
         if not DISTURBED & set(record.doubts):
             return record
-        told.append({doubt: record.trials[0].evidence["doubts"].get(doubt) for doubt in DISTURBED})
+        told.append({doubt: record.trials[0].evidence.doubts.get(doubt) for doubt in DISTURBED})
     pytest.skip(f"others took CPU time from each of {CALM_TRIES} tries: {told}")
 
 
@@ -154,19 +156,16 @@ def test_nothing_is_found_where_nothing_is_wrong(attempt: Try) -> None:
     trial = only(record)
     assert trial.tx_unsent or record.verdict == "offered-load"
     assert record.gate is not None
-    assert record.gate["passed"]
+    assert record.gate.passed
     assert (trial.lost, trial.duplicated, trial.reordered, trial.corrupted) == (0, 0, 0, 0)
-    assert trial.evidence["balance"]["inside switch"] == {
-        "in": trial.tx_frames,
-        "out": trial.tx_frames,
-    }
+    assert trial.evidence.balance[INSIDE] == Balance(trial.tx_frames, trial.tx_frames)
 
 
 def test_every_tenth_frame_dropped(attempt: Try) -> None:
     record = calm(lambda: attempt("--drop", 10))
     trial = only(record)
     assert trial.lost == trial.tx_frames // 10 > 0
-    assert trial.lost_at == {Place(PlaceKind.INSIDE_SWITCH): trial.lost}
+    assert trial.lost_at == {INSIDE: trial.lost}
     assert record.verdict == "switch"
 
 
@@ -174,8 +173,8 @@ def test_every_tenth_frame_sent_twice(attempt: Try) -> None:
     trial = only(attempt("--duplicate", 10))
     assert trial.duplicated == trial.tx_frames // 10 > 0
     assert trial.lost == 0
-    books = trial.evidence["balance"]["inside switch"]
-    assert books["out"] - books["in"] == trial.duplicated
+    books = trial.evidence.balance[INSIDE]
+    assert books.left - books.entered == trial.duplicated
 
 
 def test_every_tenth_frame_overtaken(attempt: Try) -> None:
@@ -211,7 +210,7 @@ def test_a_known_cap(attempt: Try) -> None:
     record = calm(lambda: attempt("--cap", 4000, duration=0.5))
     trial = only(record)
     assert 1900 < trial.distinct < 2100
-    assert trial.lost_at == {Place(PlaceKind.INSIDE_SWITCH): trial.lost}
+    assert trial.lost_at == {INSIDE: trial.lost}
     assert record.verdict == "switch"
 
 
@@ -291,7 +290,7 @@ def named(run: Callable[[], Record], verdict: str, *doubts: str, times: int = TI
         record = calm(run) if verdict in ("switch", "function") else run()
         assert record.status == "ok", record.error
         if record.verdict != verdict or not set(doubts) <= set(record.doubts):
-            other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence['verdict']}")
+            other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence.verdict}")
     return other if len(other) > TIMES - WANTED else []
 
 
@@ -441,8 +440,8 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     record = attempt(gate="refuse", switch="linux-bridge")
     assert record.status == "ok", record.error
     assert record.gate is not None
-    assert record.gate["passed"]
-    assert record.gate["starved"] > 0
+    assert record.gate.passed
+    assert record.gate.starved > 0
 
 
 # --- doubts ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.recording import RecordingHost
+from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.record import PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
@@ -81,7 +82,7 @@ class Bench:
             **counts,
         )
 
-    def of(self, **axes: Any) -> dict[str, Any] | None:
+    def of(self, **axes: Any) -> Calibration | NoCalibration | None:
         those = drawn(**axes)
         before = len(self.asked)
         lacks = self.kept.lacks(those)
@@ -105,8 +106,8 @@ def bench(tmp_path: Path) -> Bench:
 def test_a_cache_of_something_else_counts_as_none(content: str, tmp_path: Path) -> None:
     (tmp_path / "calibration.json").write_text(content)
     found = Bench(tmp_path).of()
-    assert found is not None
-    assert found["switch"] == "direct"
+    assert isinstance(found, Calibration)
+    assert found.switch == "direct"
 
 
 def test_a_chain_has_its_ends_and_its_functions_on_cables(bench: Bench) -> None:
@@ -117,8 +118,9 @@ def test_a_chain_has_its_ends_and_its_functions_on_cables(bench: Bench) -> None:
     assert (functions.scenario, functions.chain, functions.cpu_limit) == (
         *("loopback", 2, "function:50"),
     )
-    assert found is not None
-    assert (found["rate_pps"][1], found["functions"]["rate_pps"][1]) == (100, 200)
+    assert isinstance(found, Calibration)
+    assert found.functions is not None
+    assert (found.rate_pps[1], found.functions.rate_pps[1]) == (100, 200)
     # Its ends are those of a longer chain too, where they sit at the same CPUs.
     bench.of(scenario="loopback", chain=2)
     assert [test.scenario for test, _ in bench.asked] == ["p2p", "loopback", "loopback"]
@@ -141,8 +143,9 @@ def test_copies_have_a_sender_each_at_the_seat_of_the_one(bench: Bench) -> None:
     assert [(test.copies, test.pairs) for test in (ends, apart)] == [(1, 1), (1, 2)]
     seats = {part: seat.cpus for part, seat in placement.seats.items()}
     assert seats["f2"] == seats["f0"]
-    assert found is not None
-    assert found["apart"]["rate_pps"][1] == 200
+    assert isinstance(found, Calibration)
+    assert found.apart is not None
+    assert found.apart.rate_pps[1] == 200
 
 
 def test_a_limit_of_the_switch_is_not_that_of_a_cable(bench: Bench) -> None:
@@ -152,23 +155,23 @@ def test_a_limit_of_the_switch_is_not_that_of_a_cable(bench: Bench) -> None:
 
 def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
     bench.fails = "direct"
-    assert bench.of() == {"error": "no cable today"}
+    assert bench.of() == NoCalibration(error="no cable today")
     assert not bench.kept.lacks(drawn())
 
 
 BUSY = ("host-busy",)
 
 
-def rate(found: dict[str, Any] | None) -> int:
-    assert found is not None
-    return int(found["rate_pps"][1])
+def rate(found: Calibration | NoCalibration | None) -> int:
+    assert isinstance(found, Calibration)
+    return int(found.rate_pps[1])
 
 
 def test_it_is_the_median_of_trials_that_nothing_disturbed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, BUSY, ("cpu-stolen",), (), ("short",), ())
     found = bench.of()  # 90 and 100 were disturbed; 110, 130 and 150 were not
-    assert found is not None
-    assert (rate(found), found["trials"], found["doubts"]) == (130, 3, ["short"])
+    assert isinstance(found, Calibration)
+    assert (rate(found), found.trials, found.doubts) == (130, 3, ("short",))
     bench.begin()
     assert rate(bench.of()) == 130
     assert len(bench.asked) == 1
@@ -257,8 +260,8 @@ def test_a_single_good_moment_does_not_raise_it(bench: Bench) -> None:
     for frames in (500, 80, 70):
         bench.kept.learn(drawn(switch="direct"), bench.trial(SATURATING, frames))
     found = bench.of()
-    assert found is not None
-    assert (rate(found), found["sent_pps"], found["trials"], found["null_pps"]) == (90, 90, 6, 100)
+    assert isinstance(found, Calibration)
+    assert (rate(found), found.sent_pps, found.trials, found.null_pps) == (90, 90, 6, 100)
 
 
 def test_it_follows_the_last_trials(bench: Bench) -> None:
@@ -266,10 +269,10 @@ def test_it_follows_the_last_trials(bench: Bench) -> None:
     for _ in range(8):
         bench.kept.learn(drawn(switch="direct"), bench.trial(SATURATING, 50))
     found = bench.of()
-    assert found is not None
-    assert (rate(found), found["trials"]) == (50, 9)
+    assert isinstance(found, Calibration)
+    assert (rate(found), found.trials) == (50, 9)
     bench.begin()
-    assert json.dumps(bench.of()) == json.dumps(found)
+    assert bench.of() == found
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
 from switchmark.lab.searching import next_stored
 from switchmark.model.record import Record, TrialResult
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.searches.base import LoadBounds
@@ -26,6 +27,8 @@ from switchmark.searches.fixed import SEARCH as FIXED
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
 TRIAL = RECORD.trials[0]
+R_PLUS = Goal(goal="r+", loss_ratio=0.0, rate_pps=1000.0)
+FOUND = SearchResult(name="max", trials=1, goals=(R_PLUS,))
 
 
 class FakeLab:
@@ -69,7 +72,7 @@ class FakeLab:
         if test.burst == self.stop_at:
             os.kill(os.getpid(), signal.SIGINT)
         status = "failed" if test.burst in self.fails else "ok"
-        search = {"goals": [{"rate_pps": 1000.0}]} if test.search == "max" else None
+        search = FOUND if test.search == "max" else None
         return RECORD.model_copy(
             update={
                 "number": number,

@@ -15,6 +15,7 @@ from switchmark.machine.perf import EVENTS, Counting, parse_counts, probe
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.metrics.cpu import cost
+from switchmark.model.cost import SchedulerFigures
 from switchmark.model.record import PartReport, Record, TrialResult
 from switchmark.report.notes import footnotes
 from switchmark.report.table import sections
@@ -116,11 +117,11 @@ def test_interrupts_are_counted_once() -> None:
     after = SoftirqTimes.read(host(2, 6, 10**7), (1,))
     elapsed = after.at_s - before.at_s
     within, apart = (after.since(before, within=each) for each in (True, False))
-    assert within["cpus"]["1"]["softirq"] == pytest.approx(0.04 / elapsed)
-    assert within["outside"] == pytest.approx(0.01 / elapsed)  # what ksoftirqd did
-    assert apart["outside"] == pytest.approx(0.05 / elapsed)  # all of it
-    assert after.since(before, within=None)["outside"] is None
-    assert before.since(before, within=None)["outside"] == 0
+    assert within.cpus["1"].softirq == pytest.approx(0.04 / elapsed)
+    assert within.outside == pytest.approx(0.01 / elapsed)  # what ksoftirqd did
+    assert apart.outside == pytest.approx(0.05 / elapsed)  # all of it
+    assert after.since(before, within=None).outside is None
+    assert before.since(before, within=None).outside == 0
 
 
 def test_a_kernel_says_whether_threads_pay_for_interrupts() -> None:
@@ -187,33 +188,36 @@ def test_counters_are_divided_by_the_frames_of_a_part() -> None:
     }
     found = cost(measured({}, counted(perf), 1.0))
     assert found is not None
-    of_sender, of_cpus = found["perf"]["parts"]["sender"], found["perf"]["parts"]["cpus"]
-    assert (of_sender["cycles_per_frame"], of_sender["instructions_per_frame"]) == (3000, 6000)
-    assert (of_sender["instructions_per_cycle"], of_sender["cycle_cores"]) == (2, 0.5)
-    assert of_sender["cache_misses"] is of_sender["cache_misses_per_frame"] is None
-    assert (of_cpus["cpus"], of_cpus["cache_misses_per_frame"]) == ([0, 1], 2)
-    assert found["scheduler"] == {"sender": {"context_switches": 8, "migrations": None}}
+    assert found.perf is not None
+    of_sender, of_cpus = found.perf.parts["sender"], found.perf.parts["cpus"]
+    assert (of_sender.cycles_per_frame, of_sender.instructions_per_frame) == (3000, 6000)
+    assert (of_sender.instructions_per_cycle, of_sender.cycle_cores) == (2, 0.5)
+    assert of_sender.cache_misses is of_sender.cache_misses_per_frame is None
+    assert (of_cpus.cpus, of_cpus.cache_misses_per_frame) == ((0, 1), 2)
+    assert found.scheduler == {"sender": SchedulerFigures(context_switches=8, migrations=None)}
     assert "cycles a frame: sender 3000" in footnotes([measured({}, counted(perf), 1.0)])[0]
 
 
 def test_the_kernels_share_is_in_the_cores_of_a_frame_once() -> None:
     found = cost(measured({}, counted({}), 1.0))
     assert found is not None
-    assert found["mpps_per_core"] == pytest.approx(0.5 / (0.5 + 1.0 + 0.25))
-    assert found["kernel_softirq"]["by_cpu"] == {"0": 0.3}
+    assert found.mpps_per_core == pytest.approx(0.5 / (0.5 + 1.0 + 0.25))
+    assert found.kernel_softirq is not None
+    assert found.kernel_softirq.by_cpu == {"0": 0.3}
     unknown = cost(measured({}, counted({}, outside=None), 1.0))
     assert unknown is not None
-    assert unknown["mpps_per_core"] is None
+    assert unknown.mpps_per_core is None
     before = cost(measured({}, {}, 1.0))  # a record of before it was read
     assert before is not None
-    assert before["mpps_per_core"] == pytest.approx(0.5 / 1.5)
+    assert before.mpps_per_core == pytest.approx(0.5 / 1.5)
 
 
 def test_what_is_missing_is_said() -> None:
     found = cost(measured({}, counted({}, missing="no hardware counters on this host"), 1.0))
     assert found is not None
-    assert found["perf"]["missing"] == "no hardware counters on this host"
-    assert found["perf"]["parts"] == {}
+    assert found.perf is not None
+    assert found.perf.missing == "no hardware counters on this host"
+    assert found.perf.parts == {}
     assert Counting().missing is None
 
 
@@ -225,9 +229,9 @@ def test_both_figures_are_shown_where_the_scheduler_and_the_cycles_disagree() ->
     polling = measured(IDLE, {}, 0.4962304617451541)
     found = cost(polling)
     assert found is not None
-    (both,) = found["disagreements"]
-    assert both["cycle_cores"] == found["switch_busy_cores"] == pytest.approx(0.0212432568)
-    assert (both["part"], both["scheduler_cores"]) == ("switch", found["switch_cores"])
+    (both,) = found.disagreements
+    assert both.cycle_cores == found.switch_busy_cores == pytest.approx(0.0212432568)
+    assert (both.part, both.scheduler_cores) == ("switch", found.switch_cores)
     cells = cores(polling)
     assert cells == {"cores sender": "0.50", "switch": "0.50 (0.02)"}
     note = "switch 0.50 cores by the scheduler, 0.02 by the cycle counter of the switch"
@@ -238,11 +242,11 @@ def test_cycles_of_the_processor_are_held_against_the_scheduler_too() -> None:
     perf = {"switch": {"by": "thread", "roles": ["switch"], "ref_cycles": 10**9}}
     halted = cost(measured({}, counted(perf), 1.0))
     assert halted is not None
-    (both,) = halted["disagreements"]
-    assert (both["cycle_cores"], both["counted_by"]) == (0.5, "perf")
+    (both,) = halted.disagreements
+    assert (both.cycle_cores, both.counted_by) == (0.5, "perf")
     agreeing = cost(measured({}, counted(perf), 0.55))
     assert agreeing is not None
-    assert agreeing["disagreements"] == []
+    assert agreeing.disagreements == ()
 
 
 def test_interrupts_are_told_beside_the_cores() -> None:

@@ -14,6 +14,7 @@ from switchmark.layout.layout import lay_out
 from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
+from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.record import Latency, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
@@ -47,7 +48,7 @@ class Bench:
             trials.append(trial(self._ns, spec, doubts))
         return trials
 
-    def of(self, **axes: Any) -> dict[str, Any] | None:
+    def of(self, **axes: Any) -> Floor | NoFloor | None:
         those = drawn(**axes)
         before = len(self.asked)
         lacks = self.floors.lacks(those)
@@ -87,16 +88,16 @@ def bench() -> Bench:
     return Bench()
 
 
-def told(found: dict[str, Any] | None) -> tuple[Any, ...]:
-    assert found is not None
-    return tuple(found[name] for name in ("trials", "min", "max"))
+def told(found: Floor | NoFloor | None) -> tuple[int, int, int]:
+    assert isinstance(found, Floor)
+    return found.trials, found.min, found.max
 
 
 def test_a_floor_is_of_several_trials_at_the_rate_of_the_test(bench: Bench) -> None:
     found = bench.of(rate="500")
-    assert found is not None
+    assert isinstance(found, Floor)
     assert told(found) == (3, 1000, 1002)
-    assert (found["switch"], found["rate_pps"], found["doubts"]) == ("direct", 500, [])
+    assert (found.switch, found.rate_pps, found.doubts) == ("direct", 500, ())
     assert [(test.switch, test.rate) for test in bench.asked] == [("direct", "500")]
 
 
@@ -150,15 +151,15 @@ def test_what_was_disturbed_counts_only_where_all_was(bench: Bench) -> None:
     bench.doubts = [("host-busy",)] * 3
     found = bench.of(rate="2000")
     assert told(found) == (3, 1003, 1005)
-    assert found is not None
-    assert found["doubts"] == ["host-busy"]
+    assert isinstance(found, Floor)
+    assert found.doubts == ("host-busy",)
 
 
 def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
     bench.fails = True
-    assert bench.of() == {"switch": "direct", "error": "no cable today"}
+    assert bench.of() == NoFloor(switch="direct", error="no cable today")
     bench.fails = False
-    assert bench.of() == {"switch": "direct", "error": "no cable today"}
+    assert bench.of() == NoFloor(switch="direct", error="no cable today")
 
 
 def test_a_rate_has_no_floor(bench: Bench) -> None:

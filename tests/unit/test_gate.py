@@ -11,6 +11,7 @@ from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.gate import pass_gate
 from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout, lay_out
+from switchmark.model.gate import GateResult
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
@@ -58,7 +59,7 @@ class Path:
         )
 
 
-def tried(path: Path, gate: str = "refuse", **axes: Any) -> dict[str, Any]:
+def tried(path: Path, gate: str = "refuse", **axes: Any) -> GateResult:
     found = pass_gate(laid_out(**axes), cast(Trials, path), gate)  # type: ignore[arg-type]
     assert found is not None
     return found
@@ -71,15 +72,15 @@ def laid_out(**axes: Any) -> Layout:
 def test_a_good_switch_is_tried_once() -> None:
     path = Path(100)
     found = tried(path)
-    assert (found["passed"], found["tries"], found["starved"]) == (True, 1, 0)
+    assert (found.passed, found.tries, found.starved) == (True, 1, 0)
     assert len(path.asked) == 1
 
 
 def test_a_sender_that_had_no_turn_gets_more_time_for_as_many_frames() -> None:
     path = Path(0, 0, 30, 98)
     found = tried(path)
-    assert (found["passed"], found["tries"], found["starved"]) == (True, 1, 3)
-    assert found["frames"] == 98
+    assert (found.passed, found.tries, found.starved) == (True, 1, 3)
+    assert found.frames == 98
     assert [spec.duration_s for spec in path.asked] == [0.02, 0.04, 0.08, 0.16]
     assert [spec.rate_pps for spec in path.asked] == [5000, 2500, 1250, 625]
 
@@ -115,9 +116,9 @@ def test_a_device_that_counts_late_is_waited_for_from_then_on() -> None:
     cables = {"nic": "a0=nic0:nic1,b0=nic2:nic3"}
     path = Path(100, lag_s=1.0)
     found = tried(path, **cables)
-    assert (found["passed"], found["tries"], found["lag_s"]) == (True, 1, 1.5)
+    assert (found.passed, found.tries, found.lag_s) == (True, 1, 1.5)
     assert path.lag_s == 1.5
     assert len(path.asked) == 2
     path = Path(100, lag_s=None)
     found = tried(path, "doubt", **cables)
-    assert (found["passed"], found["lag_s"], path.lag_s) == (False, 0.0, 0.0)
+    assert (found.passed, found.lag_s, path.lag_s) == (False, 0.0, 0.0)

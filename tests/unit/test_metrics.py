@@ -272,7 +272,9 @@ def test_a_percentile_needs_ten_samples_beyond_it(count: int, told: set[str]) ->
         record(trial(latency=measured(values[:half])), trial(latency=measured(values[half:])))
     )
     assert found is not None
-    assert {name for name in ("p50", "p90", "p99", "p999") if found[name] is not None} == told
+    assert {
+        name for name in ("p50", "p90", "p99", "p999") if getattr(found, name) is not None
+    } == told
 
 
 @settings(max_examples=30)
@@ -284,11 +286,12 @@ def test_merged_histograms_are_that_of_all_samples(one: list[int], two: list[int
     found = latency_ns(record(trial(latency=measured(one)), trial(latency=measured(two))))
     every = sorted(one + two)
     assert found is not None
-    assert (found["min"], found["max"], found["count"]) == (every[0], every[-1], len(every))
-    assert found["mean"] == pytest.approx(sum(every) / len(every))
+    assert (found.min, found.max, found.count) == (every[0], every[-1], len(every))
+    assert found.mean == pytest.approx(sum(every) / len(every))
     nearby = every[(len(every) + 1) // 2 - 1]
-    assert found["p50"] == pytest.approx(nearby, rel=0.002, abs=1)
-    assert found["p50"] <= found["max"]
+    assert found.p50 == pytest.approx(nearby, rel=0.002, abs=1)
+    assert found.p50 is not None
+    assert found.p50 <= found.max
 
 
 def index_of(value: int) -> int:
@@ -326,14 +329,15 @@ def test_percentiles_are_those_of_a_sort_to_the_histograms_resolution(
     assert together is not None
     once = latency_ns(record(trial(latency=together)))
     assert once is not None
-    assert found == {**once, "mean": pytest.approx(once["mean"])}
+    assert found.mean == pytest.approx(once.mean)
+    assert found == once.model_copy(update={"mean": found.mean})
     for name, millionths in PERCENTILES.items():
         rank = -(-len(every) * millionths // 10**6)
         if len(every) * (10**6 - millionths) < 10 * 10**6:
-            assert found[name] is None
+            assert getattr(found, name) is None
         else:
             exact = every[rank - 1]
-            assert exact <= found[name] <= exact * 1.001
+            assert exact <= getattr(found, name) <= exact * 1.001
 
 
 def test_the_highest_percentile_takes_ten_million_samples() -> None:
@@ -357,9 +361,10 @@ def test_delay_variation_is_that_of_rfc_5481() -> None:
     one = from_counts("rtt", [histogram_of(delays)], [histogram_of(steps)])
     found = latency_ns(record(trial(latency=one), trial(latency=one)))
     assert found is not None
-    assert found["pdv"] == pytest.approx(10_989 - 1000, rel=0.002)
-    assert found["ipdv"]["count"] == 2 * 9999
-    assert (found["ipdv"]["p999"], found["ipdv"]["mean"]) == (7, 7)
+    assert found.pdv == pytest.approx(10_989 - 1000, rel=0.002)
+    assert found.ipdv is not None
+    assert found.ipdv.count == 2 * 9999
+    assert (found.ipdv.p999, found.ipdv.mean) == (7, 7)
 
 
 def test_each_flow_has_its_own_latency_where_it_was_measured() -> None:
@@ -380,12 +385,12 @@ def test_one_trial_keeps_its_own_percentiles() -> None:
     latency = measured([5] * 200).model_copy(update={"p50": 5, "p90": 5, "histogram": None})
     found = latency_ns(record(trial(latency=latency)))
     assert found is not None
-    assert (found["p50"], found["p90"], found["p99"]) == (5, 5, None)
+    assert (found.p50, found.p90, found.p99) == (5, 5, None)
 
 
 def test_trials_without_histograms_have_no_common_percentile() -> None:
     bare = measured([5] * 200).model_copy(update={"histogram": None})
     found = latency_ns(record(trial(latency=bare), trial(latency=bare)))
     assert found is not None
-    assert found["count"] == 400
-    assert found["p50"] is None
+    assert found.count == 400
+    assert found.p50 is None

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.record import Record
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.report.bars import bars
 from switchmark.report.compare import Pair, as_object, pairs, print_pairs, within
@@ -114,20 +116,25 @@ def test_semantics_are_shown_and_not_ranked_across() -> None:
     assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
 
 
+FLOOR = Floor(
+    switch="direct", rate_pps=1000, trials=1, kind="rtt", count=400, min=1, mean=1.0, max=10**6
+)
+
+
 def test_the_floor_stands_beside_a_latency() -> None:
     late = record(dimension="latency")
-    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": 850.0}
+    floor = FLOOR.model_copy(update={"p50": 850})
     headings, rows = columns_and_rows([late.model_copy(update={"floor": floor})])
     assert rows[0][headings.index("floor p50")] == "850 ns"
     assert "floor p50" not in columns_and_rows([late])[0]
-    failed = late.model_copy(update={"floor": {"switch": "direct", "error": "no root"}})
+    failed = late.model_copy(update={"floor": NoFloor(switch="direct", error="no root")})
     assert "floor p50" not in columns_and_rows([failed])[0]
 
 
 @pytest.mark.parametrize(("above_ns", "holds"), [(0, True), (1, False)])
 def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: bool) -> None:
     own = to_object(SURE)["latency_ns"]["p50"]
-    floor = {"switch": "direct", "rate_pps": 1000, "doubts": [], "p50": own + above_ns}
+    floor = FLOOR.model_copy(update={"p50": own + above_ns})
     found = record(dimension="latency").model_copy(update={"floor": floor})
     assert to_object(found)["latency_floor_ns"]["holds"] is holds
     headings, rows = columns_and_rows([found])
@@ -172,7 +179,8 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
 def test_a_search_tells_what_it_found_and_what_failed() -> None:
     def told(name: str, **goal: Any) -> str:
         found = {"loss_ratio": 0, "low_pps": 1, "latency_ns": None, "verdict": "switch"}
-        search = {"name": name, "trials": 7, "goals": [found | goal]}
+        goals = (Goal.model_validate(found | goal),)
+        search = SearchResult(name=name, trials=7, goals=goals)
         return footnotes([SURE.model_copy(update={"search": search})])[0]
 
     assert told("ndr", goal="ndr", rate_pps=236e3, high_pps=237e3) == (

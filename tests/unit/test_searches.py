@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
+from switchmark.model.search import Goal
 from switchmark.model.spec import TrialSpec
 from switchmark.searches import TABLE
 from switchmark.searches.base import Estimate, LoadBounds, most_repeats
@@ -28,14 +29,19 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 
 
+def known(figure: float | None) -> float:
+    assert figure is not None
+    return figure
+
+
 def find(
     name: str, switch: SyntheticSwitch, bounds: LoadBounds = BOUNDS
-) -> tuple[Estimate, list[dict[str, Any]]]:
+) -> tuple[Estimate, tuple[Goal, ...]]:
     estimate = TABLE[name].find(switch, bounds)
     assert estimate.summary is not None
-    assert estimate.summary["name"] == name
-    assert estimate.summary["trials"] == len(switch.asked)
-    return estimate, estimate.summary["goals"]
+    assert estimate.summary.name == name
+    assert estimate.summary.trials == len(switch.asked)
+    return estimate, estimate.summary.goals
 
 
 def changed(**fields: Any) -> LoadBounds:
@@ -49,9 +55,9 @@ def test_the_truth_is_bracketed(name: str, noise: str) -> None:
     _, goals = find(name, switch)
     spread = {"half a percent": 0.015, "two percent": 0.06, "drift": 0.03}.get(noise, 0.0)
     for goal in goals:
-        low, high = goal["low_pps"], goal["high_pps"]
-        assert goal["rate_pps"] == low < high <= low * 1.0051
-        truth = {0.0: 1e6, 0.005: 1e6 / 0.995}[goal["loss_ratio"]]
+        low, high = known(goal.low_pps), known(goal.high_pps)
+        assert goal.rate_pps == low < high <= low * 1.0051
+        truth = {0.0: 1e6, 0.005: 1e6 / 0.995}[goal.loss_ratio]
         slow = truth * (0.8 if noise == "two bands" else 1)
         assert low <= truth * (1 + spread) + 1
         assert high >= slow * (1 - spread) - 1
@@ -67,16 +73,16 @@ def test_any_capacity_is_found(
     _, goals = find(name, switch, changed(precision=precision))
     frame = 1.5  # one of a trial, and its rounding
     for goal in goals:
-        truth = capacity_pps / (1 - goal["loss_ratio"])
-        assert goal["low_pps"] - frame <= truth
-        assert goal["high_pps"] is None or goal["high_pps"] >= truth * 0.9999 - 2 * frame
+        truth = capacity_pps / (1 - goal.loss_ratio)
+        assert known(goal.low_pps) - frame <= truth
+        assert goal.high_pps is None or goal.high_pps >= truth * 0.9999 - 2 * frame
     assert len(switch.asked) <= 40
 
 
 def test_mlr_needs_few_trials_for_both_goals() -> None:
     switch = SyntheticSwitch()
     _, goals = find("mlr", switch)
-    assert [goal["goal"] for goal in goals] == ["ndr", "pdr"]
+    assert [goal.goal for goal in goals] == ["ndr", "pdr"]
     assert len(switch.asked) <= 40
     assert min(spec.duration_s for spec in switch.asked) >= 0.1
 
@@ -85,7 +91,7 @@ def test_mlr_needs_few_trials_for_both_goals() -> None:
 def test_one_lost_frame_does_not_mislead(name: str) -> None:
     quiet, rare = SyntheticSwitch(), SyntheticSwitch(rare=5)
     for one, other in zip(find(name, quiet)[1], find(name, rare)[1], strict=True):
-        assert other["rate_pps"] == pytest.approx(one["rate_pps"], rel=0.011)
+        assert other.rate_pps == pytest.approx(one.rate_pps, rel=0.011)
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
@@ -107,49 +113,49 @@ def test_the_figures_are_those_of_trials_that_met_the_goal(
 
     estimate = TABLE[name].find(starved, changed(repeat=repeat))
     assert estimate.summary is not None
-    allowed = estimate.summary["goals"][0]["loss_ratio"]
+    allowed = estimate.summary.goals[0].loss_ratio
     assert 1 <= len(estimate.trials) <= repeat + 1
     for trial in estimate.trials:
         assert trial.spec.duration_s == 1.0
-        assert trial.spec.rate_pps == estimate.summary["goals"][0]["rate_pps"]
+        assert trial.spec.rate_pps == estimate.summary.goals[0].rate_pps
         assert loss_ratio([trial], unsent=True) <= allowed
 
 
 @pytest.mark.parametrize("name", RATES)
 def test_a_switch_that_always_loses_has_no_ndr(name: str) -> None:
     for goal in find(name, SyntheticSwitch(rare=1))[1]:
-        if goal["loss_ratio"] == 0:
-            assert goal["rate_pps"] is goal["low_pps"] is None
-            assert goal["high_pps"] > 0
+        if goal.loss_ratio == 0:
+            assert goal.rate_pps is goal.low_pps is None
+            assert known(goal.high_pps) > 0
         else:
-            assert goal["rate_pps"] == pytest.approx(1e6, rel=0.011)
+            assert goal.rate_pps == pytest.approx(1e6, rel=0.011)
 
 
 @pytest.mark.parametrize("name", RATES)
 def test_the_sender_bounds_what_is_found(name: str) -> None:
     for goal in find(name, SyntheticSwitch(sender_pps=9e5))[1]:
-        assert (goal["verdict"], goal["high_pps"]) == ("sender", None)
-        assert goal["rate_pps"] == pytest.approx(9e5, rel=0.006)
+        assert (goal.verdict, goal.high_pps) == ("sender", None)
+        assert goal.rate_pps == pytest.approx(9e5, rel=0.006)
 
 
 @pytest.mark.parametrize("name", RATES)
 def test_a_rate_asked_for_is_the_highest_that_is_tried(name: str) -> None:
     switch = SyntheticSwitch()
     for goal in find(name, switch, changed(rate_pps=4e5))[1]:
-        assert (goal["rate_pps"], goal["verdict"]) == (4e5, "offered-load")
+        assert (goal.rate_pps, goal.verdict) == (4e5, "offered-load")
     assert max(spec.rate_pps or 0 for spec in switch.asked) == 4e5
 
 
 @pytest.mark.parametrize("name", RATES)
 def test_the_rings_of_the_receiver_are_blamed(name: str) -> None:
     for goal in find(name, SyntheticSwitch(receiver=True))[1]:
-        assert goal["verdict"] == "receiver"
+        assert goal.verdict == "receiver"
 
 
 @pytest.mark.parametrize("name", RATES)
 def test_another_limit_is_for_the_judge(name: str) -> None:
     for goal in find(name, SyntheticSwitch(), changed(judge=lambda trials: "switch"))[1]:
-        assert goal["verdict"] == "switch"
+        assert goal.verdict == "switch"
 
 
 def test_rates_are_those_of_one_sender() -> None:
@@ -161,7 +167,7 @@ def test_rates_are_those_of_one_sender() -> None:
 
     summary = TABLE["ndr"].find(two_senders, changed(senders=2)).summary
     assert summary is not None
-    assert summary["goals"][0]["rate_pps"] == pytest.approx(5e5, rel=0.006)
+    assert summary.goals[0].rate_pps == pytest.approx(5e5, rel=0.006)
 
 
 @pytest.mark.parametrize("noise", ["none", "two percent"])
@@ -206,8 +212,8 @@ def test_a_test_of_latency_is_certain_by_its_latency() -> None:
 def test_latency_is_measured_at_shares_of_r_plus() -> None:
     switch = SyntheticSwitch(sender_pps=1e6)
     estimate, goals = find("latency-at-load", switch, changed(loads=(0.99, 0.2), repeat=2))
-    assert [goal["goal"] for goal in goals] == ["0.2", "0.99"]
-    assert [goal["rate_pps"] for goal in goals] == pytest.approx([2e5, 9.9e5])
+    assert [goal.goal for goal in goals] == ["0.2", "0.99"]
+    assert [goal.rate_pps for goal in goals] == pytest.approx([2e5, 9.9e5])
     assert len(estimate.trials) == 2
     assert len(switch.asked) == 5
 
@@ -219,33 +225,33 @@ def test_the_longest_burst_and_the_buffer_are_found(buffer: int, excess: float) 
     _, (goal,) = find("back-to-back", switch)
     # While a burst comes in, a part of it goes out.
     truth = buffer / (1 - 1 / excess)
-    assert goal["burst_low"] <= (buffer + 1) / (1 - 1 / excess) + 1  # frames are whole
-    assert goal["burst_high"] is None or goal["burst_high"] >= truth * 0.999 - 1
-    if goal["burst_high"] is not None and buffer > 100:
+    assert known(goal.burst_low) <= (buffer + 1) / (1 - 1 / excess) + 1  # frames are whole
+    assert goal.burst_high is None or goal.burst_high >= truth * 0.999 - 1
+    if goal.burst_high is not None and buffer > 100:
         # What came out of the buffer in the one second of a trial is taken for forwarding, and
         # the rate without loss is known to half a percent.
         slack = 0.02 + 0.006 / (excess - 1) + 1.1 * buffer / 1e6 / (excess - 1)
-        assert goal["corrected_buffer_s"] * 1e6 * excess == pytest.approx(buffer, rel=slack)
+        assert known(goal.corrected_buffer_s) * 1e6 * excess == pytest.approx(buffer, rel=slack)
 
 
 @pytest.mark.parametrize(("lossless", "excess"), [(6e5, 2), (9e5, 1.5)])
 def test_a_buffer_is_corrected_by_the_rate_without_loss(lossless: float, excess: float) -> None:
     switch = SyntheticSwitch(sender_pps=1e6 * excess, buffer=3000, lossless_pps=lossless)
     _, (goal,) = find("back-to-back", switch)
-    assert goal["throughput_pps"] == pytest.approx(lossless, rel=0.006)
-    share = goal["corrected_buffer_s"] / goal["buffer_s"]
+    assert goal.throughput_pps == pytest.approx(lossless, rel=0.006)
+    share = known(goal.corrected_buffer_s) / known(goal.buffer_s)
     assert share == pytest.approx(1 - lossless / (1e6 * excess), rel=0.02)
 
 
 def test_a_switch_that_always_loses_has_no_corrected_buffer() -> None:
     _, (goal,) = find("back-to-back", SyntheticSwitch(lossless_pps=0, buffer=100))
-    assert goal["throughput_pps"] is goal["corrected_buffer_s"] is None
-    assert goal["burst_frames"] > 0
+    assert goal.throughput_pps is goal.corrected_buffer_s is None
+    assert known(goal.burst_frames) > 0
 
 
 def test_a_burst_without_loss_is_bounded_by_the_sender() -> None:
     _, (goal,) = find("back-to-back", SyntheticSwitch(sender_pps=9e5))
-    assert (goal["burst_high"], goal["verdict"]) == (None, "sender")
+    assert (goal.burst_high, goal.verdict) == (None, "sender")
 
 
 @pytest.mark.parametrize("name", ["fixed", "max"])
@@ -263,10 +269,10 @@ def test_repeating_ends_when_it_is_certain(name: str) -> None:
 @pytest.mark.parametrize("name", RATES)
 def test_the_verdict_of_a_figure_is_what_kept_it_from_more(name: str) -> None:
     judged, goals = find(name, SyntheticSwitch(), changed(judge=lambda trials: "switch"))
-    assert judged.verdict == goals[0]["verdict"] == "switch"
+    assert judged.verdict == goals[0].verdict == "switch"
     slow = SyntheticSwitch(capacity_pps=1e6, sender_pps=1e5)
     bounded, goals = find(name, slow)
-    assert bounded.verdict == goals[0]["verdict"] == "sender"
+    assert bounded.verdict == goals[0].verdict == "sender"
     slow.asked.clear()
     in_its_context, _ = find(name, slow, changed(judge=lambda trials: "switch"))
     assert in_its_context.verdict == "switch"

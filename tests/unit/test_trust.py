@@ -21,7 +21,12 @@ from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
 from switchmark.metrics.throughput import is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
+from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.counters import PathCounters
+from switchmark.model.evidence import Balance
+from switchmark.model.gate import GateResult
+from switchmark.model.noise import Jitter, NoiseCertificate
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
@@ -29,12 +34,13 @@ PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
 PACED = TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0)
 
-DIRECT = {
-    "rate_pps": [980_000, 1_000_000, 1_020_000],
-    "sent_pps": 1_000_000,
-    "sender_ns": (100, 1000),
-    "receiver_ns": (100, 500),
-}
+DIRECT = Calibration(
+    switch="direct",
+    rate_pps=(980_000, 1_000_000, 1_020_000),
+    sent_pps=1_000_000,
+    sender_ns=(100, 1000),
+    receiver_ns=(100, 500),
+)
 
 
 def trial(pps: int = 1_000_000, *, lost: int = 0, **changes: Any) -> TrialResult:
@@ -164,11 +170,11 @@ UNCOUNTED = dict.fromkeys(port(0, 0))
 )
 def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> None:
     said, evidence = judge(found, DIRECT, own_core=own_core)
-    assert said == wanted, evidence["rule"]
+    assert said == wanted, evidence.rule
 
 
 CHAIN = (*parts({}, {}), PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
-FUNCTIONS = {**DIRECT, "functions": {"rate_pps": [590_000, 600_000, 610_000]}}
+FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 600_000, 610_000))})
 
 
 @pytest.mark.parametrize(
@@ -184,10 +190,10 @@ FUNCTIONS = {**DIRECT, "functions": {"rate_pps": [590_000, 600_000, 610_000]}}
     ],
 )
 def test_who_was_the_limit_of_a_chain(
-    pps: int, calibration: dict[str, Any], own_core: bool, wanted: str
+    pps: int, calibration: Calibration, own_core: bool, wanted: str
 ) -> None:
     said, evidence = judge(trial(pps, parts=CHAIN), calibration, own_core=own_core)
-    assert said == wanted, evidence["rule"]
+    assert said == wanted, evidence.rule
 
 
 def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
@@ -206,7 +212,8 @@ def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
     ],
 )
 def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted: str) -> None:
-    calibration = {**DIRECT, "apart": {"rate_pps": [990_000, 1_000_000, 1_010_000]}}
+    apart = CableRate(rate_pps=(990_000, 1_000_000, 1_010_000))
+    calibration = DIRECT.model_copy(update={"apart": apart})
     found = trial(
         sent,
         copies=2,
@@ -215,7 +222,7 @@ def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted:
         doubts=doubts,
     )
     said, evidence = judge(found, calibration, own_core=False)
-    assert said == wanted, evidence["rule"]
+    assert said == wanted, evidence.rule
 
 
 @pytest.mark.parametrize(
@@ -233,7 +240,7 @@ def test_a_switch_is_as_busy_as_its_cycles_say(
     cycles: dict[str, int | None], share: float | None
 ) -> None:
     _, evidence = judge(trial(counters={"switch": cycles}), None, own_core=True)
-    assert evidence["switch_busy"] == share
+    assert evidence.switch_busy == share
 
 
 def test_nobody_is_blamed_without_a_calibration() -> None:
@@ -242,7 +249,7 @@ def test_nobody_is_blamed_without_a_calibration() -> None:
 
 def test_intervals_that_overlap_direct_do_not_charge_the_switch() -> None:
     shaky = trial(850_000, intervals=(85_000, *(20_000, 150_000) * 4, 85_000))
-    assert rate_interval(shaky)[2] > DIRECT["rate_pps"][0]  # type: ignore[index]
+    assert rate_interval(shaky)[2] > DIRECT.rate_pps[0]
     assert judge(shaky, DIRECT, own_core=False)[0] == "sender"
 
 
@@ -260,7 +267,7 @@ def test_losses_at_a_function_are_its_own_whoever_counts_them() -> None:
     lost_at = {"ring f2.0": 30, "f2.0@switch out": 30, "function f2": 20, "ring f1": 20}
     found = trial(1000, spec=PACED, lost=100, lost_at=lost_at, parts=chain)
     said, evidence = judge(found, None, own_core=True)
-    assert (said, evidence["lost_by"]) == ("function", {"function": 80, "receiver": 20})
+    assert (said, evidence.lost_by) == ("function", {"function": 80, "receiver": 20})
 
 
 def test_what_a_function_did_not_pass_on_is_placed_there() -> None:
@@ -305,7 +312,7 @@ def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> Non
     found = balanced(trial(100, lost=25, counters=counters), ports=PORTS, through=True)
     assert placed(found) == {"f0 out": 5, "inside switch": 15, "f1 in": 3}
     assert found.unaccounted == 2
-    assert found.evidence["balance"]["inside switch"] == {"in": 95, "out": 80}
+    assert found.evidence.balance[Place(PlaceKind.INSIDE_SWITCH)] == Balance(95, 80)
 
 
 def test_what_is_placed_already_is_not_placed_twice() -> None:
@@ -395,8 +402,8 @@ def test_what_arrived_was_counted_at_each_port_of_its_way(
     copies = drawn.test.copies
     found = trial(100, rx_frames=100 * copies, copies=copies, per_flow=frames, counters=counted)
     found = balanced(found, ports=(), through=False, ways=ways_of(drawn))
-    wanted = {place: {"arrived": a, "counted": c} for place, (a, c) in past.items()}
-    assert found.evidence.get("past", {}) == wanted
+    told = {str(p): (frames.arrived, frames.counted) for p, frames in found.evidence.past.items()}
+    assert told == past
 
 
 def test_what_came_after_the_ports_were_read_is_not_past_the_switch() -> None:
@@ -405,10 +412,13 @@ def test_what_came_after_the_ports_were_read_is_not_past_the_switch() -> None:
     for late, past in ((5, False), (4, True)):
         found = trial(100, per_flow=arrived(f0_f1=100), lost_at={"late": late}, counters=counters)
         found = balanced(found, ports=PORTS, through=True, ways=ways_of(drawn))
-        assert ("past" in found.evidence) == past
+        assert bool(found.evidence.past) == past
 
 
 CPUS = (Cpu(0), Cpu(1), Cpu(2, isolated=True))
+DISTURBED = NoiseCertificate(jitter={"1": Jitter(lost=0.06)})
+DEEP_SLEEP = NoiseCertificate(tsc=("constant_tsc",))
+FAILED = GateResult(passed=False, tries=3, frames=100, wrong=("2 frames arrived twice",))
 ONE_WAY = Latency.model_validate(
     {"kind": "one-way", "count": 1, "min": 5, "max": 5, "mean": 5.0, **dict.fromkeys(PERCENTILES)}
 )
@@ -448,10 +458,10 @@ def judged(
         ),
         (
             "not-isolated",
-            {"trust": {"noise": {"jitter": {"1": {"lost": 0.06}}}}},
+            {"trust": {"noise": DISTURBED}},
             {
                 "found": trial(evidence={"taken": {"0-1": 0.0}}),
-                "trust": {"noise": {"jitter": {"1": {"lost": 0.06}}}},
+                "trust": {"noise": DISTURBED},
             },
         ),
         (
@@ -466,10 +476,13 @@ def judged(
         ),
         (
             "clock",
-            {"found": trial(latency=ONE_WAY), "trust": {"noise": {"tsc": ["constant_tsc"]}}},
             {
                 "found": trial(latency=ONE_WAY),
-                "trust": {"noise": {"tsc": ["constant_tsc", "nonstop_tsc"]}},
+                "trust": {"noise": DEEP_SLEEP},
+            },
+            {
+                "found": trial(latency=ONE_WAY),
+                "trust": {"noise": NoiseCertificate(tsc=("constant_tsc", "nonstop_tsc"))},
             },
         ),
         ("clock", {"found": trial(latency=ONE_WAY, evidence={"early": 3})}, {}),
@@ -477,8 +490,8 @@ def judged(
         ("captured", {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
         (
             "not-equivalent",
-            {"trust": {"gate": {"wrong": ["2 frames arrived more than once"]}}},
-            {"trust": {"gate": {"wrong": []}}},
+            {"trust": {"gate": FAILED}},
+            {"trust": {"gate": GateResult(passed=True, tries=1, frames=100)}},
         ),
         (
             "past-switch",
@@ -502,7 +515,7 @@ def test_a_doubt_is_raised_beyond_its_threshold(
 ) -> None:
     found = judged(**raised)
     assert found.doubts == (doubt,)
-    assert found.evidence["doubts"][doubt]
+    assert found.evidence.doubts[doubt]
     assert judged(**not_raised).doubts == ()
 
 
@@ -585,18 +598,18 @@ def test_noise_is_what_was_counted_in_between() -> None:
     before = Snapshot.read(host(steal=0, interrupts=100, khz=2_000_000), (0,))
     after = Snapshot.read(host(steal=100, interrupts=300, khz=3_000_000), (0,))
     found = after.since(before)
-    assert found["stolen"] == 1.0
-    assert found["frequency_khz"] == {"0": [2_000_000, 3_000_000]}
-    assert found["interrupts_per_s"]["0"] > 0
-    assert found["pressure"] == 0
-    assert json.dumps(found)
+    assert found.stolen == 1.0
+    assert found.frequency_khz == {"0": (2_000_000, 3_000_000)}
+    assert found.interrupts_per_s["0"] > 0
+    assert found.pressure == 0
+    assert json.dumps(found.model_dump())
 
 
 def test_a_host_that_tells_nothing_has_no_figures() -> None:
     empty = Snapshot.read(RecordingHost(), (0,))
     found = empty.since(empty)
-    assert found["stolen"] is found["softirq_cores"] is found["pressure"] is None
-    assert found["frequency_khz"] is None
+    assert found.stolen is found.softirq_cores is found.pressure is None
+    assert found.frequency_khz is None
 
 
 def test_a_burst_is_not_held_against_a_rate() -> None:

@@ -32,6 +32,7 @@ from switchmark.machine.facts import boot_id, cpu_model
 from switchmark.machine.host import Host
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
+from switchmark.model.cable import CableFigures, CableRate, Calibration, NoCalibration
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec, usual_values
 from switchmark.model.topology import PortKind
@@ -40,8 +41,6 @@ from switchmark.switches import TABLE as SWITCHES
 __all__ = ["Calibrations", "Mode", "is_saturating"]
 
 Mode = Literal["auto", "never", "again"]
-
-Figures = dict[str, Any]
 
 _ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.4, warmup_s=0.1)
 _INTO_NOTHING = TrialSpec(rate_pps=None, duration_s=0.1, warmup_s=0.0)
@@ -64,7 +63,7 @@ def is_saturating(test: Test) -> bool:
     return test.dimension == "throughput" and (test.parsed_rate.is_max or test.search != "fixed")
 
 
-class Calibrations(OnCable[Figures]):
+class Calibrations(OnCable[CableFigures]):
     """The calibrations of this host. `auto` measures what is missing before a test that saturates,
     `never` measures nothing but uses what is kept, `again` forgets that and measures each once.
     """
@@ -87,30 +86,26 @@ class Calibrations(OnCable[Figures]):
         for key, trials, null_pps in _kept(read_cache(self._cache), self._boot, clock()):
             self._shown[key], self._into_nothing[key] = trials, null_pps
 
-    def of(self, drawn: Drawn) -> dict[str, Any] | None:
-        """That of a test's ends, by the median of so many `trials`: `rate_pps` received on a cable
-        as low, mean and high, `sent_pps`, the receiver's `empty_polls`, what each spends on a
-        frame (`metrics.verdict.own_ns`), and `null_pps`, what the sender does with nobody to send
-        to. None where there is none, `error` where it failed.
-
-        Beside it where they are known `functions`, the rate of a chain on cables (of several,
-        each with ends of its own), and `apart`, that of as many senders as a frame has copies,
-        each with a cable and a receiver. The ends of copies are one sender and one receiver."""
+    def of(self, drawn: Drawn) -> Calibration | NoCalibration | None:
+        """Return that of a test's ends, with what is known of its functions on cables and of a
+        sender for each copy. None where there is none. The ends of copies are one sender and one
+        receiver."""
         found = {name: self._told(cable) for name, cable in self._measure_missing(drawn).items()}
         ends = found.pop(ENDS, None)
-        if ends is None or "error" in ends:
+        if not isinstance(ends, Calibration):
             return ends
-        known = {name: one for name, one in found.items() if one and "error" not in one}
-        return ends | {
-            name: {"rate_pps": one["rate_pps"], "doubts": one["doubts"]}
-            for name, one in known.items()
+        rates = {
+            name: CableRate(rate_pps=one.rate_pps, doubts=one.doubts)
+            for name, one in found.items()
+            if isinstance(one, Calibration)
         }
+        return ends.model_copy(update=rates)
 
-    def _told(self, cable: Cable) -> dict[str, Any] | None:
+    def _told(self, cable: Cable) -> Calibration | NoCalibration | None:
         if trials := self._shown.get(cable.key):
             return _median(trials, self._into_nothing[cable.key])
         failed = self._failed.get(cable.key)
-        return {"error": failed.message} if failed else None
+        return NoCalibration(error=failed.message) if failed else None
 
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         versions = {k: v for k, v in drawn.versions.items() if not k.startswith(_NOT_OF_CABLE)}
@@ -149,8 +144,18 @@ class Calibrations(OnCable[Figures]):
         (trial,) = self._measure(test, cable.placement, _INTO_NOTHING, bool)
         return trial.tx_frames * 1e9 / trial.elapsed_ns
 
-    def _shows(self, trial: TrialResult) -> Figures:
-        return _figures(trial)
+    def _shows(self, trial: TrialResult) -> CableFigures:
+        receivers = [part for part in trial.parts if "receiver" in part.roles]
+        polls = sum(part.polls for part in receivers)
+        empty = sum(part.empty_polls for part in receivers)
+        return CableFigures(
+            rate_pps=rate_interval(trial),
+            sent_pps=trial.tx_frames * 1e9 / trial.elapsed_ns,
+            empty_polls=empty / polls if polls else None,
+            sender_ns=own_ns(trial, "sender"),
+            receiver_ns=own_ns(trial, "receiver"),
+            doubts=trial.doubts,
+        )
 
     def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
         test, spec = drawn.test, trial.spec
@@ -160,7 +165,7 @@ class Calibrations(OnCable[Figures]):
             return False
         return any(each.calm for each in self._shown.get(cable.key, ()))
 
-    def _note(self, key: str, trials: Sequence[Dated[Figures]]) -> None:
+    def _note(self, key: str, trials: Sequence[Dated[CableFigures]]) -> None:
         """Keep what nothing disturbed, for later runs too. Where all of it was disturbed, it serves
         this run alone: a later one may do better."""
         super()._note(key, trials)
@@ -172,7 +177,9 @@ class Calibrations(OnCable[Figures]):
         content = {
             key: {
                 "boot": self._boot,
-                "recent": [{"at": each.at, **each.shown} for each in trials],
+                "recent": [
+                    {"at": each.at, **each.shown.model_dump(mode="json")} for each in trials
+                ],
                 "null_pps": self._into_nothing[key],
             }
             for key, trials in self._shown.items()
@@ -181,39 +188,30 @@ class Calibrations(OnCable[Figures]):
         write_cache(self._cache, content)
 
 
-def _median(trials: Sequence[Dated[Figures]], null_pps: float | None) -> dict[str, Any]:
-    """The calibration that some trials make: the figures of that with the median rate."""
-    by_rate = {each.shown["rate_pps"][1]: each.shown for each in trials}
-    median = by_rate[median_low([each.shown["rate_pps"][1] for each in trials])]
-    return {"switch": CABLE, **median, "trials": len(trials), "null_pps": null_pps}
-
-
-def _figures(trial: TrialResult) -> dict[str, Any]:
-    """What a trial on a cable tells of its ends."""
-    receivers = [part for part in trial.parts if "receiver" in part.roles]
-    polls = sum(part.polls for part in receivers)
-    empty = sum(part.empty_polls for part in receivers)
-    return {
-        "rate_pps": list(rate_interval(trial)),
-        "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
-        "empty_polls": empty / polls if polls else None,
-        "sender_ns": own_ns(trial, "sender"),
-        "receiver_ns": own_ns(trial, "receiver"),
-        "doubts": list(trial.doubts),
-    }
+def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Calibration:
+    """Return the calibration that some trials make: the figures of that with the median rate."""
+    by_rate = {each.shown.rate_pps[1]: each.shown for each in trials}
+    median = by_rate[median_low([each.shown.rate_pps[1] for each in trials])]
+    return Calibration(switch=CABLE, **dict(median), trials=len(trials), null_pps=null_pps)
 
 
 def _kept(
     cache: Mapping[str, Any], boot: str, now: float
-) -> Iterator[tuple[str, list[Dated[Figures]], float | None]]:
+) -> Iterator[tuple[str, list[Dated[CableFigures]], float | None]]:
     """Each key that a cache has of this boot, with its trials of late and its `null_pps`; nothing
     of what is of another form."""
     for key, known in cache.items():
-        with suppress(IndexError, KeyError, TypeError):
+        with suppress(KeyError, TypeError, ValueError):
             recent = [
-                Dated(each["at"], {name: value for name, value in each.items() if name != "at"})
+                Dated(each["at"], _figures(each))
                 for each in known["recent"]
                 if 0 <= now - each["at"] < _RECENT_S
             ]
-            if known["boot"] == boot and recent and _median(recent, known["null_pps"]):
-                yield key, recent, known["null_pps"]
+            null_pps = known["null_pps"]
+            if known["boot"] == boot and recent:
+                yield key, recent, null_pps
+
+
+def _figures(kept: Mapping[str, Any]) -> CableFigures:
+    """Return the figures of a trial from what the cache has of it."""
+    return CableFigures.model_validate({name: kept[name] for name in kept if name != "at"})

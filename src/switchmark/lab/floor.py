@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from switchmark.lab.cable import (
     ENDS,
@@ -21,6 +20,7 @@ from switchmark.layout.cables import CABLE, on_cable
 from switchmark.layout.resolve import check
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
+from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, TrialSpec
 
@@ -50,10 +50,9 @@ class Floors(OnCable[TrialResult]):
         self._wanted = wanted
         self._beside: dict[Test, list[Dated[TrialResult]]] = {}
 
-    def of(self, drawn: Drawn) -> dict[str, Any] | None:
-        """`latency_ns` on the cable by so many `trials`, those beside all visits of the test so
-        far, with the rate of a sender and the doubts; trials that were disturbed count only where
-        all were. `error` where it failed. None for a test of no latency, or that no cable can
+    def of(self, drawn: Drawn) -> Floor | NoFloor | None:
+        """Return that of a test, by the trials beside all visits of it so far; those that were
+        disturbed count only where all were. None for a test of no latency, or that no cable can
         stand for."""
         cable = self._measure_missing(drawn).get(ENDS)
         if cable is None or drawn.test.switch == CABLE:
@@ -62,7 +61,7 @@ class Floors(OnCable[TrialResult]):
         found += [each for each in self._near(cable.key) if each not in found]
         told = _told([each.shown for each in undisturbed(found)], _spec(cable.test).rate_pps)
         failed = self._failed.get(cable.key, "no frame came back")
-        return told or {"switch": CABLE, "error": str(failed)}
+        return told if told is not None else NoFloor(switch=CABLE, error=str(failed))
 
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         if not self._wanted or not of_latency(drawn.test):
@@ -99,10 +98,10 @@ def _spec(cable: Test) -> TrialSpec:
     return TrialSpec(rate_pps=rate_pps, duration_s=_DURATION_S, warmup_s=_WARMUP_S)
 
 
-def _told(trials: Sequence[TrialResult], rate_pps: float | None) -> dict[str, Any] | None:
+def _told(trials: Sequence[TrialResult], rate_pps: float | None) -> Floor | None:
     latency = latency_of(trials)
     if latency is None:
         return None
     doubts = dict.fromkeys(doubt for trial in trials for doubt in trial.doubts if doubt != "short")
-    figures = {"rate_pps": rate_pps, "doubts": list(doubts), "trials": len(trials), **latency}
-    return {"switch": CABLE, **figures}
+    told = {"rate_pps": rate_pps, "doubts": tuple(doubts), "trials": len(trials)}
+    return Floor(switch=CABLE, **told, **dict(latency))

@@ -8,7 +8,7 @@ more, is not measured.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.trial import Trials
@@ -16,6 +16,7 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import format_cpus
 from switchmark.metrics.balance import balanced
+from switchmark.model.gate import GateResult
 from switchmark.model.headers import differences
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
@@ -33,12 +34,9 @@ _LONGEST_S = 1.28  # a sender that shares its CPU with a process of nice -20 has
 _LAG_S = 1.5  # some devices bring their counters up to date once a second
 
 
-def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> dict[str, Any] | None:
-    """Try a path that is up: `passed`, the number of `tries`, how many more were void as the sender
-    was `starved`, the `frames` sent, of how many the `headers` were compared, and why of none where
-    they could not be (`unseen`), how late the counters of devices are (`lag_s`), and what was
-    `wrong` at the last. NotEquivalent if it fails and is to be refused, HostTooBusy if the sender
-    never got to send. None where nothing is to be tried.
+def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
+    """Try a path that is up. NotEquivalent if it fails and is to be refused, HostTooBusy if the
+    sender never got to send. None where nothing is to be tried.
 
     A host may disturb one try, a broken switch fails each.
     """
@@ -63,7 +61,7 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> dict[str, Any] | No
             continue
         trial = balanced(trial, ports=ports, through=False, ways=ways)
         wrong = list(_wrong(layout, trial))
-        past = "past" in trial.evidence
+        past = bool(trial.evidence.past)
         if past and not trials.lag_s and _counted_by_devices(layout):
             trials.lag_s = _LAG_S
             continue
@@ -75,10 +73,7 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> dict[str, Any] | No
             break
     if past:
         trials.lag_s = 0.0
-    found = {"starved": starved, **_tried(trial), "lag_s": trials.lag_s}
-    if not wrong:
-        return {"passed": True, "tries": tries, **found, "wrong": []}
-    if gate == "refuse":
+    if wrong and gate == "refuse":
         cables = "--nic names both ends of a cable, a0=SWITCH_END:FAR_END; "
         raise NotEquivalent(
             f"switch {layout.switch.name} does not do the work that it is to be measured by, in "
@@ -87,7 +82,17 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> dict[str, Any] | No
             hint=cables * (past and bool(test.nic))
             + "--gate doubt measures it nevertheless, and says so",
         )
-    return {"passed": False, "tries": tries, **found, "wrong": wrong}
+    headers = trial.evidence.headers.values()
+    return GateResult(
+        passed=not wrong,
+        tries=tries,
+        starved=starved,
+        frames=trial.tx_frames,
+        headers=sum(flow.compared for flow in headers),
+        unseen=next((flow.unseen for flow in headers if flow.unseen is not None), None),
+        lag_s=trials.lag_s,
+        wrong=tuple(wrong),
+    )
 
 
 def _is_starved(trial: TrialResult) -> bool:
@@ -107,7 +112,7 @@ def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
     cpus = sorted({part.cpu for part in trial.parts if part.cpu is not None})
     taken = [
         f"\n  something else ran on CPU {cpu} for {share:.0%} of that time"
-        for cpu, share in trial.evidence.get("taken", {}).items()
+        for cpu, share in trial.evidence.taken.items()
         if share > 0
     ]
     raise HostTooBusy(
@@ -126,13 +131,6 @@ def _counted_by_devices(layout: Layout) -> bool:
     return any(layout.endpoints[port.id].kind in devices for port in layout.wiring.ports)
 
 
-def _tried(trial: TrialResult) -> dict[str, Any]:
-    headers = trial.evidence.get("headers", {}).values()
-    unseen = next((flow["unseen"] for flow in headers if "unseen" in flow), None)
-    compared = sum(flow["compared"] for flow in headers)
-    return {"frames": trial.tx_frames, "headers": compared, "unseen": unseen}
-
-
 def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
     if not trial.tx_frames:
         yield "no frame could be sent"
@@ -149,17 +147,18 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
     ):
         if count:
             yield f"{count} frames {what}"
-    every = trial.evidence.get("headers", {})
-    seen = sum(headers["compared"] + headers.get("unkept", 0) for headers in every.values())
-    if seen < trial.distinct and every and not any("unseen" in found for found in every.values()):
+    every = trial.evidence.headers
+    seen = sum(headers.compared + headers.unkept for headers in every.values())
+    if seen < trial.distinct and every and all(flow.unseen is None for flow in every.values()):
         yield f"{trial.distinct - seen} frames arrived with headers that cannot be read"
     for flow, headers in every.items():
-        if headers["broken"]:
-            yield f"{headers['broken']} frames of {flow} arrived with " + "; ".join(
-                differences(bytes.fromhex(headers["found"]), bytes.fromhex(headers["promised"]))
+        if headers.broken:
+            found, promised = (bytes.fromhex(h or "") for h in (headers.found, headers.promised))
+            yield f"{headers.broken} frames of {flow} arrived with " + "; ".join(
+                differences(found, promised)
             )
-    for place, frames in trial.evidence.get("past", {}).items():
-        arrived, counted = frames["arrived"], frames["counted"]
+    for place, frames in trial.evidence.past.items():
+        arrived, counted = frames.arrived, frames.counted
         yield f"{arrived} frames arrived, and {place} counted {counted}: they went past the switch"
     yield from _wrong_at_ports(layout, trial)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from switchmark.engines.base import traffic_program
 from switchmark.environments import inside
@@ -39,6 +39,7 @@ from switchmark.machine.perf import Counting
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.placement import Placement
 from switchmark.machine.workspace import Workspace
+from switchmark.model.noise import Noise, NoiseCertificate
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test, TrialSpec
 from switchmark.model.visit import Visit
@@ -199,7 +200,7 @@ class Lab:
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "noise": {"before": noise, "after": self._noise(layout, placement)},
+                "noise": Noise(before=noise, after=self._noise(layout, placement)),
                 "calibration": calibration,
                 "floor": floor,
                 "reused": reused,
@@ -279,12 +280,12 @@ class Lab:
             path.trials.end()
             self._not_undone += self._executor.unwind(to=path.mark)
 
-    def _noise(self, layout: Layout, placement: Placement) -> dict[str, Any]:
+    def _noise(self, layout: Layout, placement: Placement) -> NoiseCertificate:
         """What else happens on the cores of a test while it rests. What polls on a path that is
         up is no noise: its cores are left out."""
         polling = ["switch", *(part.id for part, _, _ in hosted_parts(layout))]
-        cpus = used_cpus(placement, but=polling if self._up or self.kept else ())
-        return dict(certificate(self._host, traffic_program(), cpus))
+        but = polling if self._up or self.kept else ()
+        return certificate(self._host, traffic_program(), used_cpus(placement, but=but))
 
     def _without_switch(
         self,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from switchmark.errors import SwitchmarkError
 from switchmark.layout.layout import Layout
@@ -20,6 +19,7 @@ from switchmark.machine.perf import Counting, control, of_cpus, of_threads, pars
 from switchmark.machine.placement import Placement, Seat
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.machine.threads import thread_switches, threads
+from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
 from switchmark.model.plan import Spawn
 
 __all__ = ["Meter", "Window"]
@@ -92,24 +92,25 @@ class Window:
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
 
-    def end(self) -> dict[str, Any]:
-        """What was counted, as a trial keeps it."""
+    def end(self, tsc_hz: int | None) -> TrialCost:
+        """What was counted. The cycle counter has `tsc_hz` ticks a second."""
         self._tell("disable")
         elapsed_ns = time.monotonic_ns() - self._since_ns
         softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
         scheduler = {place: self._scheduled(place) for place in self._pids}
         self.disarm()
         counts = self._counts()
-        return {
-            "elapsed_ns": elapsed_ns,
-            "softirq": softirq.since(self._softirq, within=within_threads(self._meter.host)),
-            "scheduler": scheduler,
-            "perf": {
-                "missing": self._missing,
-                "user_only": self._meter.counting.user_only,
-                "parts": {} if self._missing else counts,
-            },
-        }
+        return TrialCost(
+            elapsed_ns=elapsed_ns,
+            softirq=softirq.since(self._softirq, within=within_threads(self._meter.host)),
+            scheduler=scheduler,
+            perf=PerfCost(
+                missing=self._missing,
+                user_only=self._meter.counting.user_only,
+                parts={} if self._missing else counts,
+            ),
+            tsc_hz=tsc_hz,
+        )
 
     def disarm(self) -> None:
         """End perf, which writes its counts then."""
@@ -137,27 +138,28 @@ class Window:
             except (SwitchmarkError, OSError) as error:
                 self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
-    def _scheduled(self, place: str) -> dict[str, Any]:
+    def _scheduled(self, place: str) -> SchedulerCounts:
         """How often the threads of a place were taken off a CPU, and moved to another one."""
         switches, moves = self._switched[place]
         switches_now, moves_now = thread_switches(self._meter.host, self._pids[place])
-        return {
-            "roles": self._roles[place],
-            "context_switches": switches_now - switches,
-            "migrations": None if moves is None or moves_now is None else moves_now - moves,
-        }
+        return SchedulerCounts(
+            roles=self._roles[place],
+            context_switches=switches_now - switches,
+            migrations=None if moves is None or moves_now is None else moves_now - moves,
+        )
 
-    def _counts(self) -> dict[str, dict[str, Any]]:
+    def _counts(self) -> dict[str, ProcessorCounts]:
         """The processor's counts by place, or by the CPUs of those that share them."""
         by_tid, by_cpu = (self._written(step) for step in ("perf-threads", "perf-cpus"))
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, ProcessorCounts] = {}
         for place in self._by_thread:
             counts = [by_tid.get(tid, {}) for tid, at in self._threads.items() if at == place]
-            found[place] = {"by": "thread", "roles": self._roles[place], **_added(counts)}
+            roles = self._roles[place]
+            found[place] = ProcessorCounts(by="thread", roles=roles, **_added(counts))
         for places, cpus in self._by_cpu.items():
             roles = [role for place in places.split("+") for role in self._roles.get(place, ())]
             counts = [by_cpu.get(cpu, {}) for cpu in cpus]
-            found[places] = {"by": "cpu", "cpus": list(cpus), "roles": roles, **_added(counts)}
+            found[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **_added(counts))
         return found
 
     def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:

@@ -16,6 +16,7 @@ from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.counters import PathCounters
+from switchmark.model.evidence import Evidence
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import TrialSpec
@@ -112,9 +113,12 @@ class Outcome:
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late),
             counters=path,
-            evidence={"taken": taken, "started_late_ns": started_late}
-            | ({"headers": headers} if headers else {})
-            | ({"early": early} if early else {}),
+            evidence=Evidence(
+                taken=taken,
+                started_late_ns=started_late,
+                **({"headers": headers} if headers else {}),
+                **({"early": early} if early else {}),
+            ),
         )
 
     def _part_reports(

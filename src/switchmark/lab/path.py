@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
@@ -30,6 +29,7 @@ from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
 from switchmark.machine.threads import children, cpu_ns, in_network
 from switchmark.model.counters import PathCounters
+from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.spec import Test
@@ -52,7 +52,7 @@ class BuiltPath:
     processes: Sequence[Process]
     at_work: Callable[[], Collection[int]]
     nics: Mapping[PortEnd, Device] = field(default_factory=dict)
-    gate: dict[str, Any] | None = None
+    gate: GateResult | None = None
 
     def serves(self, test: Test) -> bool:
         """Can a test be measured on this path? Not on one that has died."""

@@ -152,7 +152,7 @@ class Trials:
     def measure(self, spec: TrialSpec, *, proving: bool = False) -> TrialResult:
         """Run one trial. TrialFailed if a part of it died or did not answer. `proving`: every byte
         is checked, and the headers are held against what the switch promises to make of them, as
-        `evidence["headers"]` tells by flow; nothing is timed."""
+        its evidence tells by flow; nothing is timed."""
         with self._meter.armed(self._layout) as window:
             return self._measured(spec, window, proving)
 
@@ -176,6 +176,7 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
+        ticks = [self._clocks[c.process.part]["hz"] for c in self._crews if not self._foreign(c)]
         before = self._counted()
         window.begin()
         spent, since = self._used_ns(), time.monotonic_ns()
@@ -183,7 +184,7 @@ class Trials:
         self._phase("measured", spec.duration_s)
         self._alive()
         spent_after, until = self._used_ns(), time.monotonic_ns()
-        cost = window.end()
+        cost = window.end(next(iter(ticks), None))
         stolen, after = self._stolen(), self._counted()
         reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
         # They work until the path is quiet, which is after the measured phase.
@@ -192,8 +193,6 @@ class Trials:
             place: tuple((b - a) / window_ns for a, b in zip(ns, spent_after[place], strict=True))
             for place, ns in spent.items()
         }
-        ticks = [self._clocks[c.process.part]["hz"] for c in self._crews if not self._foreign(c)]
-        cost["tsc_hz"] = next(iter(ticks), None)
         layout = self._layout
         if proving:  # whatever is touched else
             layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))

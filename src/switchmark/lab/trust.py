@@ -21,6 +21,9 @@ from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.verdict import judge
+from switchmark.model.cable import Calibration, NoCalibration
+from switchmark.model.gate import GateResult
+from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import TrialSpec
 
@@ -52,9 +55,9 @@ class Trust:
     placement: Placement
     cpus: tuple[Cpu, ...]
     at_work: Callable[[], Collection[int]] = tuple
-    noise: Mapping[str, Any] | None = None
-    calibration: Mapping[str, Any] | None = None
-    gate: Mapping[str, Any] | None = None
+    noise: NoiseCertificate | None = None
+    calibration: Calibration | NoCalibration | None = None
+    gate: GateResult | None = None
     capture: int | None = None
     rerun: int = 0
     discarded: list[str] = field(default_factory=list)
@@ -70,21 +73,20 @@ class Trust:
             window = Snapshot.read(self.host, cpus).since(before)
             now = thread_times(self.host, self.at_work())
             ran = {name: ns - spent.get(name, 0) for name, ns in now.items()}
-            trial = self._judged(_with_threads(trial, ran, window["elapsed_s"]), window)
+            trial = self._judged(_with_threads(trial, ran, window.elapsed_s), window)
             spoiled = passing(trial.doubts)
             if not spoiled or attempt == self.rerun:
                 break
-            told = trial.evidence["doubts"]
+            told = trial.evidence.doubts
             discarded.append("; ".join(f"{doubt}: {json.dumps(told[doubt])}" for doubt in spoiled))
-        evidence = {**trial.evidence, "discarded": discarded}
-        return self.recall(trial.model_copy(update={"evidence": evidence}))
+        return self.recall(_with_evidence(trial, discarded=tuple(discarded)))
 
     def recall(self, trial: TrialResult) -> TrialResult:
         """Count a judged trial, of now or of an earlier visit, with those discarded before it."""
-        self.discarded += trial.evidence.get("discarded", ())
+        self.discarded += trial.evidence.discarded
         return trial
 
-    def _judged(self, trial: TrialResult, window: Mapping[str, Any]) -> TrialResult:
+    def _judged(self, trial: TrialResult, window: HostActivity) -> TrialResult:
         one_way = self.layout.test.dimension == "throughput"
         through = one_way and all(len(part.ports) == 1 for part in self.layout.parts)
         ports = [port.id for port in self.layout.wiring.ports]
@@ -97,20 +99,18 @@ class Trust:
         trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)
         found = self._found(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
-        evidence = {**trial.evidence, "window": dict(window)}
-        trial = trial.model_copy(update={"doubts": doubts, "evidence": evidence})
-        calibration = self.calibration
-        if calibration is not None and "error" in calibration:
-            calibration = None
+        trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
+        calibration = self.calibration if isinstance(self.calibration, Calibration) else None
         own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
             self.layout.wiring.mode
         )
-        cable = calibration is not None and calibration["switch"] == self.layout.switch.name
+        cable = calibration is not None and calibration.switch == self.layout.switch.name
         verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
-        evidence |= {"verdict": reasons, "doubts": self._told(trial, found, window)}
-        return trial.model_copy(update={"verdict": verdict, "evidence": evidence})
+        told = self._told(trial, found, window)
+        trial = trial.model_copy(update={"verdict": verdict})
+        return _with_evidence(trial, verdict=reasons, doubts=told)
 
-    def _found(self, trial: TrialResult, window: Mapping[str, Any]) -> dict[str, Any]:
+    def _found(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
         """The doubts that are found here, with their evidence. To find one more: a line."""
         finders = {
             "not-isolated": self._not_isolated(trial),
@@ -121,25 +121,24 @@ class Trust:
             "clock": self._clock(trial),
             "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
             "captured": self.capture and {"frames": self.capture},
-            "not-equivalent": self.gate["wrong"] if self.gate else None,
+            "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "past-switch": _past_switch(trial),
             "path-unseen": list(uncounted_ports(self.layout, trial)),
         }
         return {name: evidence for name, evidence in finders.items() if evidence}
 
     def _told(
-        self, trial: TrialResult, found: Mapping[str, Any], window: Mapping[str, Any]
+        self, trial: TrialResult, found: Mapping[str, Any], window: HostActivity
     ) -> dict[str, Any]:
         """The evidence of every doubt, also of those that others have found."""
-        taken = trial.evidence.get("taken")
-        told = {
+        told: dict[str, Any] = {
             "host-busy": {
-                "taken": taken,
-                "pressure": window["pressure"],
-                "scheduler": trial.cost.get("scheduler"),
+                "taken": trial.evidence.taken,
+                "pressure": window.pressure,
+                "scheduler": trial.cost and trial.cost.model_dump(mode="json")["scheduler"],
             },
-            "cpu-stolen": {"stolen": window["stolen"]},
-            "started-late": {"started_late_ns": trial.evidence.get("started_late_ns")},
+            "cpu-stolen": {"stolen": window.stolen},
+            "started-late": {"started_late_ns": trial.evidence.started_late_ns},
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own",
@@ -151,19 +150,20 @@ class Trust:
     def _not_isolated(self, trial: TrialResult) -> dict[str, float]:
         """By CPU, what others took of it during the trial; before the test, where nobody polled."""
         isolated = {cpu.id for cpu in self.cpus if cpu.isolated}
-        taken = dict(trial.evidence.get("taken", {}))
+        taken = dict(trial.evidence.taken)
         known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
-        for cpu, found in ((self.noise or {}).get("jitter") or {}).items():
-            if int(cpu) not in known and found["lost"] is not None:
-                taken[cpu] = found["lost"]
+        jitter = self.noise.jitter if self.noise else None
+        for cpu, found in (jitter or {}).items():
+            if int(cpu) not in known and found.lost is not None:
+                taken[cpu] = found.lost
         return {
             cpus: share
             for cpus, share in taken.items()
             if share > _LOST_CPU and not isolated.issuperset(parse_cpus(cpus))
         }
 
-    def _interrupts(self, window: Mapping[str, Any]) -> dict[str, float]:
-        rates = window["interrupts_per_s"]
+    def _interrupts(self, window: HostActivity) -> dict[str, float]:
+        rates = window.interrupts_per_s
         return {cpu: rate for cpu, rate in rates.items() if rate > _INTERRUPTS}
 
     def _emulated(self) -> str | None:
@@ -178,10 +178,12 @@ class Trust:
     def _clock(self, trial: TrialResult) -> str | None:
         if trial.latency is None or trial.latency.kind != "one-way":
             return None
-        if early := trial.evidence.get("early"):
+        if early := trial.evidence.early:
             return f"{early} frames came before they were sent"
-        flags = (self.noise or {}).get("tsc")
-        return None if flags is None or len(flags) == 2 else f"the TSC is only {flags}"
+        if self.noise is None or "tsc" not in self.noise.model_fields_set:
+            return None
+        flags = list(self.noise.tsc)
+        return None if len(flags) == 2 else f"the TSC is only {flags}"
 
 
 def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:
@@ -195,18 +197,23 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
     return trial.model_copy(update={"parts": parts})
 
 
+def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
+    """The trial with more of its evidence."""
+    return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})
+
+
 def _past_switch(trial: TrialResult) -> dict[str, Any]:
     """The ports that counted too few of the frames that arrived. The counters of a link, read one
     by one, may be some frames apart."""
     return {
-        place: frames
-        for place, frames in trial.evidence.get("past", {}).items()
-        if frames["counted"] < (1 - _PAST) * frames["arrived"]
+        str(place): frames.model_dump()
+        for place, frames in trial.evidence.past.items()
+        if frames.counted < (1 - _PAST) * frames.arrived
     }
 
 
-def _frequency_changed(window: Mapping[str, Any]) -> dict[str, Any]:
-    both = (window["frequency_khz"] or {}).items()
+def _frequency_changed(window: HostActivity) -> dict[str, Any]:
+    both = (window.frequency_khz or {}).items()
     return {
         cpu: [then, now]
         for cpu, (then, now) in both

@@ -7,12 +7,12 @@ import json
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from switchmark.errors import Unavailable
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.facts import steady_tsc
 from switchmark.machine.host import Host
+from switchmark.model.noise import HostActivity, Jitter, NoiseCertificate
 
 __all__ = [
     "HZ",
@@ -36,23 +36,25 @@ _COUNTS = (STAT, "/proc/interrupts", "/proc/pressure/cpu")
 _FREQUENCY = "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
 
 
-def certificate(host: Host, program: str, cpus: Collection[int]) -> Any:
-    """The noise of some CPUs now, as a record keeps it: a jitter probe by the traffic program, and
+def certificate(host: Host, program: str, cpus: Collection[int]) -> NoiseCertificate:
+    """Return the noise of some CPUs now: a jitter probe by the traffic program, and
     what the kernel counted meanwhile. Takes some 20 ms."""
     before = Snapshot.read(host, cpus)
     jitter = probe_jitter(host, program, cpus)
-    return {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "jitter": jitter,
-        **Snapshot.read(host, cpus).since(before),
-        "tsc": steady_tsc(host),
-    }
+    meanwhile = Snapshot.read(host, cpus).since(before)
+    return NoiseCertificate(
+        at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        jitter=jitter,
+        **dict(meanwhile),
+        tsc=tuple(steady_tsc(host)),
+    )
 
 
-def probe_jitter(host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS) -> Any:
-    """By CPU: the share of its time that a busy loop did not get, the longest gap, and the gaps
-    longer than a microsecond as pairs of a least length in ns and how many. None where the
-    program cannot be run there."""
+def probe_jitter(
+    host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS
+) -> dict[str, Jitter] | None:
+    """What a busy loop on each CPU had to do without; None where the program cannot be run
+    there."""
     if not cpus:
         return None
     try:
@@ -62,11 +64,11 @@ def probe_jitter(host: Host, program: str, cpus: Collection[int], ms: int = JITT
     if done.status:
         return None
     return {
-        str(cpu["cpu"]): {
-            "lost": round(cpu["lost_ns"] / cpu["elapsed_ns"], 6) if cpu["elapsed_ns"] else None,
-            "max_ns": cpu["max_ns"],
-            "gaps": cpu["histogram"],
-        }
+        str(cpu["cpu"]): Jitter(
+            lost=round(cpu["lost_ns"] / cpu["elapsed_ns"], 6) if cpu["elapsed_ns"] else None,
+            max_ns=cpu["max_ns"],
+            gaps=cpu["histogram"],
+        )
         for cpu in json.loads(done.stdout)["cpus"]
     }
 
@@ -99,31 +101,29 @@ class Snapshot:
             _pressure(pressure),
         )
 
-    def since(self, before: Snapshot) -> dict[str, Any]:
-        """What happened in between: `stolen` share of all CPU time, `softirq_cores` of the whole
-        machine, `interrupts_per_s` and `frequency_khz` (then, now) by CPU, and `pressure`, the
-        share of time in which somebody waited for a CPU (PSI)."""
+    def since(self, before: Snapshot) -> HostActivity:
+        """What happened in between."""
         elapsed = max(self.at_s - before.at_s, 1e-9)
         all_now, all_then = self.times.get(-1, ()), before.times.get(-1, ())
         spent = [now - then for now, then in zip(all_now, all_then, strict=False)]
         waited = None
         if self.waited_us is not None and before.waited_us is not None:
             waited = (self.waited_us - before.waited_us) / elapsed / 1e6
-        return {
-            "elapsed_s": round(elapsed, 4),
-            "stolen": spent[_STEAL] / max(sum(spent), 1) if len(spent) > _STEAL else None,
-            "softirq_cores": round(spent[SOFTIRQ] / HZ / elapsed, 4) if spent else None,
-            "interrupts_per_s": {
+        return HostActivity(
+            elapsed_s=round(elapsed, 4),
+            stolen=spent[_STEAL] / max(sum(spent), 1) if len(spent) > _STEAL else None,
+            softirq_cores=round(spent[SOFTIRQ] / HZ / elapsed, 4) if spent else None,
+            interrupts_per_s={
                 str(cpu): round((count - before.interrupts.get(cpu, 0)) / elapsed, 1)
                 for cpu, count in self.interrupts.items()
             },
-            "frequency_khz": {
-                str(cpu): [before.frequency_khz.get(cpu), khz]
+            frequency_khz={
+                str(cpu): (before.frequency_khz.get(cpu), khz)
                 for cpu, khz in self.frequency_khz.items()
             }
             or None,
-            "pressure": None if waited is None else round(waited, 4),
-        }
+            pressure=None if waited is None else round(waited, 4),
+        )
 
 
 def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int, ...]]:

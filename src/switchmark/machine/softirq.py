@@ -9,10 +9,10 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from switchmark.machine.host import Host
 from switchmark.machine.noise import HZ, IRQ, SOFTIRQ, STAT, parse_cpu_times
+from switchmark.model.cost import InterruptCost, InterruptTimes
 
 __all__ = ["SoftirqTimes", "within_threads"]
 
@@ -45,29 +45,28 @@ class SoftirqTimes:
             {cpu: _ran_s(files.get(daemons.get(cpu, ""), b"")) for cpu in cpus if cpu in times},
         )
 
-    def since(self, before: SoftirqTimes, *, within: bool | None) -> dict[str, Any]:
-        """What happened in between, in cores: by CPU, and `outside`, what no other thread's CPU
-        time has in it. `within` is the answer of `within_threads`; without one `outside` is None,
-        unless there was nothing."""
+    def since(self, before: SoftirqTimes, *, within: bool | None) -> InterruptCost:
+        """What happened in between. `within` is the answer of `within_threads`; without one
+        nobody knows what is `outside`, unless there was nothing."""
         elapsed = max(self.at_s - before.at_s, 1e-9)
-        cpus: dict[str, dict[str, float | None]] = {}
+        cpus: dict[str, InterruptTimes] = {}
         outside: list[float | None] = []
         for cpu in self.softirq.keys() & before.softirq.keys():
             irq = (self.irq[cpu] - before.irq[cpu]) / elapsed
             softirq = (self.softirq[cpu] - before.softirq[cpu]) / elapsed
             then, now = before.daemon[cpu], self.daemon[cpu]
             daemon = None if then is None or now is None else (now - then) / elapsed
-            cpus[str(cpu)] = {"irq": irq, "softirq": softirq, "ksoftirqd": daemon}
+            cpus[str(cpu)] = InterruptTimes(irq=irq, softirq=softirq, ksoftirqd=daemon)
             if within:  # a thread pays for what interrupts it; for ksoftirqd nobody else does
                 outside.append(daemon if softirq else 0.0)
             else:
                 outside.append(irq + softirq if within is False or not irq + softirq else None)
         known = [cores for cores in outside if cores is not None]
-        return {
-            "cpus": cpus,
-            "within_threads": within,
-            "outside": sum(known) if len(known) == len(outside) else None,
-        }
+        return InterruptCost(
+            cpus=cpus,
+            within_threads=within,
+            outside=sum(known) if len(known) == len(outside) else None,
+        )
 
 
 @cache

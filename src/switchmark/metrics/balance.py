@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from switchmark.model.evidence import Balance, PastSwitch
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import TrialResult
 
@@ -63,10 +64,8 @@ def balanced(
     `ports` are all ports of the switch: what is inside of it is known only where it counts at each
     of them. `through` says that nobody stands in the way or answers, so that all that was sent
     enters the switch once. `functions` are those of a chain, with their ports.
-    `evidence["balance"]` has each leg as frames in and out; a leg that gives more than it got
-    multiplies frames. `evidence["past"]`, where there is something to tell, has the ports of the
-    `ways` that counted fewer frames than came to be received by them: how many `arrived`, and how
-    many the port `counted`.
+    The evidence has each leg's balance, and where there is something to tell, the ports of the
+    `ways` that counted fewer frames than came to be received by them.
     """
     legs = [leg for leg in _legs(trial, ports, through, functions) if leg is not None]
     places = dict(trial.lost_at)
@@ -76,9 +75,10 @@ def balanced(
         if frames > 0:
             places[leg.place] = places.get(leg.place, 0) + frames
             left -= frames
-    books = {str(leg.place): {"in": leg.entered, "out": leg.left} for leg in legs}
-    past = {str(place): frames for place, frames in _past(trial, ways)}
-    evidence = {**trial.evidence, "balance": books} | ({"past": past} if past else {})
+    balance = {leg.place: Balance(leg.entered, leg.left) for leg in legs}
+    past = dict(_past(trial, ways))
+    told = {"balance": balance, **({"past": past} if past else {})}
+    evidence = trial.evidence.model_copy(update=told)
     return trial.model_copy(update={"lost_at": places, "evidence": evidence})
 
 
@@ -123,7 +123,7 @@ def _legs(
         yield _leg(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted))
 
 
-def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, dict[str, int]]]:
+def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, PastSwitch]]:
     """By place, how many frames arrived that must have been counted there, where more than were."""
     # They may have come after the ports were read.
     late = trial.lost_at.get(Place(PlaceKind.LATE), 0)
@@ -148,12 +148,12 @@ def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, dict
         counted = _counted(trial, port, key)
         if counted is not None and counted < frames - late:
             place = Place.into if key == "rx" else Place.out
-            yield place(_at_switch(port)), {"arrived": frames, "counted": counted}
+            yield place(_at_switch(port)), PastSwitch(arrived=frames, counted=counted)
 
 
 def _past_in_all(
     trial: TrialResult, ways: Sequence[Way], late: int
-) -> Iterable[tuple[Place, dict[str, int]]]:
+) -> Iterable[tuple[Place, PastSwitch]]:
     """The same of all ports together. Each frame enters and leaves as often as those of any."""
     directions: tuple[tuple[_Direction, Place], ...] = (("rx", _TO_SWITCH), ("tx", _FROM_SWITCH))
     for key, place in directions:
@@ -162,7 +162,7 @@ def _past_in_all(
         counted = _sum(_counted(trial, port, key) for port in ports)
         frames = trial.distinct * passed // (trial.copies if key == "rx" else 1)
         if counted is not None and counted < frames - late:
-            yield place, {"arrived": frames, "counted": counted}
+            yield place, PastSwitch(arrived=frames, counted=counted)
 
 
 def _counted(trial: TrialResult, port: str, key: _Direction) -> int | None:

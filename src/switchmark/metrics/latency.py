@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from switchmark.model.record import Latency, Record, TrialResult, Variation
+from switchmark.model.cable import Floor, NoFloor
+from switchmark.model.latency import Latency, LatencyFigures, Variation, VariationFigures
+from switchmark.model.record import Record, TrialResult
 
 __all__ = [
     "HIGHEST_NS",
@@ -41,36 +43,35 @@ _Counts = Mapping[int, int]
 """Samples by the index of HdrHistogram (lowest 1, three digits)."""
 
 
-def latency_ns(record: Record) -> dict[str, Any] | None:
+def latency_ns(record: Record) -> LatencyFigures | None:
     """`latency_ns` of a test: that of all its trials."""
     return latency_of(record.trials)
 
 
-def floor_ns(record: Record) -> dict[str, Any] | None:
-    """`latency_floor_ns` of a test: what its record has of the cable. `holds` says whether that
-    is a floor: a median on the cable above the test's own is none, and tells of a host that was
-    not the same both times. None where one of the two is not known."""
-    if record.floor is None:
+def floor_ns(record: Record) -> Floor | NoFloor | None:
+    """Return `latency_floor_ns` of a test: what its record has of the cable, and whether that is a
+    floor. None where there is none."""
+    floor = record.floor
+    if floor is None:
         return None
-    own, cable = (latency_of(record.trials) or {}).get("p50"), record.floor.get("p50")
-    return {**record.floor, "holds": None if own is None or cable is None else cable <= own}
+    found = latency_of(record.trials)
+    own, cable = found.p50 if found else None, floor.p50 if isinstance(floor, Floor) else None
+    holds = None if own is None or cable is None else cable <= own
+    return floor.model_copy(update={"holds": holds})
 
 
-def latency_of(trials: Sequence[TrialResult]) -> dict[str, Any] | None:
-    """Nanoseconds of all frames of some trials; None where none was measured.
-
-    A percentile is None unless at least ten samples lie beyond it. Minimum, mean and maximum
-    are exact; percentiles are the histogram's, three digits of them. `pdv` is the packet delay
-    variation, the 99.9th percentile less the minimum (RFC 5481 section 4.2); `ipdv` that between
-    frames sent in turn, as absolute values (section 4.1), where it was measured.
-    """
+def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
+    """The latency of all frames of some trials; None where none was measured. Minimum, mean and
+    maximum are exact; percentiles are the histogram's, three digits of them."""
     found = merged([trial.latency for trial in trials if trial.latency])
     if found is None:
         return None
     told = found.model_dump(exclude={"histogram", "ipdv"})
-    ipdv = None if found.ipdv is None else found.ipdv.model_dump(exclude={"histogram"})
+    ipdv = None
+    if found.ipdv is not None:
+        ipdv = VariationFigures(**found.ipdv.model_dump(exclude={"histogram"}))
     pdv = None if found.p999 is None else found.p999 - found.min
-    return {**told, "pdv": pdv, "ipdv": ipdv}
+    return LatencyFigures(**told, pdv=pdv, ipdv=ipdv)
 
 
 def merged(parts: Sequence[Latency]) -> Latency | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Literal
 
 from switchmark.metrics.throughput import loss_ratio
+from switchmark.model.cable import Calibration
+from switchmark.model.evidence import Blamed, VerdictEvidence
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, Verdict
 
@@ -54,11 +56,11 @@ def verdict(trials: Sequence[TrialResult]) -> Verdict:
 
 def judge(
     trial: TrialResult,
-    calibration: Mapping[str, Any] | None,
+    calibration: Calibration | None,
     *,
     own_core: bool,
     cable: bool = False,
-) -> tuple[Verdict, dict[str, Any]]:
+) -> tuple[Verdict, VerdictEvidence]:
     """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
     `lab.calibration`), None where nobody measured it; `own_core` says that the switch
     forwards on cores that it shares with nobody, so that it takes no time of who sends; `cable`
@@ -69,7 +71,7 @@ def judge(
         found, rule = _by_place(trial, evidence)
     if found is None:
         found, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
-    return found, {"rule": rule, **evidence}
+    return found, evidence.model_copy(update={"rule": rule})
 
 
 def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
@@ -101,31 +103,35 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
     return sum(user) * trial.elapsed_ns / frames, sum(cores) * trial.elapsed_ns / frames
 
 
-def _evidence(trial: TrialResult, calibration: Mapping[str, Any] | None) -> dict[str, Any]:
+def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvidence:
+    """That of a verdict, but for the rule by which it will be found."""
     offered = trial.tx_frames + trial.tx_unsent
-    window = trial.evidence.get("window") or {}
-    cycles = trial.counters.busy_cycles, trial.counters.idle_cycles
-    return {
-        "unsent_share": trial.tx_unsent / offered if offered else 0.0,
-        "lost_share": loss_ratio([trial]),
-        "lost_by": _blame(trial),
-        "sender_blocked": _share(trial, "sender", "blocked"),
-        "sender_ns": own_ns(trial, "sender"),
-        "receiver_ns": own_ns(trial, "receiver"),
-        "receiver_empty_polls": _share(trial, "receiver", "empty_polls"),
-        "receiver_idle": _idle(trial),
-        "switch_busy": _busy(*cycles),
-        "stolen": window.get("stolen"),
-        "rate_pps": list(rate_interval(trial)),
-        "sent_pps": trial.tx_frames * 1e9 / trial.elapsed_ns,
-        "direct_pps": None if calibration is None else calibration["rate_pps"],
-        "direct_sent_pps": None if calibration is None else calibration["sent_pps"],
-        **{
-            f"{name}_pps": calibration[name]["rate_pps"]
-            for name in ("functions", "apart")
-            if calibration is not None and name in calibration
-        },
-    }
+    window = trial.evidence.window
+    return VerdictEvidence(
+        unsent_share=trial.tx_unsent / offered if offered else 0.0,
+        lost_share=loss_ratio([trial]),
+        lost_by=_blame(trial),
+        sender_blocked=_share(trial, "sender", "blocked"),
+        sender_ns=own_ns(trial, "sender"),
+        receiver_ns=own_ns(trial, "receiver"),
+        receiver_empty_polls=_share(trial, "receiver", "empty_polls"),
+        receiver_idle=_idle(trial),
+        switch_busy=_busy(trial.counters.busy_cycles, trial.counters.idle_cycles),
+        stolen=None if window is None else window.stolen,
+        rate_pps=rate_interval(trial),
+        sent_pps=trial.tx_frames * 1e9 / trial.elapsed_ns,
+        direct_pps=None if calibration is None else calibration.rate_pps,
+        direct_sent_pps=None if calibration is None else calibration.sent_pps,
+        **_beside_ends(calibration),
+    )
+
+
+def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, float, float]]:
+    """Return the rates on cables that only some tests have."""
+    if calibration is None:
+        return {}
+    known = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
+    return {name: rate.rate_pps for name, rate in known.items() if rate is not None}
 
 
 def _busy(busy: int | None, idle: int | None) -> float | None:
@@ -148,13 +154,13 @@ def _idle(trial: TrialResult) -> float | None:
     return max((idle for idle in known if idle is not None), default=None)
 
 
-def _blame(trial: TrialResult) -> dict[str, int]:
+def _blame(trial: TrialResult) -> dict[Blamed, int]:
     """The lost frames by whose they are: what a port had no room for is charged to who did not
     take it out, the receiver or a function."""
     functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
-    blame: dict[str, int] = {}
+    blame: dict[Blamed, int] = {}
     for place, frames in trial.lost_at.items():
-        whose: Verdict
+        whose: Blamed
         if place.kind is PlaceKind.FUNCTION:
             whose = "function"
         elif place.kind in _NOT_TAKEN_OUT or (place.kind, place.at_switch) in _BEHIND_SWITCH:
@@ -173,7 +179,7 @@ def _saturates(trial: TrialResult) -> bool:
 
 
 def _by_own_time(
-    trial: TrialResult, evidence: Mapping[str, Any], calibration: Mapping[str, Any] | None
+    trial: TrialResult, evidence: VerdictEvidence, calibration: Calibration | None
 ) -> tuple[Verdict | None, str]:
     """Does the traffic program itself take so much longer for a frame than on a cable that it
     would be the limit on any host?
@@ -185,8 +191,8 @@ def _by_own_time(
     if calibration is None or not _saturates(trial):
         return None, ""
     wanted = trial.tx_frames * trial.copies
-    behind = evidence["lost_by"].get("receiver", 0) + trial.late
-    blocked, idle = evidence["sender_blocked"], evidence["receiver_idle"]
+    behind = evidence.lost_by.get("receiver", 0) + trial.late
+    blocked, idle = evidence.sender_blocked, evidence.receiver_idle
     busy = {
         "sender": blocked is not None
         and blocked < _BLOCKED
@@ -197,8 +203,12 @@ def _by_own_time(
         and 2 * behind > trial.lost + trial.late,
     }
     roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
+    spent = {
+        "receiver": (evidence.receiver_ns, calibration.receiver_ns),
+        "sender": (evidence.sender_ns, calibration.sender_ns),
+    }
     for role in roles:
-        mine, there = evidence[f"{role}_ns"], calibration.get(f"{role}_ns")
+        mine, there = spent[role]
         if not (busy[role] and mine and there):
             continue
         # What a sender spends in the kernel is its own and the switch's, and on the cable only its
@@ -209,20 +219,20 @@ def _by_own_time(
     return None, ""
 
 
-def _by_place(trial: TrialResult, evidence: Mapping[str, Any]) -> tuple[Verdict | None, str]:
+def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | None, str]:
     """What the trial itself shows, without a calibration."""
     saturated = _saturates(trial)
     if not saturated and loss_ratio([trial], unsent=True) <= _KEPT_UP:
         return "offered-load", "what was offered was carried"
     if "host-busy" in trial.doubts:
         return "host", "something else ran on a core of the test"
-    if (evidence["stolen"] or 0.0) > _STOLEN:
+    if (evidence.stolen or 0.0) > _STOLEN:
         return "host", f"the hypervisor kept more than {_STOLEN:.0%} of the CPU time"
-    if evidence["lost_share"] > (_MATTERS if saturated else _KEPT_UP):
-        for whose, frames in evidence["lost_by"].items():
+    if evidence.lost_share > (_MATTERS if saturated else _KEPT_UP):
+        for whose, frames in evidence.lost_by.items():
             if 2 * frames < trial.lost:
                 continue
-            idle = (evidence["receiver_empty_polls"] or 0.0) > _IDLE_POLLS
+            idle = (evidence.receiver_empty_polls or 0.0) > _IDLE_POLLS
             if whose == "receiver" and idle and "cores-shared" in trial.doubts:
                 return "host", "the receiver had time, but on a shared core not its turn"
             return whose, "most of the lost frames were lost there"
@@ -231,8 +241,8 @@ def _by_place(trial: TrialResult, evidence: Mapping[str, Any]) -> tuple[Verdict 
 
 def _by_calibration(
     trial: TrialResult,
-    evidence: Mapping[str, Any],
-    calibration: Mapping[str, Any] | None,
+    evidence: VerdictEvidence,
+    calibration: Calibration | None,
     own_core: bool,
     cable: bool,
 ) -> tuple[Verdict, str]:
@@ -243,13 +253,13 @@ def _by_calibration(
     nowhere = 2 * trial.unaccounted
     if nowhere > trial.tx_frames * trial.copies * _MATTERS and nowhere > trial.lost:
         return "unknown", "most of the lost frames are nowhere accounted for"
-    empty = evidence["receiver_empty_polls"]
+    empty = evidence.receiver_empty_polls
     busy_receiver = empty is not None and empty < _BUSY_POLLS
     end: Verdict = "receiver" if busy_receiver else "sender"
-    blocked = (evidence["sender_blocked"] or 0.0) > _BLOCKED
+    blocked = (evidence.sender_blocked or 0.0) > _BLOCKED
     chained = any({"forwarder", "function"} & {*part.roles} for part in trial.parts)
     if cable:
-        if chained and _below(trial, calibration):
+        if chained and _below(trial, calibration.rate_pps):
             return "function", f"below {_BELOW_DIRECT} of the ends alone, and there is no switch"
         return end, "there is no switch on a cable"
     if own_core and blocked:
@@ -258,35 +268,33 @@ def _by_calibration(
         if busy_receiver:
             return "receiver", "the receiver had no time left"
         return "sender", "the switch took all that the sender could send"
-    if not _below(trial, calibration):
+    if not _below(trial, calibration.rate_pps):
         if busy_receiver:
             return "receiver", "as fast as on direct, and the receiver had no time left"
         return "sender", "as fast as on direct"
     return _by_rest(trial, calibration, chained)
 
 
-def _by_rest(
-    trial: TrialResult, calibration: Mapping[str, Any], chained: bool
-) -> tuple[Verdict, str]:
+def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tuple[Verdict, str]:
     """Who makes a test slower than its ends are: its switch, or what else there is but ends."""
     if chained:
-        functions = calibration.get("functions")
+        functions = calibration.functions
         if functions is None:
             return "unknown", "slower than its ends, and no cable joins its functions"
-        if _below(trial, functions):
+        if _below(trial, functions.rate_pps):
             return "switch", f"below {_BELOW_DIRECT} of the same functions on cables"
         return "function", "as fast as the functions on cables, which are slower than the ends"
     if trial.copies > 1 and "cores-shared" in trial.doubts:
         # The further receivers use CPU time of the sender, on the cable of one they do not.
-        apart = calibration.get("apart")
-        if apart is None or not _below(trial, apart, trial.copies):
+        apart = calibration.apart
+        if apart is None or not _below(trial, apart.rate_pps, trial.copies):
             return "unknown", "slower than the ends of one copy, not than a sender for each"
         return "switch", f"below {_BELOW_DIRECT} of a sender and a cable for each copy"
     return "switch", f"below {_BELOW_DIRECT} of direct, with intervals apart"
 
 
-def _below(trial: TrialResult, calibration: Mapping[str, Any], cables: int = 1) -> bool:
+def _below(trial: TrialResult, on_cables: tuple[float, float, float], cables: int = 1) -> bool:
     """Is a trial slower than some cables, with intervals apart? Of copies, each of them."""
     _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
-    low, there, _ = (pps / cables for pps in calibration["rate_pps"])
+    low, there, _ = (pps / cables for pps in on_cables)
     return bool(middle < _BELOW_DIRECT * there and high < low)

@@ -9,8 +9,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from switchmark.model.cable import Calibration, Floor, NoCalibration, NoFloor
+from switchmark.model.cost import WrittenCost
 from switchmark.model.counters import PathCounters, WrittenCounters
+from switchmark.model.evidence import Evidence
+from switchmark.model.gate import GateResult
+from switchmark.model.latency import Latency, Variation
+from switchmark.model.noise import Noise
 from switchmark.model.place import WrittenEnd, WrittenPlace
+from switchmark.model.search import SearchResult
 from switchmark.model.spec import Test, TrialSpec
 
 __all__ = [
@@ -31,111 +38,159 @@ Verdict = Literal["offered-load", "sender", "receiver", "switch", "function", "h
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class FlowCounts(_Frozen):
-    """One flow's frames of the measured phase. `rx` counts distinct frames."""
+    """One flow's frames of the measured phase."""
 
     flow: str
+    """The flow: its sender and its receiver, such as `f0-f1`, and a number where there are more."""
+
     tx: int
+    """Frames sent."""
+
     rx: int
+    """Distinct frames received."""
+
     lost: int
+    """Frames sent that did not arrive."""
+
     duplicated: int = 0
+    """Further copies of a frame."""
+
     reordered: int = 0
+    """Frames that arrived after one that was sent later."""
+
     corrupted: int = 0
+    """Frames with a wrong checksum or wrong bytes."""
+
     latency: Latency | None = None
-
-
-class Variation(_Frozen):
-    """How the delays of frames sent in turn differ (IPDV, RFC 5481): absolute nanoseconds, of
-    those of a flow that arrived in turn too."""
-
-    count: int
-    min: int
-    mean: float
-    p50: int | None
-    p90: int | None
-    p99: int | None
-    p999: int | None
-    max: int
-    histogram: str | None = None
-
-
-class Latency(_Frozen):
-    """Nanoseconds from when a frame should have left. A percentile is None unless at least
-    ten samples lie beyond it. `histogram` is HdrHistogram's V2 compressed encoding."""
-
-    kind: Literal["rtt", "one-way"]
-    count: int
-    min: int
-    mean: float
-    p50: int | None
-    p90: int | None
-    p99: int | None
-    p999: int | None
-    p9999: int | None = None
-    p99999: int | None = None
-    p999999: int | None = None
-    max: int
-    histogram: str | None = None
-    ipdv: Variation | None = None
+    """Its latency, where each flow was measured by itself."""
 
 
 class PartReport(_Frozen):
-    """What one part used in the measured phase; `cores` is CPU time over elapsed time, `user_cores`
-    that of it which was not the kernel's. `blocked` are attempts to send that found no room for
-    all of the burst, `idle` is the share of the phase in which a receiver found nothing. `threads`
-    are the cores of each thread of a switch, by name."""
+    """What one part used in the measured phase. Cores are CPU time for elapsed time."""
 
     part: str
+    """The part, or `switch`."""
+
     roles: tuple[str, ...]
+    """What it does: `sender`, `receiver`, `client`, `server`, `forwarder`, `function`, `switch`."""
+
     cpu: int | None
+    """The CPU that it ran on; None where it is not pinned to one."""
+
     cores: float | None
+    """Cores that it used; None where that is not known."""
+
     user_cores: float | None = None
+    """That of it which was not the kernel's."""
+
     threads: dict[str, float] = Field(default_factory=dict)
+    """Of a switch: the cores of each of its threads, by name."""
+
     polls: int = 0
+    """Attempts to send or to receive a burst."""
+
     blocked: int = 0
+    """Attempts to send that found no room for all of the burst."""
+
     empty_polls: int = 0
+    """Attempts to receive that found nothing."""
+
     idle: float | None = None
+    """The share of the phase in which a receiver found nothing."""
+
     yields: int = 0
+    """How often it gave up its turn at the CPU."""
+
     lag_max_ns: int = 0
+    """How far a paced sender fell behind, at most, in nanoseconds."""
+
     engine_mode: str = ""
+    """The variant of the engine that was used."""
 
 
 class TrialResult(_Frozen):
-    """One finished trial. Sums over all flows; `rx_frames` counts duplicates too, so that
-    `copies * tx_frames == rx_frames - duplicated + lost`, where a switch makes `copies` of each
-    frame. `intervals` are distinct frames received in each interval of `interval_ns` since the
-    start of the measured phase, on the receivers' clock. `evidence` has what the verdict, the
-    doubts and the balance of the ports rest on, `cost` what the kernel and the processor counted
-    of the measured phase and its drain (`lab.meter`)."""
+    """One finished trial: sums over all flows. Of each frame a switch makes `copies`, so that
+    `copies * tx_frames == rx_frames - duplicated + lost`."""
 
     spec: TrialSpec
+    """What was asked for."""
+
     elapsed_ns: int = Field(gt=0)
+    """The measured phase, in nanoseconds."""
+
     tx_frames: int
+    """Frames that the senders' engines took."""
+
     tx_unsent: int
+    """Frames that should have been sent and were not."""
+
     copies: int = 1
+    """How many frames are to arrive of each that is sent."""
+
     rx_frames: int
+    """Frames that arrived, duplicates too."""
+
     rx_bytes: int
+    """Their bytes, with headers and FCS."""
+
     lost: int
+    """Frames that were to arrive and did not."""
+
     lost_at: dict[WrittenPlace, int]
+    """The places of these, as far as counters tell."""
+
     late: int = 0
+    """Of those that arrived, the ones that came after the senders had stopped."""
+
     duplicated: int = 0
+    """Further copies of a frame that was to arrive once."""
+
     reordered: int = 0
+    """Frames that arrived after one that was sent later."""
+
     corrupted: int = 0
+    """Frames with a wrong checksum or wrong bytes; they count as lost."""
+
     foreign: int = 0
+    """Frames that this run did not send; they count nowhere else."""
+
     stray: int = 0
+    """Frames that came to a receiver which they were not for."""
+
     interval_ns: int = 100_000_000
+    """The length of an interval, in nanoseconds."""
+
     intervals: tuple[int, ...] = ()
+    """Distinct frames received in each interval since the start of the measured phase, on the
+    receivers' clock."""
+
     latency: Latency | None = None
+    """Of all frames; None where none was measured."""
+
     parts: tuple[PartReport, ...] = ()
+    """What each part used."""
+
     per_flow: tuple[FlowCounts, ...] = ()
+    """What became of each flow."""
+
     verdict: Verdict = "unknown"
+    """Which part was the limit."""
+
     doubts: tuple[str, ...] = ()
-    evidence: dict[str, Any] = Field(default_factory=dict)
+    """Reasons not to trust it."""
+
+    evidence: Evidence = Evidence()
+    """What the verdict, the doubts and the balance of the ports rest on."""
+
     counters: WrittenCounters = PathCounters()
-    cost: dict[str, Any] = Field(default_factory=dict)
+    """What the ports' ends, the switch and its functions have counted."""
+
+    cost: WrittenCost = None
+    """What the kernel and the processor counted of the measured phase and its drain."""
 
     @property
     def distinct(self) -> int:
@@ -148,54 +203,106 @@ class TrialResult(_Frozen):
 
 
 class Origin(_Frozen):
-    """Where a record comes from: the name of its run, the host that it was measured on, and the
-    versions that its figures depend on. The run folder knows them; a record that was made
-    elsewhere has none."""
+    """Where a record comes from. A run folder knows; a record made elsewhere has none."""
 
     run: str
+    """The name of its run."""
+
     host: dict[str, Any]
+    """Facts of the host that it was measured on."""
+
     versions: dict[str, str]
+    """The versions that its figures depend on."""
 
 
 class Record(BaseModel):
-    """One test's outcome (`report.json` gives it the names that a reader meets).
+    """One test's outcome. `report.json` gives it the names that a reader meets."""
 
-    `reused`: the path was up already, from the test before; it was set up in 0 s then, as one
-    that stays up for the next is taken down in 0 s. `r_plus_pps` is the R+ that a rate in
-    percent is a share of, all receivers together. `noise` has the host's certificates,
-    `calibration` what the traffic program does on a cable, `floor` the latency there, `gate` what
-    the functional trial of the path showed; `discarded` says for each trial that was run again,
-    why. `nics` are those that were named by PCI address, as they were found, by place.
-    """
-
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     key: str
+    """The hash of what the result belongs to: the test's axes and the versions that matter."""
+
     number: int
+    """The test's number in its run."""
+
     status: Literal["ok", "failed", "refused"]
+    """Measured; set up or tried in vain; or never to work as asked."""
+
     error: str | None
+    """Why it was not measured."""
+
     test: Test
+    """Every axis with its value."""
+
     semantics: str | None = None
+    """What the switch did with a frame."""
+
     steering: str | None = None
+    """How frames found their way through a chain; None without one."""
+
     port: str | None = None
+    """The kinds of the ports."""
+
     memory: str | None = None
+    """Where frames were kept; None where there is no choice."""
+
     engine_mode: str | None = None
+    """The variant of the engine that was used."""
+
     switch_version: str | None = None
+    """The version of the switch."""
+
     switch_mode: str | None = None
+    """A variant of it that matters, such as its datapath."""
+
     nics: dict[WrittenEnd, str] = Field(default_factory=dict)
+    """The NICs that were named by PCI address, as they were found, by end of a port."""
+
     verdict: Verdict = "unknown"
+    """Which part was the limit."""
+
     doubts: tuple[str, ...] = ()
-    noise: dict[str, Any] | None = None
-    calibration: dict[str, Any] | None = None
-    floor: dict[str, Any] | None = None
-    gate: dict[str, Any] | None = None
+    """Reasons not to trust the figure."""
+
+    noise: Noise | None = None
+    """The host's certificates."""
+
+    calibration: Calibration | NoCalibration | None = None
+    """What the traffic program does on a cable; None without one."""
+
+    floor: Floor | NoFloor | None = None
+    """The latency of the same test on a cable; None for a test of no latency."""
+
+    gate: GateResult | None = None
+    """What the functional trial of the path showed; None where there was none."""
+
     discarded: tuple[str, ...] = ()
+    """For each trial that was run again: the disturbance that spoiled it, and its evidence."""
+
     placement: dict[str, Any] = Field(default_factory=dict)
+    """The CPUs of each part."""
+
     trials: tuple[TrialResult, ...] = ()
-    search: dict[str, Any] | None = None
+    """The trials that make the figure, in order."""
+
+    search: SearchResult | None = None
+    """What the search found; None where there was nothing to search for."""
+
     reused: bool = False
+    """The path was up already, from the test before."""
+
     r_plus_pps: float | None = None
+    """The R+ that a rate in percent is a share of: frames a second of all receivers together."""
+
     setup_s: float | None = None
+    """Seconds to build the path; 0 where it was up already."""
+
     teardown_s: float | None = None
+    """Seconds to take it down; 0 where it stays up for the next."""
+
     started: str | None = None
+    """When the test began: date, time and offset (ISO 8601)."""
+
     origin: Origin | None = Field(None, exclude=True)
+    """Where it comes from."""

@@ -263,7 +263,8 @@ def _figure(record: Record | None) -> float | None:
     if record is None or record.status != "ok":
         return None
     if record.test.dimension == "latency":
-        return (latency_ns(record) or {}).get("p50")
+        found = latency_ns(record)
+        return found.p50 if found else None
     return (received(record) or {}).get("pps")
 
 

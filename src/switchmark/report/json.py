@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pydantic import BaseModel
+
 from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.latency import floor_ns, latency_ns
 from switchmark.metrics.loss import losses
@@ -99,6 +101,8 @@ def _test(record: Record) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """JSON's numbers: whole ones as integers, others to a billionth; no NaN, no infinity."""
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump(mode="json"))
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

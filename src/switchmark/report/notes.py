@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.latency import floor_ns
 from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.cable import Floor
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
+from switchmark.model.search import Goal
 from switchmark.model.units import format_pps
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns
 
@@ -28,7 +29,7 @@ _AT_LOADS = "latency-at-load"
 def footnotes(records: Sequence[Record]) -> list[str]:
     """Return a line or more for each thing that the tables of these records leave to be said."""
     notes = _doubts(records)
-    if any(record.floor and "p50" in record.floor for record in records):
+    if any(isinstance(record.floor, Floor) for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
     together = [
@@ -43,16 +44,16 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         )
     notes += [
         f"{label(record.test, axes)}: no floor, the cable's median was above it "
-        f"({format_ns(told['p50'])}): the host was not the same both times"
+        f"({format_ns(told.p50)}): the host was not the same both times"
         for record in records
-        if (told := floor_ns(record)) and told["holds"] is False
+        if isinstance(told := floor_ns(record), Floor) and told.holds is False
     ]
     notes += [
-        f"{label(record.test, axes)}: {_goal(record.search['name'], goal)}, "
-        f"{record.search['trials']} trials"
+        f"{label(record.test, axes)}: {_goal(record.search.name, goal)}, "
+        f"{record.search.trials} trials"
         for record in records
-        if record.search and record.search["name"] != "max"
-        for goal in record.search["goals"]
+        if record.search and record.search.name != "max"
+        for goal in record.search.goals
     ]
     for record in records:
         notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
@@ -87,8 +88,9 @@ def _doubts(records: Sequence[Record]) -> list[str]:
 
 def _softirq(records: Sequence[Record]) -> list[str]:
     """Say whether the cores of the kernel's interrupts are in those of the parts too."""
-    kernels = [(cost(record) or {}).get("kernel_softirq") for record in records]
-    within = {each["within_threads"] for each in kernels if each and each["cores"] >= SHOWN_CORES}
+    costs = [cost(record) for record in records]
+    kernels = [each.kernel_softirq for each in costs if each and each.kernel_softirq]
+    within = {each.within_threads for each in kernels if each.cores >= SHOWN_CORES}
     if within == {True}:
         return ["softirq: the kernel's interrupts; the cores of the parts have them in them"]
     if within == {False}:
@@ -103,35 +105,35 @@ def _costs(record: Record) -> list[str]:
     if found is None:
         return []
     notes = []
-    perf = found["perf"] or {"parts": {}}
-    cycles = {role: part["cycles_per_frame"] for role, part in perf["parts"].items()}
+    parts = found.perf.parts if found.perf else {}
+    cycles = {role: part.cycles_per_frame for role, part in parts.items()}
     words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
-    if words:
-        kind = "cycles outside of the kernel" if perf["user_only"] else "cycles"
+    if found.perf and words:
+        kind = "cycles outside of the kernel" if found.perf.user_only else "cycles"
         notes.append(f"{kind} a frame: {', '.join(words)}")
     notes += [
-        f"{each['part']} {each['scheduler_cores']:.2f} cores by the scheduler, "
-        f"{each['cycle_cores']:.2f} by the cycle counter of {each['counted_by']}"
-        for each in found["disagreements"]
+        f"{each.part} {each.scheduler_cores:.2f} cores by the scheduler, "
+        f"{each.cycle_cores:.2f} by the cycle counter of {each.counted_by}"
+        for each in found.disagreements
     ]
     return notes
 
 
-def _goal(search: str, goal: dict[str, Any]) -> str:
+def _goal(search: str, goal: Goal) -> str:
     """Describe a goal of a search: its rate with the lowest that failed, or its burst, and the
     median latency."""
-    bound = BOUND_MARK if is_lower_bound(goal["verdict"] or "") else ""
-    if "burst_frames" in goal:
-        held_s = goal["corrected_buffer_s"]
+    bound = BOUND_MARK if is_lower_bound(goal.verdict or "") else ""
+    if goal.burst_frames is not None:
+        held_s = goal.corrected_buffer_s
         buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
-        return f"{goal['goal']} {bound}{goal['burst_frames']:.0f} frames{buffer}"
-    name = goal["goal"]
+        return f"{goal.goal} {bound}{goal.burst_frames:.0f} frames{buffer}"
+    name = goal.goal
     if search == _AT_LOADS:
         name = f"{float(name) * 100:.4g} % of R+:"
-    if goal["rate_pps"] is None:
+    if goal.rate_pps is None:
         return f"no rate met the goal {name}; the figures are those of a trial that did not"
-    words = [f"{name} {bound}{format_pps(goal['rate_pps'])}"]
-    if goal["high_pps"] is not None:
-        words.append(f"{format_pps(goal['high_pps'])} failed")
-    median = format_ns((goal["latency_ns"] or {}).get("p50"))
+    words = [f"{name} {bound}{format_pps(goal.rate_pps)}"]
+    if goal.high_pps is not None:
+        words.append(f"{format_pps(goal.high_pps)} failed")
+    median = format_ns(goal.latency_ns.p50 if goal.latency_ns else None)
     return ", ".join([*words, *([f"median {median}"] if median else [])])

@@ -7,6 +7,7 @@ from statistics import mean
 
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
+from switchmark.model.search import SearchResult
 from switchmark.searches.base import (
     Estimate,
     LoadBounds,
@@ -79,7 +80,7 @@ class BackToBack(Search):
             throughput_pps=throughput,
             corrected_buffer_s=throughput and held_s * (1 - throughput / start.sent_pps),
         )
-        summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
+        summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
         return Estimate(figure, summary, verdict)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import TrialSpec
 
 __all__ = [
@@ -77,11 +77,12 @@ class LoadBounds:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The trials that make the figure, in order, and the record's `search` object (None for
-    `fixed`). `verdict` is what kept the figure from being higher, None where the trials say it."""
+    """The trials that make the figure, in order, and what the record tells of the search
+    (None for `fixed`). `verdict` is what kept the figure from being higher, None where the trials
+    say it."""
 
     trials: tuple[TrialResult, ...]
-    summary: dict[str, Any] | None
+    summary: SearchResult | None
     verdict: str | None = None
 
 
@@ -267,16 +268,18 @@ def goal_of(
     low_pps: float | None = None,
     high_pps: float | None = None,
     verdict: str | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """A goal as a record tells it; loss and latency are those of `trials`."""
-    return {
-        "goal": name,
-        "loss_ratio": loss_ratio(trials),
-        "rate_pps": rate_pps,
-        "low_pps": low_pps,
-        "high_pps": high_pps,
-        "latency_ns": latency_of(trials),
-        "verdict": verdict,
+    loss: float | None = None,
+    **more: float | None,
+) -> Goal:
+    """A goal as a record tells it; latency is that of `trials`, and loss too, unless it is that
+    which the goal allows. `more` has what else it tells."""
+    return Goal(
+        goal=name,
+        loss_ratio=loss_ratio(trials) if loss is None else loss,
+        rate_pps=rate_pps,
+        low_pps=low_pps,
+        high_pps=high_pps,
+        latency_ns=latency_of(trials),
+        verdict=verdict,
         **more,
-    }
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from switchmark.model.record import TrialResult
+from switchmark.model.search import SearchResult
 from switchmark.model.spec import TrialSpec
 from switchmark.searches.base import (
     Estimate,
@@ -40,12 +41,9 @@ class LatencyAtLoad(Search):
             worst = max(trials, key=lambda trial: trial.lost + trial.tx_unsent)
             verdict = limit_of(worst, start, bounds)
             goals.append(goal_of(f"{load:.4g}", trials, rate_pps=rate, verdict=verdict))
-        summary = {
-            "name": self.name,
-            "trials": len(probe.trials),
-            "r_plus_pps": r_plus,
-            "goals": goals,
-        }
+        summary = SearchResult(
+            name=self.name, trials=len(probe.trials), r_plus_pps=r_plus, goals=tuple(goals)
+        )
         return Estimate(trials, summary)
 
 

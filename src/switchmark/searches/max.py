@@ -6,6 +6,7 @@ from statistics import median
 
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.record import Record
+from switchmark.model.search import SearchResult
 from switchmark.model.spec import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, goal_of, repeated
 
@@ -23,13 +24,15 @@ class Max(Search):
         trials = repeated(measure, spec, bounds, steady=True)
         rates = sorted(map(steady_pps, trials))
         goal = goal_of("r+", trials, rate_pps=median(rates), low_pps=rates[0], high_pps=rates[-1])
-        return Estimate(trials, {"name": self.name, "trials": len(trials), "goals": [goal]})
+        return Estimate(trials, SearchResult(name=self.name, trials=len(trials), goals=(goal,)))
 
 
 def r_plus(record: Record) -> float:
     """The R+ that a record of this search tells: frames per second of all receivers together."""
     assert record.search is not None
-    return float(record.search["goals"][0]["rate_pps"])
+    rate_pps = record.search.goals[0].rate_pps
+    assert rate_pps is not None
+    return rate_pps
 
 
 SEARCH = Max()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from switchmark.model.record import TrialResult
+from switchmark.model.search import SearchResult
 from switchmark.searches.base import (
     LOWEST_SHARE,
     Estimate,
@@ -91,13 +92,20 @@ class Mlr(Search):
             else:
                 verdict = limit_of(tried.get(high, [start.trial])[-1], start, bounds)
             goals.append(
-                goal_of(name, finals, rate_pps=low, low_pps=low, high_pps=high, verdict=verdict)
-                | {"loss_ratio": goal.loss_ratio}
+                goal_of(
+                    name,
+                    finals,
+                    rate_pps=low,
+                    low_pps=low,
+                    high_pps=high,
+                    verdict=verdict,
+                    loss=goal.loss_ratio,
+                )
             )
             if not figure:
                 figure, of_figure = finals, verdict
-        summary = {"name": self.name, "trials": len(probe.trials), "goals": goals}
-        return Estimate(figure or (start.trial,), summary, of_figure or goals[0]["verdict"])
+        summary = SearchResult(name=self.name, trials=len(probe.trials), goals=tuple(goals))
+        return Estimate(figure or (start.trial,), summary, of_figure or goals[0].verdict)
 
 
 def _finals(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
+from switchmark.model.search import SearchResult
 from switchmark.searches.base import (
     LOWEST_SHARE,
     Estimate,
@@ -60,8 +61,9 @@ class BinarySearch(Search):
             low_pps=found.low_pps,
             high_pps=found.high_pps,
             verdict=verdict,
-        ) | {"loss_ratio": allowed}
-        summary = {"name": self.name, "trials": len(probe.trials), "goals": [goal]}
+            loss=allowed,
+        )
+        summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
         figure = found.finals or (found.lowest_beyond or start.trial,)
         return Estimate(figure, summary, verdict)
 

@@ -1,0 +1,100 @@
+"""This module says what a record tells of a test on a cable, without its switch: a rate is held
+against its `Calibration`, a latency stands beside its `Floor`."""
+
+from __future__ import annotations
+
+from switchmark.model.latency import LatencyFigures
+from switchmark.model.written import Written
+
+__all__ = ["CableFigures", "CableRate", "Calibration", "Floor", "NoCalibration", "NoFloor"]
+
+
+class CableRate(Written):
+    """This record says how fast some cables carry frames."""
+
+    rate_pps: tuple[float, float, float]
+    """The rate received: low, mean and high, in frames a second."""
+
+    doubts: tuple[str, ...] = ()
+    """Reasons not to trust it."""
+
+
+class CableFigures(Written):
+    """This record says what one trial on a cable shows of its sender and its receiver."""
+
+    rate_pps: tuple[float, float, float]
+    """The rate received: low, mean and high, in frames a second."""
+
+    sent_pps: float
+    """The rate sent, in frames a second."""
+
+    empty_polls: float | None = None
+    """The share of the receiver's polls that found nothing."""
+
+    sender_ns: tuple[float, float] | None = None
+    """What the sender spends on a frame, in nanoseconds: outside of the kernel, and in all."""
+
+    receiver_ns: tuple[float, float] | None = None
+    """The same of the receiver."""
+
+    doubts: tuple[str, ...] = ()
+    """Reasons not to trust it."""
+
+
+class _Cable(Written):
+    switch: str
+    """The cable, as a switch."""
+
+
+# Of two bases, the members of the last come first.
+class Calibration(CableFigures, _Cable):
+    """A calibration says what the traffic program does on a cable, at the axes and the CPUs of a
+    test: by the trial with the median rate."""
+
+    trials: int = 1
+    """How many trials it is the median of."""
+
+    null_pps: float | None = None
+    """What the sender does with nobody to send to, in frames a second; None where it cannot."""
+
+    functions: CableRate | None = None
+    """The functions of a chain on cables; of several chains, each with ends of its own."""
+
+    apart: CableRate | None = None
+    """As many senders as a frame has copies, each with a cable and a receiver."""
+
+
+class NoCalibration(Written):
+    """This record says that a calibration failed."""
+
+    error: str
+    """Why."""
+
+
+class _FloorTrials(_Cable):
+    rate_pps: float | None = None
+    """The rate of a sender, in frames a second."""
+
+    doubts: tuple[str, ...] = ()
+    """Reasons not to trust it."""
+
+    trials: int = 1
+    """How many trials it is the latency of."""
+
+
+class Floor(LatencyFigures, _FloorTrials):
+    """A floor is the latency of a test on a cable, by trials shortly before it."""
+
+    holds: bool | None = None
+    """Said where it is told: the median is not above the test's own. One that is above is no
+    floor, but tells of a host that was not the same both times."""
+
+
+class NoFloor(_Cable):
+    """This record says that a floor could not be measured."""
+
+    error: str
+    """Why."""
+
+    holds: bool | None = None
+    """Said where it is told: it is not known."""

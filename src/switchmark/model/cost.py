@@ -1,0 +1,267 @@
+"""What frames cost: what was counted of one trial, and what a test's trials come to.
+
+Cores are CPU time for elapsed time: 1.0 is one whole core. CPUs are named by their numbers, as
+texts. What is not known is None.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
+
+from switchmark.model.written import Written
+
+__all__ = [
+    "CostFigures",
+    "Disagreement",
+    "InterruptCost",
+    "InterruptFigures",
+    "InterruptTimes",
+    "PerfCost",
+    "PerfFigures",
+    "ProcessorCounts",
+    "ProcessorFigures",
+    "SchedulerCounts",
+    "SchedulerFigures",
+    "TrialCost",
+    "WrittenCost",
+]
+
+# --- one trial -------------------------------------------------------------------------------
+
+
+class InterruptTimes(Written):
+    """The kernel's work in interrupts on one CPU."""
+
+    irq: float
+    """Cores that interrupts by devices took."""
+
+    softirq: float
+    """Cores that the work took which the kernel defers, such as packets."""
+
+    ksoftirqd: float | None = None
+    """Cores of that which its thread did; None where the thread cannot be seen."""
+
+
+class InterruptCost(Written):
+    """The kernel's work in interrupts on the CPUs of the test."""
+
+    cpus: dict[str, InterruptTimes]
+    """By CPU."""
+
+    within_threads: bool | None = None
+    """The CPU time of a thread has that of the interrupts in it which came meanwhile."""
+
+    outside: float | None = None
+    """Cores that no other thread's CPU time has in it."""
+
+
+class SchedulerCounts(Written):
+    """What the scheduler did with all threads of one place."""
+
+    roles: tuple[str, ...]
+    """What is done there."""
+
+    context_switches: int
+    """How often they were taken off a CPU."""
+
+    migrations: int | None = None
+    """How often they were moved to another one; None where the kernel does not tell."""
+
+
+class ProcessorCounts(Written):
+    """What the processor counted of one place. A counter that this host has not is missing."""
+
+    by: Literal["thread", "cpu"]
+    """Read of its threads, or of whole CPUs."""
+
+    cpus: tuple[int, ...] = ()
+    """The CPUs, where it is these."""
+
+    roles: tuple[str, ...]
+    """What is done there."""
+
+    cycles: int | None = None
+    """Cycles in which the core was not halted."""
+
+    ref_cycles: int | None = None
+    """The same, at the constant frequency of the cycle counter."""
+
+    instructions: int | None = None
+    """Instructions that were carried out."""
+
+    cache_misses: int | None = None
+    """Accesses that found nothing in the last cache."""
+
+
+class PerfCost(Written):
+    """The processor's counters."""
+
+    missing: str | None = None
+    """Why there are none."""
+
+    user_only: bool
+    """The kernel's work is left out of them."""
+
+    parts: dict[str, ProcessorCounts]
+    """By place: `switch`, `cpus`, a part, or parts joined by `+`."""
+
+
+class TrialCost(Written):
+    """What the measured phase of a trial cost, and its drain."""
+
+    elapsed_ns: int
+    """How long that took, in nanoseconds."""
+
+    softirq: InterruptCost
+    """The kernel's work in interrupts."""
+
+    scheduler: dict[str, SchedulerCounts] = Field(default_factory=dict)
+    """By place: `switch`, a part, or parts of one process joined by `+`."""
+
+    perf: PerfCost
+    """What the processor counted."""
+
+    tsc_hz: int | None = None
+    """Ticks of the cycle counter a second."""
+
+
+def _measured(value: object) -> object:
+    return None if value == {} else value
+
+
+def _written(cost: TrialCost | None, write: SerializerFunctionWrapHandler) -> object:
+    return {} if cost is None else write(cost)
+
+
+WrittenCost = Annotated[TrialCost | None, BeforeValidator(_measured), WrapSerializer(_written)]
+"""The cost of a trial as a member of a record; an empty object where it was not measured."""
+
+
+# --- a test ----------------------------------------------------------------------------------
+
+
+class InterruptFigures(Written):
+    """The kernel's work in interrupts on the CPUs of a test."""
+
+    cores: float
+    """Cores that it took."""
+
+    by_cpu: dict[str, float]
+    """The same by CPU."""
+
+    within_threads: bool | None
+    """The CPU time of the parts has them in it already."""
+
+    outside: float | None
+    """Cores that it has not."""
+
+
+class SchedulerFigures(Written):
+    """What the scheduler did with the threads of one role."""
+
+    context_switches: int = 0
+    """How often they were taken off a CPU."""
+
+    migrations: int | None = 0
+    """How often they were moved to another one."""
+
+
+class ProcessorFigures(Written):
+    """What the processor counted of one role. A frame is one sent, of a sender, and else one
+    received."""
+
+    by: Literal["thread", "cpu"]
+    """Read of its threads, or of whole CPUs."""
+
+    cpus: tuple[int, ...] | None
+    """The CPUs, where it is these."""
+
+    cycles: int | None
+    """Cycles in which the core was not halted."""
+
+    ref_cycles: int | None
+    """The same, at the constant frequency of the cycle counter."""
+
+    instructions: int | None
+    """Instructions that were carried out."""
+
+    cache_misses: int | None
+    """Accesses that found nothing in the last cache."""
+
+    cycles_per_frame: float | None
+    """Cycles for each frame."""
+
+    instructions_per_frame: float | None
+    """Instructions for each frame."""
+
+    cache_misses_per_frame: float | None
+    """Misses for each frame."""
+
+    instructions_per_cycle: float | None
+    """Instructions for each cycle."""
+
+    cycle_cores: float | None
+    """Cores at work: reference cycles for those that a CPU has which never halts."""
+
+
+class PerfFigures(Written):
+    """The processor's counters of a test."""
+
+    missing: str | None
+    """Why there are none."""
+
+    user_only: bool
+    """The kernel's work is left out of them."""
+
+    parts: dict[str, ProcessorFigures]
+    """By role, or by the roles that share the CPUs that they were read of."""
+
+
+class Disagreement(Written):
+    """A role whose cores the scheduler and a cycle counter tell differently."""
+
+    part: str
+    """The role."""
+
+    scheduler_cores: float
+    """Cores by the scheduler, to which a thread that polls is at work."""
+
+    cycle_cores: float
+    """Cores that the cycle counter saw at work."""
+
+    counted_by: str
+    """Whose counter it is: `the switch`, `perf`."""
+
+
+class CostFigures(Written):
+    """What the frames of a test cost, over all its trials."""
+
+    mpps_per_core: float | None
+    """10^6 frames received a second, for each core that the parts used and the kernel beside them;
+    None where a part's use, or the kernel's, is unknown."""
+
+    softirq_cores: float | None
+    """Cores of the kernel's packet work on the whole machine, warm-up included."""
+
+    kernel_softirq: InterruptFigures | None
+    """Interrupts on the CPUs of the test; None in records of before they were read."""
+
+    switch_cores: float | None
+    """Cores of the switch by the scheduler."""
+
+    switch_busy_cores: float | None
+    """Cores of the switch at work by its own cycle counter; None where it has none."""
+
+    disagreements: tuple[Disagreement, ...]
+    """Where the scheduler and a cycle counter differ by more than 0.1 cores."""
+
+    switch_threads: dict[str, float]
+    """Cores of each thread of the switch by the scheduler, by name."""
+
+    scheduler: dict[str, SchedulerFigures]
+    """By role."""
+
+    perf: PerfFigures | None
+    """What the processor counted; None in records of before it was read."""

@@ -1,0 +1,164 @@
+"""What the verdict, the doubts and the balance of a trial rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from switchmark.model.noise import HostActivity
+from switchmark.model.place import WrittenPlace
+from switchmark.model.written import Written
+
+__all__ = ["Balance", "Blamed", "Evidence", "HeaderCheck", "PastSwitch", "VerdictEvidence"]
+
+
+Blamed = Literal["switch", "receiver", "function"]
+"""Who can be charged with lost frames."""
+
+
+class HeaderCheck(Written):
+    """The headers of a flow's frames, held against what the switch's addressing says of them."""
+
+    compared: int
+    """Frames whose headers were compared."""
+
+    broken: int
+    """Those of them that had other headers."""
+
+    unkept: int = 0
+    """Frames that arrived, of whose headers no copy was kept in time."""
+
+    unseen: str | None = None
+    """Why no headers could be seen."""
+
+    found: str | None = None
+    """The headers of the first broken frame, in hexadecimal."""
+
+    promised: str | None = None
+    """What they should have been."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A stretch of the path by its counters; a record says `in` and `out`."""
+
+    entered: int
+    """Frames that went into it."""
+
+    left: int
+    """Frames that came out of it."""
+
+
+def _balance(value: object) -> object:
+    return Balance(value["in"], value["out"]) if isinstance(value, Mapping) else value
+
+
+def _in_and_out(balance: Balance) -> dict[str, int]:
+    return {"in": balance.entered, "out": balance.left}
+
+
+_WrittenBalance = Annotated[Balance, BeforeValidator(_balance), PlainSerializer(_in_and_out)]
+
+
+class PastSwitch(Written):
+    """A port that counted fewer frames than must have come through it."""
+
+    arrived: int
+    """Frames that arrived by way of it."""
+
+    counted: int
+    """Those that the port counted."""
+
+
+class VerdictEvidence(Written):
+    """What a verdict was found by. Rates are frames a second; of three, they are low, mean and
+    high."""
+
+    rule: str = ""
+    """The rule that decided."""
+
+    unsent_share: float
+    """Frames that were not sent, of those that should have been."""
+
+    lost_share: float
+    """Frames that were lost, of those sent."""
+
+    lost_by: dict[Blamed, int] = Field(default_factory=dict)
+    """Lost frames by whose they are: `switch`, `receiver`, `function`."""
+
+    sender_blocked: float | None = None
+    """The share of the senders' attempts that found no room for all of a burst."""
+
+    sender_ns: tuple[float, float] | None = None
+    """What the senders spend on a frame, in nanoseconds: outside of the kernel, and in all."""
+
+    receiver_ns: tuple[float, float] | None = None
+    """The same of the receivers."""
+
+    receiver_empty_polls: float | None = None
+    """The share of the receivers' polls that found nothing."""
+
+    receiver_idle: float | None = None
+    """The share of the trial that the idlest receiver was without a frame."""
+
+    switch_busy: float | None = None
+    """The share of its cycles in which the switch had frames; None where it does not tell."""
+
+    stolen: float | None = None
+    """The share of all CPU time that the hypervisor kept."""
+
+    rate_pps: tuple[float, float, float]
+    """The rate received."""
+
+    sent_pps: float
+    """The rate sent."""
+
+    direct_pps: tuple[float, float, float] | None = None
+    """The rate received on a cable; None without a calibration."""
+
+    direct_sent_pps: float | None = None
+    """The rate sent there."""
+
+    functions_pps: tuple[float, float, float] | None = None
+    """The rate of the functions of a chain on cables, where it is known."""
+
+    apart_pps: tuple[float, float, float] | None = None
+    """The rate of a sender and a cable for each copy of a frame, where it is known."""
+
+
+class Evidence(Written):
+    """All of a trial."""
+
+    taken: dict[str, float] = Field(default_factory=dict)
+    """By CPUs, such as `0-1`: the share of them that others took."""
+
+    started_late_ns: dict[str, int] = Field(default_factory=dict)
+    """By the parts of a thread: how long after its start it began, in nanoseconds; if late."""
+
+    headers: dict[str, HeaderCheck] = Field(default_factory=dict)
+    """By flow, where headers were looked at."""
+
+    early: int = 0
+    """Frames that came before they were sent, by the clocks."""
+
+    balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
+    """By stretch of the path, as far as counters tell. One that gives more than it got multiplies
+    frames."""
+
+    past: dict[WrittenPlace, PastSwitch] = Field(default_factory=dict)
+    """By place, where frames went past a port of the switch."""
+
+    window: HostActivity | None = None
+    """What the kernel counted meanwhile, warm-up and drain included."""
+
+    verdict: VerdictEvidence | None = None
+    """Of the verdict."""
+
+    doubts: dict[str, Any] = Field(default_factory=dict)
+    """Of each doubt, by its name: whatever shows it."""
+
+    discarded: tuple[str, ...] = ()
+    """For each trial that was run again before this one: the disturbance that spoiled it."""

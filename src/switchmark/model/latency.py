@@ -1,0 +1,171 @@
+"""Latencies: of one trial, with the histogram that they are read from, and of several.
+
+Nanoseconds from when a frame should have left. A percentile is None unless at least ten samples lie
+beyond it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from switchmark.model.written import Written
+
+__all__ = ["Latency", "LatencyFigures", "Variation", "VariationFigures"]
+
+
+class Variation(BaseModel):
+    """How the delays of frames sent in turn differ (IPDV, RFC 5481): absolute nanoseconds, of
+    those of a flow that arrived in turn too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    count: int
+    """Pairs of frames."""
+
+    min: int
+    """The smallest, in nanoseconds."""
+
+    mean: float
+    """The mean, in nanoseconds."""
+
+    p50: int | None
+    """The median, in nanoseconds."""
+
+    p90: int | None
+    """90 % are no greater."""
+
+    p99: int | None
+    """99 % are no greater."""
+
+    p999: int | None
+    """99.9 % are no greater."""
+
+    max: int
+    """The greatest, in nanoseconds."""
+
+    histogram: str | None = None
+    """All of them: HdrHistogram's V2 compressed encoding."""
+
+
+class Latency(BaseModel):
+    """The latency of some frames of one trial."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    kind: Literal["rtt", "one-way"]
+    """There and back, or by one clock that both ends read."""
+
+    count: int
+    """Frames."""
+
+    min: int
+    """The smallest, in nanoseconds."""
+
+    mean: float
+    """The mean, in nanoseconds."""
+
+    p50: int | None
+    """The median, in nanoseconds."""
+
+    p90: int | None
+    """90 % are no greater."""
+
+    p99: int | None
+    """99 % are no greater."""
+
+    p999: int | None
+    """99.9 % are no greater."""
+
+    p9999: int | None = None
+    """99.99 % are no greater."""
+
+    p99999: int | None = None
+    """99.999 % are no greater."""
+
+    p999999: int | None = None
+    """99.9999 % are no greater."""
+
+    max: int
+    """The greatest, in nanoseconds."""
+
+    histogram: str | None = None
+    """All of them: HdrHistogram's V2 compressed encoding."""
+
+    ipdv: Variation | None = None
+    """How they differ from frame to frame, where that was measured."""
+
+
+class VariationFigures(Written):
+    """A `Variation` without its histogram."""
+
+    count: int
+    """Pairs of frames."""
+
+    min: int
+    """The smallest, in nanoseconds."""
+
+    mean: float
+    """The mean, in nanoseconds."""
+
+    p50: int | None = None
+    """The median, in nanoseconds."""
+
+    p90: int | None = None
+    """90 % are no greater."""
+
+    p99: int | None = None
+    """99 % are no greater."""
+
+    p999: int | None = None
+    """99.9 % are no greater."""
+
+    max: int
+    """The greatest, in nanoseconds."""
+
+
+class LatencyFigures(Written):
+    """The latency of all frames of some trials, as it is told."""
+
+    kind: Literal["rtt", "one-way"]
+    """There and back, or by one clock that both ends read."""
+
+    count: int
+    """Frames."""
+
+    min: int
+    """The smallest, in nanoseconds."""
+
+    mean: float
+    """The mean, in nanoseconds."""
+
+    p50: int | None = None
+    """The median, in nanoseconds."""
+
+    p90: int | None = None
+    """90 % are no greater."""
+
+    p99: int | None = None
+    """99 % are no greater."""
+
+    p999: int | None = None
+    """99.9 % are no greater."""
+
+    p9999: int | None = None
+    """99.99 % are no greater."""
+
+    p99999: int | None = None
+    """99.999 % are no greater."""
+
+    p999999: int | None = None
+    """99.9999 % are no greater."""
+
+    max: int
+    """The greatest, in nanoseconds."""
+
+    pdv: int | None = None
+    """Packet delay variation: the 99.9th percentile less the smallest (RFC 5481 section 4.2)."""
+
+    ipdv: VariationFigures | None = None
+    """How they differ from frame to frame (section 4.1), where that was measured."""
