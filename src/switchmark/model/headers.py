@@ -9,7 +9,7 @@ __all__ = ["differences"]
 
 
 def differences(found: bytes, promised: bytes) -> list[str]:
-    """What of the headers of a frame is not as promised, in words, up to the ports; lengths and
+    """Return what of a frame's headers is not as expected, in words, up to the ports; lengths and
     checksums of its own are right or wrong by themselves."""
     one, other = _fields(found), _fields(promised)
     wrong = [
