@@ -90,11 +90,11 @@ def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
 
 def _privileges() -> Iterator[Finding]:
     try:
-        found = privileges()
+        available = privileges()
     except SwitchmarkError as error:
         yield Finding("privileges", "namespaces", False, error.message, error.hint, needed=True)
     else:
-        text = "root" if found == "root" else "not root; runs live in a user namespace"
+        text = "root" if available == "root" else "not root; runs live in a user namespace"
         yield Finding("privileges", "namespaces", True, text, needed=True)
 
 
@@ -174,9 +174,9 @@ def _cores() -> Iterator[Finding]:
     steady = len(facts["tsc"]) == 2
     yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
     counting = probe_counters(_HOST)
-    found = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
+    events = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
     yield Finding(
-        "cores", "counters", not counting.missing, counting.missing or found, counting.hint
+        "cores", "counters", not counting.missing, counting.missing or events, counting.hint
     )
     within = within_threads(_HOST)
     words = {True: "is in the CPU time of threads", False: "is told apart", None: "is unknown"}
@@ -186,10 +186,10 @@ def _cores() -> Iterator[Finding]:
 def _noise() -> Iterator[Finding]:
     """Return the noise certificate of every CPU that may be used, as a test keeps it."""
     cpus = [cpu.id for cpu in read_cpus(_HOST)]
-    found = certificate(_HOST, traffic_program(), cpus)
-    if found["jitter"] is None:
+    noise = certificate(_HOST, traffic_program(), cpus)
+    if noise["jitter"] is None:
         yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
-    for cpu, jitter in (found["jitter"] or {}).items():
+    for cpu, jitter in (noise["jitter"] or {}).items():
         lost, longest = jitter["lost"] or 0.0, jitter["max_ns"] / 1e6
         quiet = lost < _LOST_LIMIT
         yield Finding(
@@ -197,10 +197,10 @@ def _noise() -> Iterator[Finding]:
             f"CPU {cpu}",
             quiet,
             f"a busy loop lost {lost:.2%}, at most {longest:.3f} ms at once; "
-            f"{found['interrupts_per_s'].get(cpu, 0):g} device interrupts/s",
+            f"{noise['interrupts_per_s'].get(cpu, 0):g} device interrupts/s",
             None if quiet else "end what else runs, or boot with isolcpus=",
         )
-    pressure = found["pressure"]
+    pressure = noise["pressure"]
     if pressure is not None:
         text = f"somebody waited for a CPU {min(pressure, 1.0):.0%} of the time"
         yield Finding("noise", "pressure", pressure < _PRESSURE_LIMIT, text)
@@ -222,5 +222,5 @@ def _drivers() -> Iterator[Finding]:
     for thing in (Thing.ENGINES, Thing.ENVIRONMENTS, Thing.SWITCHES):
         for entry in listed(thing):
             words = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
-            found = ", ".join(filter(None, words)) or "there"
-            yield Finding(str(thing), entry["name"], entry["usable"], found, entry["hint"])
+            text = ", ".join(filter(None, words)) or "there"
+            yield Finding(str(thing), entry["name"], entry["usable"], text, entry["hint"])

@@ -30,10 +30,10 @@ class Stress(Noise):
             done = host.run(("stress-ng", "--version"))
         except Unavailable as missing:
             raise Unavailable("stress-ng is not installed", hint=hint) from missing
-        found = re.search(rb"version (\S+?),? ", done.stdout)
-        if done.status or not found:
+        match = re.search(rb"version (\S+?),? ", done.stdout)
+        if done.status or not match:
             raise Unavailable("stress-ng --version does not tell its version", hint=hint)
-        return Version(found[1].decode(), verified="verified")
+        return Version(match[1].decode(), verified="verified")
 
     def start(self, site: Site) -> Plan:
         return (

@@ -66,8 +66,8 @@ class Web(Noise):
             raise Unavailable("ab is not installed", hint="apt-get install apache2-utils") from (
                 missing
             )
-        found = re.search(rb"nginx/(\S+)", done.stderr)
-        return Version(found[1].decode() if found else "-", verified="verified")
+        match = re.search(rb"nginx/(\S+)", done.stderr)
+        return Version(match[1].decode() if match else "-", verified="verified")
 
     def start(self, site: Site) -> Plan:
         node = Node(f"{site.prefix}-web", "netns")

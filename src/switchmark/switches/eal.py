@@ -63,11 +63,11 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
         done = host.run((argv0, "-v", "-h"))
     except Unavailable as missing:
         raise Unavailable(f"{name} is not installed", hint=hint) from missing
-    found = _VERSION.search(done.stdout + done.stderr)
-    if done.status or not found:
+    match = _VERSION.search(done.stdout + done.stderr)
+    if done.status or not match:
         raise Unavailable(f"{name} -v does not tell its version", hint=hint)
     return Version(
-        found[1].decode(errors="replace"), verified="verified", verified_ports=VERIFIED_PORTS
+        match[1].decode(errors="replace"), verified="verified", verified_ports=VERIFIED_PORTS
     )
 
 

@@ -53,8 +53,10 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     drops = _socket_drops(outputs[1].decode(errors="replace"))
     return Counters(
         {
-            port: replace(found, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0))
-            for port, found in links.ports.items()
+            port: replace(
+                counted, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0)
+            )
+            for port, counted in links.ports.items()
         }
     )
 
@@ -62,10 +64,10 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 def _socket_drops(text: str) -> dict[str, int]:
     """Return the drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME *
     skmem:(...,dN)`."""
-    found: dict[str, int] = {}
+    by_interface: dict[str, int] = {}
     for ifname, drops in _SOCKET.findall(text):
-        found[ifname] = found.get(ifname, 0) + int(drops)
-    return found
+        by_interface[ifname] = by_interface.get(ifname, 0) + int(drops)
+    return by_interface
 
 
 class Ovs(KernelSwitch):
@@ -87,8 +89,8 @@ class Ovs(KernelSwitch):
             done = host.run(("ovs-vswitchd", "--version"))
         except Unavailable as missing:
             raise Unavailable("ovs-vswitchd is not installed", hint=_HINT) from missing
-        found = re.search(rb"Open vSwitch\) (\S+)", done.stdout)
-        if done.status or not found:
+        match = re.search(rb"Open vSwitch\) (\S+)", done.stdout)
+        if done.status or not match:
             raise Unavailable("ovs-vswitchd --version does not tell its version", hint=_HINT)
         if not host.exists(SCHEMA):
             raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
@@ -99,7 +101,7 @@ class Ovs(KernelSwitch):
                 "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(found[1].decode(), "kernel" if kernel else "userspace", verified="verified")
+        return Version(match[1].decode(), "kernel" if kernel else "userspace", verified="verified")
 
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"

@@ -81,19 +81,19 @@ def _port_counters(text: str) -> dict[str, PortCounters]:
     """Return the counters by interface, from `dpctl/show -s`. Its text about a port that no
     function has opened (`could not retrieve stats`) runs into the next port's line."""
     parts = _PORT.split(text)
-    found = {}
+    counters = {}
     for name, body in zip(parts[1::2], parts[2::2], strict=True):
         rows = {
             way: (_count(frames), _count(drops)) for way, frames, drops in _FRAMES.findall(body)
         }
         if set(rows) == {"RX", "TX"}:
             (rx, rx_dropped), (tx, tx_dropped) = rows["RX"], rows["TX"]
-            found[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
+            counters[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
         elif not rows and "could not retrieve stats" in body:
-            found[name] = PortCounters()
+            counters[name] = PortCounters()
         else:
             raise ValueError(f"dpctl/show gives no counters of port {name}")
-    return found
+    return counters
 
 
 def _count(text: str) -> int | None:
@@ -129,8 +129,8 @@ class OvsDpdk(Switch):
             done = host.run((_DAEMON, "--version"))
         except Unavailable as missing:
             raise Unavailable(f"{_DAEMON} is not installed", hint=_HINT) from missing
-        found = _VERSIONS.search(done.stdout)
-        if done.status or not found:
+        match = _VERSIONS.search(done.stdout)
+        if done.status or not match:
             raise Unavailable(f"{_DAEMON} --version does not tell its versions", hint=_HINT)
         if not host.exists(SCHEMA):
             raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
@@ -140,7 +140,7 @@ class OvsDpdk(Switch):
                 hint="run it with sudo",
             )
         require_programs(host, PROGRAMS)
-        versions = f"{found[1].decode()} (DPDK {found[2].decode()})"
+        versions = f"{match[1].decode()} (DPDK {match[2].decode()})"
         return Version(versions, verified="verified", verified_ports=VERIFIED_PORTS)
 
     def own_core(self, mode: str | None) -> bool:
