@@ -117,15 +117,15 @@ def _chosen(names: list[str]) -> list[Comparison]:
     `trafgen-...`."""
     if not names:
         return list(COMPARISONS)
-    found: list[Comparison] = []
+    chosen: list[Comparison] = []
     for name in names:
         exact = [one for one in COMPARISONS if one.name == name]
         family = [one for one in COMPARISONS if one.name.startswith(f"{name}-")]
         if not exact and not family:
             known = ", ".join(one.name for one in COMPARISONS)
             raise SystemExit(f"there is no comparison '{name}'; there are: {known}")
-        found += exact or family
-    return [one for one in COMPARISONS if one in found]
+        chosen += exact or family
+    return [one for one in COMPARISONS if one in chosen]
 
 
 if __name__ == "__main__":

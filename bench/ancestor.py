@@ -146,7 +146,7 @@ def _best(session: Session) -> list[Row]:
     samples = _in_millions(interleaved(session.pairs, slots, session.say))
     label = f"{sender} to {receiver}"
     flags = "-m" if mode == "udp-mmsg" else "-R -m"
-    found = ", ".join(
+    engines = ", ".join(
         f"{a} to {b} {pps / 1e6:.3f}"
         for (a, b), pps in sorted(candidates.items(), key=lambda item: -item[1])
     )
@@ -160,7 +160,7 @@ def _best(session: Session) -> list[Row]:
             Limit("at least", 1.3),
             (
                 f"64 B, linux-bridge, v2v, received; bursts of {_BURST} in both; chosen before"
-                f" the pairs, from (Mpps): {found}",
+                f" the pairs, from (Mpps): {engines}",
                 "the ancestor's modes (Mpps): "
                 + ", ".join(f"{name} {pps / 1e6:.3f}" for name, pps in scouted.items()),
             ),

@@ -47,13 +47,13 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Measure every slot once a round; every second round in reverse order, so that neither a drift
     of the host nor a place in the round favours one of them."""
-    found: dict[str, list[float]] = {name: [] for name in slots}
+    samples: dict[str, list[float]] = {name: [] for name in slots}
     for number in range(rounds):
         names = list(slots) if number % 2 == 0 else list(slots)[::-1]
         for name in names:
             progress(f"{number + 1}/{rounds} {name}")
-            found[name].append(slots[name]())
-    return found
+            samples[name].append(slots[name]())
+    return samples
 
 
 def ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
@@ -74,15 +74,15 @@ def median_interval(values: Sequence[float]) -> Interval:
     return Interval(float(np.median(array)), float(low), float(high))
 
 
-def verdict(found: Interval, limit: Limit) -> Verdict:
+def verdict(measured: Interval, limit: Limit) -> Verdict:
     """Return `met` or `missed` if the whole interval lies on that side of the limit; a ratio of 1
     is met too by an interval that contains it."""
     if limit.side == "at least":
-        met, missed = found.low >= limit.value, found.high < limit.value
+        met, missed = measured.low >= limit.value, measured.high < limit.value
     elif limit.side == "off":
         least, most = 1 - limit.value, 1 + limit.value
-        met = found.low <= 1 <= found.high or least <= found.low <= found.high <= most
-        missed = found.high < least or found.low > most
+        met = measured.low <= 1 <= measured.high or least <= measured.low <= measured.high <= most
+        missed = measured.high < least or measured.low > most
     else:
-        met, missed = found.high <= limit.value, found.low > limit.value
+        met, missed = measured.high <= limit.value, measured.low > limit.value
     return "met" if met else "missed" if missed else "not shown either way"

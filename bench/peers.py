@@ -57,13 +57,13 @@ def find(peer: Peer, environ: Mapping[str, str] = os.environ) -> str:
     MissingPeer."""
     named = environ.get(peer.variable)
     if named:
-        found = shutil.which(named)
-        if found is None:
+        program = shutil.which(named)
+        if program is None:
             raise MissingPeer(f"{peer.variable} names no program: {named}")
-        return os.path.abspath(found)  # noqa: PTH100 (a symbolic link keeps its own name)
+        return os.path.abspath(program)  # noqa: PTH100 (a symbolic link keeps its own name)
     path = f"{environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}"
-    found = shutil.which(peer.program, path=path) if peer.program else None
-    if found is None:
+    program = shutil.which(peer.program, path=path) if peer.program else None
+    if program is None:
         how = f"{peer.how}; set" if peer.program is None else f"{peer.how}, or set"
         raise MissingPeer(f"{peer.name} is not here: {how} {peer.variable} to its path")
-    return found
+    return program

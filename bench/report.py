@@ -155,8 +155,8 @@ def write_json(
     path: Path, rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]
 ) -> None:
     """Write everything, with all samples."""
-    found = {"schema": 1, "machine": facts, "rows": [asdict(r) for r in rows], "skipped": skipped}
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    content = {"schema": 1, "machine": facts, "rows": [asdict(r) for r in rows], "skipped": skipped}
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _side(row: Row, slot: str, label: str) -> str:
@@ -166,8 +166,8 @@ def _side(row: Row, slot: str, label: str) -> str:
     return f"{label} {_number(median_interval(values).median)} {row.unit}"
 
 
-def _interval(found: Interval, unit: str = "") -> str:
-    text = f"{_number(found.median)} [{_number(found.low)}, {_number(found.high)}]"
+def _interval(measured: Interval, unit: str = "") -> str:
+    text = f"{_number(measured.median)} [{_number(measured.low)}, {_number(measured.high)}]"
     return f"{text} {unit}".rstrip()
 
 

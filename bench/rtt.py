@@ -24,10 +24,10 @@ _PACE = 10_000
 def parse_median_us(output: str) -> float:
     """Return the 50th percentile that sockperf prints. ValueError if it printed none, or half of
     it."""
-    found = re.search(r"percentile 50\.000 *= *([0-9.]+)", output)
-    if found is None or "round trip" not in output.lower():
+    match = re.search(r"percentile 50\.000 *= *([0-9.]+)", output)
+    if match is None or "round trip" not in output.lower():
         raise ValueError(f"sockperf told no round trip: {output[-300:]}")
-    return float(found[1])
+    return float(match[1])
 
 
 def _ours(session: Session, track: Track) -> float:

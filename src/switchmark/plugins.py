@@ -59,8 +59,8 @@ class Table(Mapping[str, _T]):
             self._members, self.unusable = before
 
 
-def check_contract(found: Any, contract: type[Any], origin: str) -> None:
-    """Raise UsageError if `found` cannot be used as `contract` says, with all that is missing or
+def check_contract(candidate: Any, contract: type[Any], origin: str) -> None:
+    """Raise UsageError if `candidate` is not what `contract` says, with all that is missing or
     extra.
 
     A method may name its arguments as it likes and have more or fewer that are optional: it must
@@ -76,20 +76,20 @@ def check_contract(found: Any, contract: type[Any], origin: str) -> None:
     names |= {name for name, member in vars(contract).items() if isinstance(member, property)}
     names |= methods.keys()
     wrong = [
-        *_missing(found, contract, names),
-        *_of_another_kind(found, contract),
-        *(_misfit(found, name, method) for name, method in methods.items()),
-        *_misspelt(found, contract, names),
+        *_missing(candidate, contract, names),
+        *_of_another_kind(candidate, contract),
+        *(_misfit(candidate, name, method) for name, method in methods.items()),
+        *_misspelt(candidate, contract, names),
     ]
     if any(wrong):
         reasons = "; ".join(filter(None, wrong))
         raise UsageError(f"{origin} is no {contract.__name__}: {reasons}")
 
 
-def _missing(found: Any, contract: type[Any], names: Iterable[str]) -> Iterator[str]:
+def _missing(candidate: Any, contract: type[Any], names: Iterable[str]) -> Iterator[str]:
     """Return the members that it lacks. A class that derives from the contract lacks only what has
     no default."""
-    lacks = sorted(name for name in names if not hasattr(found, name))
+    lacks = sorted(name for name in names if not hasattr(candidate, name))
     if lacks:
         yield f"it has no {', '.join(map(repr, lacks))}"
     if any(name in vars(contract) for name in lacks) and isinstance(contract, ABCMeta):
@@ -97,21 +97,21 @@ def _missing(found: Any, contract: type[Any], names: Iterable[str]) -> Iterator[
             yield f"one that derives from {contract.__module__}.{contract.__name__} has defaults"
 
 
-def _of_another_kind(found: Any, contract: type[Any]) -> Iterator[str]:
+def _of_another_kind(candidate: Any, contract: type[Any]) -> Iterator[str]:
     """Return the values that should be of a class of this project's, and are not."""
     for name, asked in get_type_hints(contract).items():
         hint = get_origin(asked) or asked
         ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
-        if ours and hasattr(found, name) and not isinstance(getattr(found, name), hint):
-            yield f"'{name}' is a {type(getattr(found, name)).__name__}, not a {hint.__name__}"
+        if ours and hasattr(candidate, name) and not isinstance(getattr(candidate, name), hint):
+            yield f"'{name}' is a {type(getattr(candidate, name)).__name__}, not a {hint.__name__}"
 
 
-def _misfit(found: Any, name: str, method: Callable[..., Any]) -> str | None:
+def _misfit(candidate: Any, name: str, method: Callable[..., Any]) -> str | None:
     """Return why a method cannot be called as the contract's is; None where it can, or is
     missing."""
-    if not hasattr(found, name):
+    if not hasattr(candidate, name):
         return None
-    theirs = getattr(found, name)
+    theirs = getattr(candidate, name)
     if not callable(theirs):
         return f"'{name}' is no method"
     want = [p for p in inspect.signature(method).parameters.values() if p.name != "self"]
@@ -128,12 +128,12 @@ def _misfit(found: Any, name: str, method: Callable[..., Any]) -> str | None:
     return None
 
 
-def _misspelt(found: Any, contract: type[Any], names: set[str]) -> Iterator[str]:
+def _misspelt(candidate: Any, contract: type[Any], names: set[str]) -> Iterator[str]:
     """Return the members that nobody would ask for, where a default stands in for what they are to
     be."""
-    if contract not in type(found).__mro__:
+    if contract not in type(candidate).__mro__:
         return
-    for extra in sorted(set(dir(found)) - set(dir(contract)) - names):
+    for extra in sorted(set(dir(candidate)) - set(dir(contract)) - names):
         meant = difflib.get_close_matches(extra, names, 1, _MISSPELT)
         if meant and not extra.startswith("_"):
             yield f"it has '{extra}', which is nothing to a {contract.__name__}: '{meant[0]}'?"
@@ -150,18 +150,18 @@ def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]
     for point in entry_points(group=group):
         origin = f"the plug-in {point.value}"
         try:
-            found = _imported(point, origin)
-            check_contract(found, contract, origin)
-            if not isinstance(found.name, str):
-                raise UsageError(f"{origin} has a name that is no text: {found.name!r}")
-            if found.name in table:
-                raise UsageError(f"{origin} takes the name '{found.name}', which is taken")
+            loaded = _imported(point, origin)
+            check_contract(loaded, contract, origin)
+            if not isinstance(loaded.name, str):
+                raise UsageError(f"{origin} has a name that is no text: {loaded.name!r}")
+            if loaded.name in table:
+                raise UsageError(f"{origin} takes the name '{loaded.name}', which is taken")
         except UsageError as error:
             dist = getattr(point, "dist", None)
             remove = f": pip uninstall {dist.name}" if dist else ""
             unusable[point.name] = Unavailable(error.message, hint=f"mend it or remove it{remove}")
         else:
-            table[found.name] = found
+            table[loaded.name] = loaded
     return Table(table, unusable)
 
 

@@ -225,7 +225,7 @@ def test_a_plugin_without_a_member_is_refused_by_name() -> None:
 
 def test_a_plugin_with_another_signature_is_refused_with_both() -> None:
     plugin = SimpleNamespace(name="x", summary="", draw=lambda t: None)
-    with pytest.raises(UsageError, match=r"draw\(t\) should be draw\(t, test\)"):
+    with pytest.raises(UsageError, match=r"draw\(t\) should be draw\(topology, test\)"):
         check_contract(plugin, Scenario, "the plug-in x")
 
 
@@ -251,7 +251,8 @@ def test_a_plugin_may_name_its_arguments_and_have_optional_ones(draw: Callable[.
 
 
 def test_a_plugin_that_needs_an_argument_that_nobody_gives_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"draw\(t, test, extra\) should be draw\(t, test\)"):
+    told = r"draw\(t, test, extra\) should be draw\(topology, test\)"
+    with pytest.raises(UsageError, match=told):
         check_contract(Drawing(lambda t, test, extra: None), Scenario, "the plug-in x")
 
 

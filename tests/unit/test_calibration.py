@@ -48,7 +48,7 @@ class Bench:
         self.begin()
 
     def begin(self, mode: Mode = "auto") -> None:
-        """A run of its own begins."""
+        """Begin a run of its own."""
         self.kept = Calibrations(mode, self._measure, HOST, self.path, lambda: self.now)
 
     def _measure(

@@ -1,4 +1,5 @@
-"""What the kernel tells of processes and their threads, here and on a host of a test's own."""
+"""These tests check what the kernel tells of processes and their threads, here and on a host of a
+test's own."""
 
 from __future__ import annotations
 

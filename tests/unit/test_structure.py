@@ -236,8 +236,8 @@ def test_only_the_machine_starts_processes() -> None:
 
 
 def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Where a file below /proc or /sys is opened by its path, with its line: `Path` or `open` of
-    such a name, and a path joined with one."""
+    """Return where a file below /proc or /sys is opened by its path, with its line: `Path` or
+    `open` of such a name, and a path joined with one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "Path", "os.listdir"):
             named = node.args

@@ -241,8 +241,8 @@ def _read_texts(
 
 
 def _name_of(path: Path) -> str:
-    found = _NAME.match(path.stem)
-    return found[0] if found else _UNNAMED
+    match = _NAME.match(path.stem)
+    return match[0] if match else _UNNAMED
 
 
 def _read_name(node: yaml.Node | None, source: str, problems: Problems) -> str:

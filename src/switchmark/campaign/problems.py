@@ -26,22 +26,22 @@ class Problems:
     once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Place, str], None] = {}
+        self._gathered: dict[tuple[Place, str], None] = {}
 
     def add(self, place: Place, what: str) -> None:
-        self._found[place, what] = None
+        self._gathered[place, what] = None
 
     def settle(self) -> None:
         """Raise UsageError if anything was found: one line each, in the order of the file."""
-        found = sorted(self._found)
-        if len(found) == 1:
-            place, what = found[0]
+        problems = sorted(self._gathered)
+        if len(problems) == 1:
+            place, what = problems[0]
             message, _, hint = what.partition("\n\nhint: ")
             raise UsageError(f"{place}: {message}", hint=hint or None)
-        if found:
-            lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in found)
+        if problems:
+            lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in problems)
             each = "\n".join(line.replace("\n", "\n    ") for line in lines)
-            raise UsageError(f"{len(found)} problems\n" + _indented(each))
+            raise UsageError(f"{len(problems)} problems\n" + _indented(each))
 
 
 def _indented(text: str) -> str:

@@ -109,11 +109,11 @@ def _visit_of(test: Test, apart: bool) -> Test:
 
 def _visits(tests: Sequence[Test], round_: int) -> list[Test]:
     """Return the visits that tests ask for from a round on, as far as that is known."""
-    found = []
+    visits = []
     for test in tests:
         apart = _is_independent(test)
-        found += [_visit_of(test, apart)] * (max(test.repeat - round_, 1) if apart else 1)
-    return found
+        visits += [_visit_of(test, apart)] * (max(test.repeat - round_, 1) if apart else 1)
+    return visits
 
 
 def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> float | None:
@@ -146,9 +146,9 @@ def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
             versions = lab.versions(tests[index])
         except (Unavailable, UsageError):  # the lab will refuse this test, and say so in its record
             versions = {}
-        found = key(tests[index], versions)
-        if not folder.is_done(found):
-            yield _Missing(index, found, versions)
+        result_key = key(tests[index], versions)
+        if not folder.is_done(result_key):
+            yield _Missing(index, result_key, versions)
 
 
 def _run_one(
@@ -163,7 +163,7 @@ def _run_one(
     """Run a test, or `limit` trials more of it; None if that was not enough. `known` holds the
     records of tests that found an R+, by key."""
     tests = folder.campaign.tests
-    test, found, versions = tests[missing.index], missing.key, missing.versions
+    test, result_key, versions = tests[missing.index], missing.key, missing.versions
     then = None if following is None else tests[following.index]
 
     def measure(
@@ -182,7 +182,7 @@ def _run_one(
 
     saturated = _saturated(test)
     if saturated is None:
-        record = measure(found, test, then, limit=limit)
+        record = measure(result_key, test, then, limit=limit)
     else:
         # It has a key of its own, so that all its shares, and a resumed run, find it again.
         reference = key(saturated, versions)
@@ -195,12 +195,12 @@ def _run_one(
             setup = {}
         if before.status == "ok":
             known[reference] = before
-            record = measure(found, test, then, r_plus(before), limit)
+            record = measure(result_key, test, then, r_plus(before), limit)
             if record is not None and record.reused:  # what set it up was on behalf of this test
                 record = record.model_copy(update=setup)
         else:
             error = f"R+, of which {test.rate} was asked, was not found: {before.error}"
-            record = before.model_copy(update={"key": found, "test": test, "error": error})
+            record = before.model_copy(update={"key": result_key, "test": test, "error": error})
     if record is not None:
         record = folder.append_record(record, versions)
     return record

@@ -99,10 +99,10 @@ def run(
     An axis takes one value, a comma list, or start..step..stop. One that is given here takes
     the place of the campaign's.
     """
-    found = campaign_of(campaign, axes)
-    check_keep(keep, found)
+    chosen = campaign_of(campaign, axes)
+    check_keep(keep, chosen)
     lab = lab_options(keep, capture, calibrate, gate, rerun)
-    return measure(new_run(found, out), Shown(as_json, wide, quiet), lab, strict)
+    return measure(new_run(chosen, out), Shown(as_json, wide, quiet), lab, strict)
 
 
 @app.command("plan")
@@ -261,10 +261,10 @@ def report(
     from switchmark.report.files import writer_of
 
     write = None if output is None else writer_of(output)
-    found = [(folder.resolve().name, read_records(folder)) for folder in runs]
+    results = [(folder.resolve().name, read_records(folder)) for folder in runs]
     if write is not None:
-        write(found)
-    for name, records in found:
+        write(results)
+    for name, records in results:
         if as_json:
             print_records(records)
         elif output is None:
@@ -299,20 +299,20 @@ def compare(
     from switchmark.report.compare import as_object, pairs, print_pairs, within
 
     records = read_records(before)
-    found = within(records) if after is None else pairs(records, read_records(after))
-    if not found and after is None:
+    compared = within(records) if after is None else pairs(records, read_records(after))
+    if not compared and after is None:
         raise UsageError(
             f"{before} has no tests that differ in one axis only", hint="name another run too"
         )
-    if all(None in pair.sides for pair in found):
+    if all(None in pair.sides for pair in compared):
         raise UsageError(f"{before} and {after} have no test in common")
     if as_json:
-        for pair in found:
+        for pair in compared:
             print(json.dumps(as_object(pair)))
     else:
-        print_pairs(found, sys.stdout)
-    lacking = any(pair.is_lacking for pair in found)
+        print_pairs(compared, sys.stdout)
+    lacking = any(pair.is_lacking for pair in compared)
     slower = fail_if_slower is not None and any(
-        pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in found
+        pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in compared
     )
     return _FAILED if lacking or slower else 0

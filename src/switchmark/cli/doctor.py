@@ -90,11 +90,11 @@ def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
 
 def _privileges() -> Iterator[Finding]:
     try:
-        found = privileges()
+        available = privileges()
     except SwitchmarkError as error:
         yield Finding("privileges", "namespaces", False, error.message, error.hint, needed=True)
     else:
-        text = "root" if found == "root" else "not root; runs live in a user namespace"
+        text = "root" if available == "root" else "not root; runs live in a user namespace"
         yield Finding("privileges", "namespaces", True, text, needed=True)
 
 
@@ -174,9 +174,9 @@ def _cores() -> Iterator[Finding]:
     steady = len(facts["tsc"]) == 2
     yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
     counting = probe_counters(_HOST)
-    found = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
+    events = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
     yield Finding(
-        "cores", "counters", not counting.missing, counting.missing or found, counting.hint
+        "cores", "counters", not counting.missing, counting.missing or events, counting.hint
     )
     within = within_threads(_HOST)
     words = {True: "is in the CPU time of threads", False: "is told apart", None: "is unknown"}
@@ -222,5 +222,5 @@ def _drivers() -> Iterator[Finding]:
     for thing in (Thing.ENGINES, Thing.ENVIRONMENTS, Thing.SWITCHES):
         for entry in listed(thing):
             words = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
-            found = ", ".join(filter(None, words)) or "there"
-            yield Finding(str(thing), entry["name"], entry["usable"], found, entry["hint"])
+            text = ", ".join(filter(None, words)) or "there"
+            yield Finding(str(thing), entry["name"], entry["usable"], text, entry["hint"])

@@ -83,18 +83,18 @@ def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
 
 def _probed(entry: Any, host: Host) -> dict[str, Any]:
     """Ask a driver with `probe` what it needs of the host; one that has none needs nothing."""
-    found = _entry(entry.name, getattr(entry, "summary", ""))
+    listed = _entry(entry.name, getattr(entry, "summary", ""))
     for name in ("port_kinds", "semantics"):
         if hasattr(entry, name):
-            found[name] = sorted(map(str, getattr(entry, name)))
+            listed[name] = sorted(map(str, getattr(entry, name)))
     if hasattr(entry, "probe"):
         try:
             version = entry.probe(host)
         except SwitchmarkError as error:
-            return {**found, "usable": False, "why_not": error.message, "hint": error.hint}
-        found |= {"version": version.text, "mode": version.mode, "verified": version.verified}
-        found |= {"missing": dict(version.missing), "verified_ports": dict(version.verified_ports)}
-    return found
+            return {**listed, "usable": False, "why_not": error.message, "hint": error.hint}
+        listed |= {"version": version.text, "mode": version.mode, "verified": version.verified}
+        listed |= {"missing": dict(version.missing), "verified_ports": dict(version.verified_ports)}
+    return listed
 
 
 def _entry(name: str, summary: str) -> dict[str, Any]:

@@ -80,10 +80,10 @@ class Dpdk(Engine):
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
         """Return its own capabilities, and where it opens interfaces, those that sockets and XDP
         programs take there."""
-        found = self.capabilities
+        capabilities = self.capabilities
         if not KERNEL_PORTS.isdisjoint(kinds):
-            found |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
-        return found
+            capabilities |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
+        return capabilities
 
     def _megabytes(self, wiring: Wiring, devices: int, *, guest: bool) -> int:
         """Return the memory of a process: a pool for each device, as traffic/engines/dpdk.c makes

@@ -235,7 +235,7 @@ def _image(node: Node, needs: Needs, *, kept: bool) -> Plan:
 
 def _named_network(node: Node, private: bool) -> Plan:
     pid = f"{node.name}-pid"
-    found = Run(
+    inspected = Run(
         f"the first process of {node.name}",
         (*_docker(node), "inspect", "--format", "{{.State.Pid}}", node.name),
         save=pid,
@@ -243,12 +243,12 @@ def _named_network(node: Node, private: bool) -> Plan:
     undo = ("ip", "netns", "del", node.name)
     why = f"its network stack is known as {node.name}"
     if not private:
-        return (found, Run(why, ("ip", "netns", "attach", node.name, f"${{{pid}}}"), undo=undo))
+        return (inspected, Run(why, ("ip", "netns", "attach", node.name, f"${{{pid}}}"), undo=undo))
     # The number is one in the daemon's own namespace.
     path = f"/proc/${{{_place(node)}}}/root/proc/${{{pid}}}/ns/net"
     place = NETNS.netns(node) or ""
     return (
-        found,
+        inspected,
         Run("a place for a network stack", ("install", "-D", "/dev/null", place), undo=undo),
         Run(why, ("mount", "--bind", path, place)),
     )

@@ -35,9 +35,9 @@ def _counter_commands(hosted: Hosted) -> tuple[Run, ...]:
 def _parse_counters(hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
     """Return the frames that libpcap had no room for, and those that a port did not take."""
     try:
-        found = json.loads(outputs[0])
+        printed = json.loads(outputs[0])
         counts = [
-            PortCounters(*(int(found[name][side]) for name in ("in", "out", "missed", "failed")))
+            PortCounters(*(int(printed[name][side]) for name in ("in", "out", "missed", "failed")))
             for side in (0, 1)
         ]
     except (KeyError, TypeError, IndexError) as missing:

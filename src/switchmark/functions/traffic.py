@@ -98,13 +98,13 @@ class TrafficProcess:
                 raise self._died()
             raise TrialFailed(f"{self.part}: '{command}' was not answered in {timeout_s:g} s")
         try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except ValueError as garbled:
             raise TrialFailed(f"{self.part}: not an answer: {line[:200]!r}") from garbled
-        if not isinstance(found, dict) or not found.get("ok"):
-            reason = found.get("error") if isinstance(found, dict) else line[:200]
+        if not isinstance(answer, dict) or not answer.get("ok"):
+            reason = answer.get("error") if isinstance(answer, dict) else line[:200]
             raise TrialFailed(f"{self.part}: {reason}")
-        return found
+        return answer
 
     def hang_up(self) -> None:
         """Send no more commands, so that the program ends."""

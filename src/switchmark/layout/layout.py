@@ -108,10 +108,10 @@ def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKi
     """Return the kinds of ports that an engine or a function, which takes `kinds`, can open in an
     environment. In a virtual machine each of its ports is an interface of the guest's kernel, or a
     NIC past it."""
-    found = ENVIRONMENTS[environment]
-    if not found.own_kernel:
+    where = ENVIRONMENTS[environment]
+    if not where.own_kernel:
         return frozenset(kinds)
-    return found.port_kinds if (KERNEL_PORTS | {PortKind.NIC_PCI}) & set(kinds) else frozenset()
+    return where.port_kinds if (KERNEL_PORTS | {PortKind.NIC_PCI}) & set(kinds) else frozenset()
 
 
 def lay_out(

@@ -49,7 +49,7 @@ def check(test: Test) -> list[Refusal]:
         layout = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
     except UsageError as error:
         return [_of_error(error)]
-    found = [
+    refusals = [
         *reasons_of_axes(test),
         *_driver_reasons(test, layout),
         *_limit_reasons(test, layout),
@@ -59,17 +59,17 @@ def check(test: Test) -> list[Refusal]:
     ]
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
-        found.append(_of_driver(refusal))
+        refusals.append(_of_driver(refusal))
     else:
-        found += _nic_reasons(layout) or _port_reasons(test, layout)
+        refusals += _nic_reasons(layout) or _port_reasons(test, layout)
     for part, named in _named_parts(test).items():
         if part not in {p.id for p in layout.parts if p.physical}:
             why = (
                 f"--nic names the physical port {part} ({named}), which scenario "
                 f"{test.scenario} does not have"
             )
-            found.append(Refusal(("nic", "scenario"), why))
-    return found
+            refusals.append(Refusal(("nic", "scenario"), why))
+    return refusals
 
 
 def _of_error(error: UsageError, *axes: str) -> Refusal:

@@ -70,12 +70,12 @@ def rewrites_of(layout: Layout, part: Part) -> list[dict[str, str] | None]:
     back to a port of a chain that is used one way goes to whom the frames there come from."""
     if not FUNCTIONS[part.function].rewrites:
         return [None for _ in part.ports]
-    found: dict[str, dict[str, str]] = {}
+    rewrites: dict[str, dict[str, str]] = {}
     for (_, sink), a in layout.crossings.items():
-        found.setdefault(sink, {"src_mac": a.seen_dst_mac, "dst_mac": a.seen_src_mac})
+        rewrites.setdefault(sink, {"src_mac": a.seen_dst_mac, "dst_mac": a.seen_src_mac})
     for (source, _), a in layout.crossings.items():
-        found[source] = {"src_mac": a.sent_src_mac, "dst_mac": a.sent_dst_mac}
-    return [found[port.id] for port in part.ports]
+        rewrites[source] = {"src_mac": a.sent_src_mac, "dst_mac": a.sent_dst_mac}
+    return [rewrites[port.id] for port in part.ports]
 
 
 def forwards(part: Part) -> bool:

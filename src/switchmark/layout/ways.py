@@ -43,8 +43,8 @@ def uncounted_ports(layout: Layout, trial: TrialResult) -> tuple[str, ...]:
 
 
 def _is_counted(counters: PathCounters, port: str) -> bool:
-    found = counters.at_switch.get(port, PortCounters())
-    return found.rx is not None and found.tx is not None
+    counted = counters.at_switch.get(port, PortCounters())
+    return counted.rx is not None and counted.tx is not None
 
 
 def _apart(layout: Layout) -> frozenset[str]:

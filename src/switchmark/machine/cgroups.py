@@ -30,8 +30,8 @@ def check_cpu_limit(host: Host) -> None:
     root = cpu_root(host)
     if root == V2:
         passed_on = f"{V2}/cgroup.subtree_control"
-        found = host.read(passed_on).decode().split() if host.exists(passed_on) else []
-        if "cpu" not in found:
+        controllers = host.read(passed_on).decode().split() if host.exists(passed_on) else []
+        if "cpu" not in controllers:
             raise Unavailable(
                 "a CPU limit needs a cgroup, and there is no cpu controller for one",
                 hint=f"echo +cpu >{passed_on}",

@@ -53,15 +53,15 @@ def clean(
     what would be undone. An interruption is held back until the run at hand is done with.
     """
     base = base or default_base()
-    found = sorted(
+    known = sorted(
         path.name for path in base.glob("sm*") if re.fullmatch("sm[0-9a-f]{4}", path.name)
     )
     for run in runs:
-        if run not in found:
-            raise UsageError(f"there is no run {run}; there are: {', '.join(found) or 'none'}")
+        if run not in known:
+            raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")
     hosts = {"local": LocalHost(), **(hosts or {})}
     cleaned = []
-    for run in found:
+    for run in known:
         if not runs or run in runs:
             with shielded():
                 cleaned.append(_clean_run(base, run, dry_run, hosts))
@@ -160,9 +160,9 @@ def _named(run: str, host: Host) -> list[Command]:
     except Unavailable:
         return []
     names = [line.split()[0] for line in spaces if line.startswith(f"{run}-")]
-    found = [Command(host=host.name, argv=("ip", "netns", "del", name)) for name in names]
+    commands = [Command(host=host.name, argv=("ip", "netns", "del", name)) for name in names]
     names = [link["ifname"] for link in links if link["ifname"].startswith(f"{run}-")]
-    return found + [Command(host=host.name, argv=("ip", "link", "del", name)) for name in names]
+    return commands + [Command(host=host.name, argv=("ip", "link", "del", name)) for name in names]
 
 
 def _leftovers(run: str, host: Host) -> list[str]:

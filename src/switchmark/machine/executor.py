@@ -197,15 +197,15 @@ class Executor:
     def _write_inside(self, step: Write, path: str, content: bytes) -> None:
         """Write a file as its node sees it, by the node's own `cat` and `tee`."""
         read = self._inside(step.at, ("cat", path))
-        found = self._call(step.why, step.at, read, None, 10.0)
-        if found.status == 0:
+        completed = self._call(step.why, step.at, read, None, 10.0)
+        if completed.status == 0:
             undo = Command(
-                host=step.at.host, argv=self._inside(step.at, ("tee", path)), stdin=found.stdout
+                host=step.at.host, argv=self._inside(step.at, ("tee", path)), stdin=completed.stdout
             )
-        elif b"No such file" in found.stderr:
+        elif b"No such file" in completed.stderr:
             undo = Command(host=step.at.host, argv=self._inside(step.at, ("rm", "-f", path)))
         else:
-            raise _failure(step.why, step.at, read, found)
+            raise _failure(step.why, step.at, read, completed)
         self._journal.intend(undo)
         write = self._inside(step.at, ("tee", path))
         written = self._call(step.why, step.at, write, content, 10.0)
@@ -255,16 +255,16 @@ class Executor:
             last_try = time.monotonic() >= deadline
             limit_s = max(deadline - time.monotonic(), _SHORTEST_CHECK_S)
             try:
-                found = self._call(step.why, step.check.at, argv, None, limit_s)
+                completed = self._call(step.why, step.check.at, argv, None, limit_s)
             except CommandTimedOut as error:
                 raise NotReady(f"{error.message}{self._last_words(step)}") from error
-            if _holds(step, found):
+            if _holds(step, completed):
                 return
             self._refuse_dead(step)
             if last_try:
                 raise NotReady(
                     f"{step.why}: still not so after {step.timeout_s:g} s\n"
-                    f"  {_place(step.check.at)}: {shlex.join(argv)}{_evidence(found)}"
+                    f"  {_place(step.check.at)}: {shlex.join(argv)}{_evidence(completed)}"
                     f"{self._last_words(step)}"
                 )
             time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
@@ -318,22 +318,22 @@ def _explained(why: str) -> Iterator[None]:
         raise type(error)(f"{why}: {error.message}", hint=error.hint) from error
 
 
-def _holds(step: Wait, found: Completed) -> bool:
-    if found.status not in step.check.ok:
+def _holds(step: Wait, completed: Completed) -> bool:
+    if completed.status not in step.check.ok:
         return False
-    output = found.stdout.decode(errors="replace")
+    output = completed.stdout.decode(errors="replace")
     return step.check.pattern is None or bool(re.search(step.check.pattern, output, re.MULTILINE))
 
 
-def _failure(why: str, at: Node, argv: tuple[str, ...], found: Completed) -> CommandFailed:
+def _failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:
     return CommandFailed(
-        f"{why}: the command {_ended(found.status)}\n"
-        f"  {_place(at)}: {shlex.join(argv)}{_evidence(found)}"
+        f"{why}: the command {_ended(completed.status)}\n"
+        f"  {_place(at)}: {shlex.join(argv)}{_evidence(completed)}"
     )
 
 
-def _evidence(found: Completed) -> str:
-    output = last_lines(found.stderr) or last_lines(found.stdout) or "(no output)"
+def _evidence(completed: Completed) -> str:
+    output = last_lines(completed.stderr) or last_lines(completed.stdout) or "(no output)"
     return "".join(f"\n  {line}" for line in output.splitlines())
 
 

@@ -104,9 +104,9 @@ class Leases:
                 # What dead runs left will be taken away by `clean`.
                 left = sum(take.added or 0 for take in held)
                 lacking -= min(wanted, max(0, int(host.read(free)) - left))
-            found = host.read(path)
-            raised = b"%d\n" % (int(found) + lacking)
-            old = held[0].old if held else found
+            before = host.read(path)
+            raised = b"%d\n" % (int(before) + lacking)
+            old = held[0].old if held else before
             append_entry(
                 descriptor,
                 _Take(
@@ -132,7 +132,7 @@ class Leases:
                 ) from error
             missing = int(raised) - int(host.read(path))
             if missing > 0:
-                host.write(path, found)
+                host.write(path, before)
                 append_entry(descriptor, give)
             return max(0, wanted - max(0, missing))
 

@@ -69,16 +69,16 @@ def _link(host: Host, name: str) -> dict[str, Any]:
     done = host.run(("ip", "-j", "address", "show", "dev", name))
     if done.status:
         raise UsageError(f"there is no NIC named {name}", hint="ip link")
-    found: dict[str, Any] = json.loads(done.stdout)[0]
-    return found
+    link: dict[str, Any] = json.loads(done.stdout)[0]
+    return link
 
 
 def _json(host: Host, argv: tuple[str, ...]) -> list[dict[str, Any]]:
     done = host.run(argv)
     if done.status:
         raise Unavailable(f"{' '.join(argv)} failed: {done.stderr.decode(errors='replace')}")
-    found: list[dict[str, Any]] = json.loads(done.stdout or b"[]")
-    return found
+    objects: list[dict[str, Any]] = json.loads(done.stdout or b"[]")
+    return objects
 
 
 def _features(host: Host, name: str) -> list[str]:

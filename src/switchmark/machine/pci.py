@@ -63,8 +63,8 @@ def find_device(host: Host, address: str) -> Device:
         )
     vendor, product = (_word(host, f"{path}/{name}")[2:] for name in ("vendor", "device"))
     # The interface of a virtio device is one level deeper.
-    found = host.run(("find", f"{path}/", "-maxdepth", "3", "-path", "*/net/*"))
-    paths = [line.split("/") for line in found.stdout.decode(errors="replace").splitlines()]
+    listing = host.run(("find", f"{path}/", "-maxdepth", "3", "-path", "*/net/*"))
+    paths = [line.split("/") for line in listing.stdout.decode(errors="replace").splitlines()]
     return Device(
         address,
         f"{vendor}:{product}",
@@ -149,8 +149,8 @@ def _remember(devices: Sequence[Device], up: Sequence[str]) -> Plan:
 
 def _by_interface(device: Device) -> list[tuple[str, int]]:
     """Return a key that puts eth2 before eth10."""
-    found = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
-    return [(word, int(number or 0)) for word, number in found]
+    words = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
+    return [(word, int(number or 0)) for word, number in words]
 
 
 def _give(device: Device, driver: str) -> Plan:

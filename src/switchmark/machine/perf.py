@@ -61,11 +61,11 @@ def probe(host: Host) -> Counting:
             refused = _reason(done.stderr)
             continue
         rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
-        found = {row["event"] for row in rows if row["count"] != "<not supported>"}
-        if not found:
+        counted = {row["event"] for row in rows if row["count"] != "<not supported>"}
+        if not counted:
             return Counting(missing="no hardware counters on this host")
         return Counting(
-            tuple(event for event in EVENTS if event in found),
+            tuple(event for event in EVENTS if event in counted),
             by_cpu=bool(way),
             user_only=all(row["modifier"] == ":u" for row in rows),
         )

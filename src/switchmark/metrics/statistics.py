@@ -56,10 +56,10 @@ def difference_p(before: Sequence[float], after: Sequence[float]) -> float:
     split = len(before)
 
     def apart(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.abs(
+        differences: NDArray[np.float64] = np.abs(
             rows[:, :split].mean(axis=1) - rows[:, split:].mean(axis=1)
         )
-        return found
+        return differences
 
     draws = np.random.default_rng(0).permuted(np.tile(pooled, (_DRAWS, 1)), axis=1)
     seen = apart(pooled[np.newaxis])[0]
@@ -115,9 +115,9 @@ def _splits(series: NDArray[np.float64]) -> bool:
     """Return the best division of the sorted values in two (Otsu 1979)."""
     import numpy as np
 
-    found = np.sort(series)
-    count = len(found)
-    sums = np.cumsum(found)
+    values = np.sort(series)
+    count = len(values)
+    sums = np.cumsum(values)
     below = np.arange(1, count)
     low = sums[:-1] / below
     high = (sums[-1] - sums[:-1]) / (count - below)
@@ -126,7 +126,7 @@ def _splits(series: NDArray[np.float64]) -> bool:
     if min(size, count - size) < max(_SMALLEST_BAND * count, 2):
         return False
     gap = float(high[at] - low[at])
-    width = max(float(found[:size].std()), float(found[size:].std()))
+    width = max(float(values[:size].std()), float(values[size:].std()))
     return gap > _BANDS and gap > _SEPARATION * width
 
 

@@ -119,8 +119,8 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Say whether `until_certain` was asked for, and as many trials as there can be did not do."""
     if test.until_certain is None or len(trials) < MIN_REPEATS:
         return False
-    found = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
-    return relative_half_width(found) > test.until_certain
+    judged = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
+    return relative_half_width(judged) > test.until_certain
 
 
 def of_latency(test: Test) -> bool:
@@ -168,7 +168,7 @@ def per_flow(record: Record) -> list[dict[str, Any]]:
     for trial in record.trials:
         for counts in trial.per_flow:
             flows.setdefault(counts.flow, []).append(counts)
-    found = []
+    summed = []
     for flow, each in flows.items():
         told: dict[str, Any] = {"flow": flow}
         for name in _COUNTS:
@@ -176,8 +176,8 @@ def per_flow(record: Record) -> list[dict[str, Any]]:
         latency = merged([counts.latency for counts in each if counts.latency])
         if latency is not None:
             told["latency_ns"] = latency.model_dump(exclude={"histogram", "ipdv"})
-        found.append(told)
-    return found
+        summed.append(told)
+    return summed
 
 
 def fairness(record: Record) -> float | None:

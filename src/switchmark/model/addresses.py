@@ -12,8 +12,8 @@ _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.
 def pci_address(text: str) -> str | None:
     """Return the PCI address that `text` is, with its domain (`03:00.0` is in 0000); None if it is
     something else."""
-    found = _PCI.fullmatch(text)
-    return f"{found[1] or '0000'}:{found[2]}".lower() if found else None
+    match = _PCI.fullmatch(text)
+    return f"{match[1] or '0000'}:{match[2]}".lower() if match else None
 
 
 def group_mac_address(index: int) -> str:

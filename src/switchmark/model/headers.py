@@ -8,17 +8,17 @@ import struct
 __all__ = ["differences"]
 
 
-def differences(found: bytes, promised: bytes) -> list[str]:
-    """What of the headers of a frame is not as promised, in words, up to the ports; lengths and
+def differences(seen: bytes, expected: bytes) -> list[str]:
+    """Return what of a frame's headers is not as expected, in words, up to the ports; lengths and
     checksums of its own are right or wrong by themselves."""
-    one, other = _fields(found), _fields(promised)
+    one, other = _fields(seen), _fields(expected)
     wrong = [
         f"{name} {one.get(name, 'none')} instead of {other.get(name, 'none')}"
         for name in dict.fromkeys((*other, *one))
         if one.get(name) != other.get(name)
     ]
-    at = found.find(b"\x08\x00\x45", 12) + 2
-    words = struct.unpack(">10H", found[at : at + 20])
+    at = seen.find(b"\x08\x00\x45", 12) + 2
+    words = struct.unpack(">10H", seen[at : at + 20])
     if sum(words) % 0xFFFF:
         wrong.append("a wrong checksum of the IP header")
     return wrong or ["another length than the IP header says"]

@@ -166,19 +166,19 @@ class Topology:
         """Return the flows as a switch is told them: from one of its ports to another, once
         each."""
         parts = {port.id: port.part for port in self.ports}
-        found: dict[tuple[str, str], Flow] = {}
+        crossings: dict[tuple[str, str], Flow] = {}
         numbers: dict[tuple[int, str], int] = {}
         for flow in self.flows:
             for source, sink in flow.crossings:
-                if (source, sink) in found:
+                if (source, sink) in crossings:
                     continue
                 # Copies have one number, here as there.
                 number = numbers.setdefault((flow.index, source), len(numbers))
                 name = f"{parts[source]}-{parts[sink]}"
                 # Only where the chains part does a frame's source say which of them it takes.
                 split = flow.split if source == flow.source else None
-                found[source, sink] = Flow(name, number, source, sink, split=split)
-        return tuple(found.values())
+                crossings[source, sink] = Flow(name, number, source, sink, split=split)
+        return tuple(crossings.values())
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -324,15 +324,15 @@ class Wiring:
         reflect it comes back: a port that no flow begins at sends to the port that its frames came
         from. A switch that holds a rule for each direction makes its rules of these.
         """
-        found: dict[str, dict[str, str | None]] = {port.id: {} for port in self.ports}
+        ways: dict[str, dict[str, str | None]] = {port.id: {} for port in self.ports}
         for flow in self.flows:
             mac = None if flow.split is None else self.source_mac(flow)
-            found[flow.source][flow.sink] = mac
-        for port_id in [port_id for port_id, sinks in found.items() if not sinks]:
+            ways[flow.source][flow.sink] = mac
+        for port_id in [port_id for port_id, sinks in ways.items() if not sinks]:
             sources = [flow.source for flow in self.flows if flow.sink == port_id]
             if len(sources) == 1:
-                found[port_id][sources[0]] = None
-        return found
+                ways[port_id][sources[0]] = None
+        return ways
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
         """Return the flows that carry the frames of this one, itself among them."""

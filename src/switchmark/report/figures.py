@@ -95,5 +95,5 @@ def share(count: int, whole: int) -> str:
     """Write a share as `1.25%` of a whole; what is more than nothing is not shown as nothing."""
     if not whole:
         return ""
-    found = count / whole
-    return f"<{_SMALLEST_SHARE:.2%}" if 0 < found < _SMALLEST_SHARE else f"{found:.2%}"
+    ratio = count / whole
+    return f"<{_SMALLEST_SHARE:.2%}" if 0 < ratio < _SMALLEST_SHARE else f"{ratio:.2%}"

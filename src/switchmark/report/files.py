@@ -57,13 +57,13 @@ def _write(path: Path, form: Callable[[Runs], str], runs: Runs) -> None:
 
 
 def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in content.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{name}.")
+            fields |= _flat(value, f"{before}{name}.")
         else:
-            found[before + name] = json.dumps(value) if isinstance(value, list) else value
-    return found
+            fields[before + name] = json.dumps(value) if isinstance(value, list) else value
+    return fields
 
 
 _FORMS: Mapping[str, Callable[[Runs], str]] = {".html": page, ".htm": page, ".csv": as_csv}

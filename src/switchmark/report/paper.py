@@ -40,8 +40,8 @@ class Beside:
 
 def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
     """Return the rows of the experiment, in the paper's order."""
-    found = [_record(row, records) for row in experiment.rows]
-    figures = [_figure(record, experiment.unit) for record in found]
+    measured = [_record(row, records) for row in experiment.rows]
+    figures = [_figure(record, experiment.unit) for record in measured]
     return [
         Beside(
             row.name,
@@ -51,7 +51,7 @@ def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
             figure / figures[0] if figure is not None and figures[0] else None,
             record,
         )
-        for row, figure, record in zip(experiment.rows, figures, found, strict=True)
+        for row, figure, record in zip(experiment.rows, figures, measured, strict=True)
     ]
 
 
@@ -130,12 +130,12 @@ def _interval(record: Record, unit: str) -> tuple[float, float] | None:
     if unit == "us":
         means = [trial.latency.mean / 1e3 for trial in record.trials if trial.latency]
         return median_interval(means) if len(means) >= MIN_REPEATS else None
-    found, rx = confidence(record), received(record)
+    interval, rx = confidence(record), received(record)
     figure = _figure(record, unit)
-    if found is None or rx is None or not rx["pps"] or figure is None:
+    if interval is None or rx is None or not rx["pps"] or figure is None:
         return None
     scale = figure / rx["pps"]
-    return found[0] * scale, found[1] * scale
+    return interval[0] * scale, interval[1] * scale
 
 
 def _record(row: Row, records: Sequence[Record]) -> Record | None:

@@ -138,8 +138,8 @@ def _section(records: Sequence[Record]) -> Section:
         if axis != "dimension"
     ]
     objects = [to_object(record) for record in records]
-    found = _of_latency(objects) if tests[0].dimension == "latency" else _of_rate(objects)
-    kept = tuple(column for column in (*columns, *found) if any(column.cells))
+    figures = _of_latency(objects) if tests[0].dimension == "latency" else _of_rate(objects)
+    kept = tuple(column for column in (*columns, *figures) if any(column.cells))
     return Section(_caption(records), kept)
 
 
@@ -245,10 +245,10 @@ def _semantics(objects: _Objects) -> list[Column]:
 
 
 def _verdicts(objects: _Objects) -> Column:
-    found = tuple(
+    cells = tuple(
         o["verdict"] if o["status"] == "ok" else o["status"] if o["rx"] else "" for o in objects
     )
-    return Column("verdict", found, expendable=_LAST)
+    return Column("verdict", cells, expendable=_LAST)
 
 
 def _losses(objects: _Objects) -> list[Column]:
@@ -259,10 +259,12 @@ def _losses(objects: _Objects) -> list[Column]:
         return share(o["tx"]["unsent"], o["tx"]["frames"] + o["tx"]["unsent"])
 
     lost = _cells(objects, lambda o: share(o["lost"], o["tx"]["frames"] * o["test"]["copies"]))
-    found = [Column("lost", lost, numeric=True, expendable=_SEMANTICS)]
+    columns = [Column("lost", lost, numeric=True, expendable=_SEMANTICS)]
     if any(o["tx"] and o["tx"]["unsent"] for o in objects):
-        found.append(Column("unsent", _cells(objects, unsent), numeric=True, expendable=_SEMANTICS))
-    return found
+        columns.append(
+            Column("unsent", _cells(objects, unsent), numeric=True, expendable=_SEMANTICS)
+        )
+    return columns
 
 
 def _latency_column(objects: _Objects, name: str, expendable: int) -> Column:
@@ -278,12 +280,12 @@ def _cores(objects: _Objects) -> list[Column]:
         role: tuple(_cores_of(o, role) if o["rx"] else "" for o in objects) for role in roles
     }
     columns["softirq"] = tuple(_softirq(o) if o["rx"] else "" for o in objects)
-    found: list[Column] = []
+    listed: list[Column] = []
     for heading, cells in columns.items():
         if any(cells):
-            above = "" if found else "cores"
-            found.append(Column(heading, cells, above, numeric=True, expendable=_CORES))
-    return found
+            above = "" if listed else "cores"
+            listed.append(Column(heading, cells, above, numeric=True, expendable=_CORES))
+    return listed
 
 
 def _cores_of(content: dict[str, Any], role: str) -> str:

@@ -42,7 +42,7 @@ def nics(test: Test) -> dict[str, Nic]:
 
     UsageError if it is written otherwise.
     """
-    found: dict[str, Nic] = {}
+    by_part: dict[str, Nic] = {}
     for word in (test.nic or "").split(",") if test.nic else []:
         part, equals, ends = word.strip().partition("=")
         pair = _ends(ends)
@@ -55,12 +55,12 @@ def nics(test: Test) -> dict[str, Nic]:
                 hint="basename $(readlink -f /sys/class/net/INTERFACE/device)",
                 axes=("nic",),
             )
-        found[part] = Nic(*pair)
-    names = [name for nic in found.values() for name in (nic.switch_end, nic.peer)]
+        by_part[part] = Nic(*pair)
+    names = [name for nic in by_part.values() for name in (nic.switch_end, nic.peer)]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"the NIC {name} is named twice", axes=("nic",))
-    return found
+    return by_part
 
 
 def _ends(text: str) -> tuple[str, str] | None:

@@ -31,13 +31,13 @@ class Basicfwd(PairedSwitch):
         return probe_program(host, program_path(_PROGRAM), _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
-        found = super().accepts(wiring)
-        if found is None and not are_neighbours(wiring):
+        refusal = super().accepts(wiring)
+        if refusal is None and not are_neighbours(wiring):
             return (
                 "basicfwd joins its NICs in the order of their PCI addresses, and then its virtual "
                 "ports: those of a pair must be next to each other"
             )
-        return found
+        return refusal
 
     def start(self, wiring: Wiring) -> Plan:
         return start_program(

@@ -108,15 +108,15 @@ def _stats(line: str) -> dict[str, int]:
     """Return the numbers of one answer, `{"/ethdev/stats": {"ipackets": 0, ...}}`."""
     try:
         answer: Any = json.loads(line)["/ethdev/stats"]
-        found = {
+        numbers = {
             name: answer[name]
             for name in ("ipackets", "opackets", "imissed", "ierrors", "rx_nombuf")
         }
     except (KeyError, TypeError, RecursionError) as missing:
         raise ValueError(f"telemetry gave a port without {missing}") from missing
-    if not all(type(value) is int and value >= 0 for value in found.values()):
+    if not all(type(value) is int and value >= 0 for value in numbers.values()):
         raise ValueError("telemetry gave a counter that is no number of frames")
-    return found
+    return numbers
 
 
 COUNTERS = Counting(eal_counters, parse_eal_counters)

@@ -251,11 +251,11 @@ def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
     links = json.loads(output)
     if not isinstance(links, list):
         raise ValueError("ip printed no list of links")
-    found = {}
+    counters = {}
     for link in links:
         try:
             stats = link["stats64"]
-            found[str(link["ifname"])] = PortCounters(
+            counters[str(link["ifname"])] = PortCounters(
                 rx=int(stats["rx"]["packets"]),
                 tx=int(stats["tx"]["packets"]),
                 rx_dropped=int(stats["rx"]["dropped"]) + int(stats["rx"]["errors"]),
@@ -263,7 +263,7 @@ def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
             )
         except (KeyError, TypeError) as missing:
             raise ValueError(f"ip printed a link without {missing}") from missing
-    return found
+    return counters
 
 
 def kernel_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
@@ -277,11 +277,11 @@ def kernel_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
         return _function_counters(wiring, links)
     return Counters(
         {
-            port.id: replace(found, rx_dropped=None)
+            port.id: replace(counted, rx_dropped=None)
             if _kind(wiring, port) is PortKind.VETH
-            else found
+            else counted
             for port in wiring.ports
-            if (found := links.get(switch_ifname(wiring, port))) is not None
+            if (counted := links.get(switch_ifname(wiring, port))) is not None
         }
     )
 

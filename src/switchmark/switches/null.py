@@ -10,7 +10,7 @@ from switchmark.switches.base import NO_COUNTERS, Switch
 
 
 class Null(Switch):
-    """Its ports lead nowhere; they are for the engine of the same name."""
+    """The ports of this switch lead nowhere; they are for the engine of the same name."""
 
     name = "null"
     semantics = (Semantics.PATCH,)

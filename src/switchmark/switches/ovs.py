@@ -53,8 +53,10 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     drops = _socket_drops(outputs[1].decode(errors="replace"))
     return Counters(
         {
-            port: replace(found, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0))
-            for port, found in links.ports.items()
+            port: replace(
+                counted, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0)
+            )
+            for port, counted in links.ports.items()
         }
     )
 
@@ -62,10 +64,10 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 def _socket_drops(text: str) -> dict[str, int]:
     """Return the drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME *
     skmem:(...,dN)`."""
-    found: dict[str, int] = {}
+    by_interface: dict[str, int] = {}
     for ifname, drops in _SOCKET.findall(text):
-        found[ifname] = found.get(ifname, 0) + int(drops)
-    return found
+        by_interface[ifname] = by_interface.get(ifname, 0) + int(drops)
+    return by_interface
 
 
 class Ovs(KernelSwitch):

@@ -81,19 +81,19 @@ def _port_counters(text: str) -> dict[str, PortCounters]:
     """Return the counters by interface, from `dpctl/show -s`. Its text about a port that no
     function has opened (`could not retrieve stats`) runs into the next port's line."""
     parts = _PORT.split(text)
-    found = {}
+    counters = {}
     for name, body in zip(parts[1::2], parts[2::2], strict=True):
         rows = {
             way: (_count(frames), _count(drops)) for way, frames, drops in _FRAMES.findall(body)
         }
         if set(rows) == {"RX", "TX"}:
             (rx, rx_dropped), (tx, tx_dropped) = rows["RX"], rows["TX"]
-            found[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
+            counters[name] = PortCounters(rx, tx, rx_dropped, tx_dropped)
         elif not rows and "could not retrieve stats" in body:
-            found[name] = PortCounters()
+            counters[name] = PortCounters()
         else:
             raise ValueError(f"dpctl/show gives no counters of port {name}")
-    return found
+    return counters
 
 
 def _count(text: str) -> int | None:
