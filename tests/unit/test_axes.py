@@ -30,7 +30,7 @@ ENDINGS = {"bytes": "_bytes", "s": "_s", "pps": "_pps"}
 
 
 def unusual(test: Test) -> dict[str, Any]:
-    """The axes of a test that have not the usual value."""
+    """Return the axes of a test that have not the usual value."""
     usual = Test().model_dump()
     return {name: value for name, value in test.model_dump().items() if value != usual[name]}
 

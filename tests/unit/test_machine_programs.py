@@ -1,4 +1,4 @@
-"""Where a program is found, and what it says of its version."""
+"""These tests check where a program is found, and how it is asked for its version."""
 
 from __future__ import annotations
 

@@ -515,7 +515,7 @@ LISTS_OF_AXES: dict[tuple[str, str], str] = {
 
 
 def axes_of_test() -> dict[str, ast.expr]:
-    """The fields of `Test` with their annotations."""
+    """Return the fields of `Test` with their annotations."""
     (test,) = (
         node for node in TREES[SPEC].body if isinstance(node, ast.ClassDef) and node.name == "Test"
     )
@@ -527,8 +527,8 @@ def axes_of_test() -> dict[str, ast.expr]:
 
 
 def lists_of_axes(tree: ast.AST, axes: set[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Where names of axes, and nothing else, are listed, with the line: what could be a fact about
-    them. The reason of a refusal names its axes; a dictionary in a function gives them values."""
+    """Return where names of axes, and nothing else, are listed, with the line: what could be a fact
+    about them. The reason of a refusal names its axes; a dictionary in a function gives them values."""
     exempt: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Refusal", "UsageError"):
@@ -550,7 +550,7 @@ def lists_of_axes(tree: ast.AST, axes: set[str]) -> Iterator[tuple[int, tuple[st
 
 
 def lines_of_constants(tree: ast.Module) -> dict[str, range]:
-    """The lines of what a module assigns, by name."""
+    """Return the lines of what a module assigns, by name."""
     return {
         ast.unparse(node.targets[0]): range(node.lineno, (node.end_lineno or node.lineno) + 1)
         for node in tree.body

@@ -1,4 +1,4 @@
-"""Whether every name that a test has is in the table of its axis. Pure."""
+"""This module checks that every name of a test is in the table of its axis. It is pure."""
 
 from __future__ import annotations
 
