@@ -170,8 +170,8 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_file(plan: Plan) -> str:
-    """Return a plan as it is kept: the traffic program stands there by its name alone, but for control
-    groups and mounts, and the guest's files in a folder that is the same on every machine."""
+    """Return a plan as it is kept: the traffic program stands there by its name alone, but for
+    control groups and mounts, and the guest's files in a folder that is the same on every host."""
     text = "\n".join(describe(plan, inside)) + "\n"
     return _TRAFFIC.sub("switchmark-traffic", text).replace(f"{sys.prefix}/{GUEST}", "/guest")
 

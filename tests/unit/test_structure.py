@@ -528,7 +528,8 @@ def axes_of_test() -> dict[str, ast.expr]:
 
 def lists_of_axes(tree: ast.AST, axes: set[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Return where names of axes, and nothing else, are listed, with the line: what could be a fact
-    about them. The reason of a refusal names its axes; a dictionary in a function gives them values."""
+    about them. The reason of a refusal names its axes; a dictionary in a function gives them
+    values."""
     exempt: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Refusal", "UsageError"):
