@@ -15,7 +15,8 @@ from switchmark.layout.roles import tenants_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.model.record import Latency, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 
 class Bench:

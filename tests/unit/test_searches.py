@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 from switchmark.searches import TABLE
 from switchmark.searches.base import Estimate, LoadBounds, most_repeats
 from synthetic import SyntheticSwitch, answers_of

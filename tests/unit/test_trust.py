@@ -23,7 +23,8 @@ from switchmark.metrics.throughput import is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
 from switchmark.model.counters import PathCounters
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)

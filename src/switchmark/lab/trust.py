@@ -22,7 +22,7 @@ from switchmark.metrics.doubts import passing
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.verdict import judge
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["Trust", "used_cpus"]
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.place import WrittenEnd, WrittenPlace
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 __all__ = [
     "SCHEMA",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import (
     Estimate,
     LoadBounds,
