@@ -251,8 +251,8 @@ def test_a_plugin_may_name_its_arguments_and_have_optional_ones(draw: Callable[.
 
 
 def test_a_plugin_that_needs_an_argument_that_nobody_gives_is_refused() -> None:
-    told = r"draw\(t, test, extra\) should be draw\(topology, test\)"
-    with pytest.raises(UsageError, match=told):
+    misfit = r"draw\(t, test, extra\) should be draw\(topology, test\)"
+    with pytest.raises(UsageError, match=misfit):
         check_contract(Drawing(lambda t, test, extra: None), Scenario, "the plug-in x")
 
 
