@@ -1,4 +1,4 @@
-"""Lines of JSON: whole or not at all."""
+"""These tests check that JSON lines are read and written in one way."""
 
 from __future__ import annotations
 
