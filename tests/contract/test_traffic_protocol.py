@@ -87,7 +87,7 @@ def test_one_process_serves_many_trials(program: Program) -> None:
     program.open_loop(take=3)
     for rate in (1000, 0, 20000):
         assert program.arm(sender={"rate_pps": rate})["ok"]
-        for phase_ns in (2 * 10**7, 5 * 10**7):
+        for phase_ns in (5 * 10**7, 15 * 10**7):
             report = program.trial(phase_ns)
             sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
             assert sent["frames"] == received["frames"] > 0
@@ -174,7 +174,7 @@ def test_headers_are_compared_with_those_expected(program: Program) -> None:
     for expect, broken in ((seen, 0), ({**seen, "vary": ["dst_ip"]}, 5)):
         tasks = [load, {"flows": 6, "expect": expect, "latency": True}]
         assert program.ask("arm", **members, tasks=tasks)["ok"]
-        received = program.trial(10**7)["tasks"][1]["received"]
+        received = program.trial()["tasks"][1]["received"]
         headers = received["headers"]
         assert headers["compared"] == received["frames"] > 60
         assert headers["broken"] == pytest.approx(received["frames"] * broken / 6, abs=6)
