@@ -128,6 +128,7 @@ def axes() -> Iterator[tuple[str, ...]]:
         "default",
         "values",
         "unit",
+        "in JSON",
         "what it sets",
         "another value takes",
     )
@@ -138,6 +139,7 @@ def axes() -> Iterator[tuple[str, ...]]:
             default(axis.field),
             written(axis),
             axis.unit,
+            listed(filter(None, (axis.json_name or axis.name, axis.json_number))),
             axis.help,
             TAKES[axis.changes],
         )

@@ -12,6 +12,7 @@ from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.programs import program_path
 from switchmark.model.plan import Node, Plan
+from switchmark.model.spec import AXES
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.model.units import FRAME_MAX
 from switchmark.model.version import Version
@@ -50,10 +51,10 @@ class Engine:
     receiver: str | None = None
     napi: bool = False
     vlan: bool = True
-    flows_by: frozenset[str] = frozenset({"mac", "ip", "port"})
+    flows_by: frozenset[str] = frozenset(AXES["flows_by"].choices)
     flows_max: int = 16384
     frame_max: int = FRAME_MAX
-    touches: frozenset[str] = frozenset({"none", "header", "full"})
+    touches: frozenset[str] = frozenset(AXES["touch"].choices)
     drivers: tuple[str, ...] = ()
     resources: frozenset[str] = frozenset()
     own_memory: bool = False

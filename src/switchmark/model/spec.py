@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.axis import Axis, Property, axes_of
+from switchmark.model.topology import Semantics
 from switchmark.model.units import (
     Rate,
     mean_frame_bytes,
@@ -93,13 +94,26 @@ class Test(BaseModel):
         Axis(
             "ports",
             "how engine dpdk opens a port: virtio-user, vhost, memif, af_packet, af_xdp, ...",
+            values="`auto`, a driver of the engine",
         ),
     ] = "auto"
     port: Annotated[
-        str, Axis("ports", "how ports are attached: veth, vhost-user, memif, ...", blame=3)
+        str,
+        Axis(
+            "ports",
+            "how ports are attached: veth, vhost-user, memif, ...",
+            blame=3,
+            values="`auto`, a kind of port of the [switch](switches.md)",
+        ),
     ] = "auto"
     semantics: Annotated[
-        str, Axis("switch", "what the switch does: patch, static, learning, routed", blame=6)
+        str,
+        Axis(
+            "switch",
+            f"what the switch does: {', '.join(Semantics)}",
+            blame=6,
+            values=f"`auto`, `{'`, `'.join(Semantics)}`",
+        ),
     ] = "auto"
     memory: Annotated[
         Literal["auto", "hugepages", "no-huge"], Axis("ports", "where DPDK's frames lie")
