@@ -23,7 +23,7 @@ from switchmark.machine.perf import Counting
 from switchmark.model.counters import PathCounters
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["FRAME_BYTES", "Sender", "address", "run_alone", "sender", "trial"]
 

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import Measure
 
 __all__ = ["SyntheticSwitch", "answers_of"]

@@ -19,7 +19,8 @@ from switchmark.machine.placement import Placement, place
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.record import PartReport, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 PARTS = tuple(
     PartReport(part=part, roles=(role,), cpu=0, cores=1, user_cores=0.1, polls=100)

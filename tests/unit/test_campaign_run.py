@@ -19,7 +19,8 @@ from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
 from switchmark.lab.searching import next_stored
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.searches.base import LoadBounds
 from switchmark.searches.fixed import SEARCH as FIXED

@@ -16,7 +16,8 @@ from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.record import Latency, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 
 class Bench:

@@ -13,7 +13,8 @@ from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.model.gate import GateResult
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
 

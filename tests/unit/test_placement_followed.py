@@ -19,7 +19,8 @@ from switchmark.layout.roles import processes_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.host import LocalHost
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.model.version import Version
 
 POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}

@@ -12,7 +12,7 @@ from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
 from switchmark.model.search import Goal
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 from switchmark.searches import TABLE
 from switchmark.searches.base import Estimate, LoadBounds, most_repeats
 from synthetic import SyntheticSwitch, answers_of

@@ -23,7 +23,8 @@ from switchmark.machine.facts import host_facts
 from switchmark.machine.host import LocalHost
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.report.json import to_object
 
 DATA = Path(__file__).parent / "data"

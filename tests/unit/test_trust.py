@@ -28,7 +28,8 @@ from switchmark.model.gate import GateResult
 from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)

@@ -16,7 +16,8 @@ from switchmark.layout.layout import Layout
 from switchmark.machine.placement import Placement
 from switchmark.metrics.doubts import passing
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["ENDS", "Cable", "Dated", "Drawn", "MeasureOnCable", "OnCable", "key_of", "undisturbed"]
 

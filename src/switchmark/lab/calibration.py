@@ -34,8 +34,9 @@ from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.cable import CableFigures, CableRate, Calibration, NoCalibration
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test, TrialSpec, usual_values
+from switchmark.model.spec import Test, usual_values
 from switchmark.model.topology import PortKind
+from switchmark.model.trial import TrialSpec
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["Calibrations", "Mode", "is_saturating"]

@@ -22,7 +22,8 @@ from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["Floors"]
 

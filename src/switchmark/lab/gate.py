@@ -19,8 +19,8 @@ from switchmark.metrics.balance import balanced
 from switchmark.model.gate import GateResult
 from switchmark.model.headers import differences
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import PortKind
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["Gate", "pass_gate"]
 

@@ -41,7 +41,8 @@ from switchmark.machine.placement import Placement
 from switchmark.machine.workspace import Workspace
 from switchmark.model.noise import Noise, NoiseCertificate
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate

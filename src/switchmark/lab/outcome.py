@@ -19,8 +19,8 @@ from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import Evidence
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
-from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Part, Role
+from switchmark.model.trial import TrialSpec
 from switchmark.model.units import FCS_BYTES
 
 __all__ = ["Outcome"]

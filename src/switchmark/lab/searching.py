@@ -9,7 +9,8 @@ from switchmark.layout.roles import has_own_memory, steering_of
 from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.model.units import parse_shares
 from switchmark.searches.base import Estimate, LoadBounds
 

@@ -25,8 +25,8 @@ from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
 from switchmark.model.counters import PathCounters
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Endpoint, Part
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["Trials"]
 

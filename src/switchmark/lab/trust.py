@@ -25,7 +25,7 @@ from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.gate import GateResult
 from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 
 __all__ = ["Trust", "used_cpus"]
 

@@ -13,8 +13,8 @@ from switchmark.layout.roles import engine_of, own_kernel, place_of, rewrites_of
 from switchmark.layout.sharing import RX_BURST
 from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.placement import Placement
-from switchmark.model.spec import TrialSpec
 from switchmark.model.topology import Flow, Part, Port, Role, Semantics
+from switchmark.model.trial import TrialSpec
 from switchmark.model.units import LAYER_2_BYTES
 
 __all__ = ["load_of", "opening_of", "promised_of"]

@@ -18,7 +18,8 @@ from switchmark.model.latency import Latency, Variation
 from switchmark.model.noise import Noise
 from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.search import SearchResult
-from switchmark.model.spec import Test, TrialSpec
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 
 __all__ = [
     "SCHEMA",

@@ -1,4 +1,4 @@
-"""The test, which is one point of a campaign, and the trials that a search asks for.
+"""The test, which is one point of a campaign, and the records of its axes.
 
 An axis is a field of `Test` with its record (`model.axis`). Options, campaign files, the reference,
 records and reports are made from these; nothing else lists axes.
@@ -24,7 +24,7 @@ from switchmark.model.units import (
     parse_shares,
 )
 
-__all__ = ["AXES", "Test", "TrialSpec", "usual_values"]
+__all__ = ["AXES", "Test", "usual_values"]
 
 
 def _usual_burst(axes: dict[str, Any]) -> int:
@@ -302,7 +302,7 @@ class Test(BaseModel):
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The CPU limit in percent of one core, of `switch` or of `function`."""
+        """Return the CPU limit in percent of one core, of `switch` or of `function`."""
         if self.cpu_limit is None:
             return {}
         limit = parse_cpu_limit(self.cpu_limit)
@@ -310,12 +310,12 @@ class Test(BaseModel):
 
     @property
     def parsed_rate(self) -> Rate:
-        """The rate as it was asked for: at most, in frames, in bits, or as a share of R+."""
+        """Return the rate as it was asked for: `max`, in frames, in bits, or as a share of R+."""
         return parse_rate(self.rate)
 
     @property
     def rate_pps(self) -> float | None:
-        """Frames per second and sender; None for `max`."""
+        """Return the frames per second of each sender; None for `max` and for a share of R+."""
         return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
 
 
@@ -326,18 +326,3 @@ AXES = axes_of(Test)
 def usual_values(*of: Property) -> dict[str, Any]:
     """Return the usual values of the axes that are properties of these, by name."""
     return {axis.name: axis.default for axis in AXES.values() if axis.of in of}
-
-
-class TrialSpec(BaseModel):
-    """A trial that is asked for: one run of the traffic, at a load for a time.
-
-    With a `rate_pps` of None each sender sends as fast as it can; `frames` ends the trial after so
-    many of each.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    rate_pps: float | None
-    duration_s: float
-    warmup_s: float
-    frames: int | None = None

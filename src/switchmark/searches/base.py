@@ -15,7 +15,7 @@ from switchmark.metrics.throughput import figures, loss_ratio, relative_half_wid
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 
 __all__ = [
     "LOWEST_SHARE",

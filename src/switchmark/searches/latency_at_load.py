@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from switchmark.model.record import TrialResult
 from switchmark.model.search import SearchResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import (
     Estimate,
     LoadBounds,

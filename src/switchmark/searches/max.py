@@ -7,7 +7,7 @@ from statistics import median
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.record import Record
 from switchmark.model.search import SearchResult
-from switchmark.model.spec import TrialSpec
+from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, goal_of, repeated
 
 
