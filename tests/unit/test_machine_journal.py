@@ -115,7 +115,7 @@ def test_a_full_disk_is_an_error_before_the_step_and_tears_nothing(tmp_path: Pat
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, usual[1]))
     try:
-        with pytest.raises(RecordFailed, match="the disk is full"):
+        with pytest.raises(RecordFailed, match="cannot write down what is to be undone"):
             journal.intend(COMMAND)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)

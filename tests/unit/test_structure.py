@@ -88,6 +88,13 @@ OF_THIS_PROCESS = {
 }
 """Who may open files in /proc without a host: file, and what of this very process it asks."""
 
+WRITES_JSON = {
+    "machine/jsonl.py": "the lines",
+    "lab/trust.py": "a figure within a sentence",
+    "report/files.py": "a list within a cell of a table",
+}
+"""Who may write JSON without an indentation: file, and what."""
+
 REQUIRED = {
     "switches": ("Switch", {"name", "semantics", "port_kinds", "counters", "probe", "start"}),
     "functions": ("Function", {"name", "summary", "port_kinds", "counters", "probe", "start"}),
@@ -233,6 +240,20 @@ def test_only_the_machine_starts_processes() -> None:
         and (starts := {"subprocess", "pexpect"} & set(_roots_imported(tree)))
     }
     assert not starters
+
+
+def test_lines_of_json_are_written_in_one_place() -> None:
+    """What is spread over lines, hashed or shown within a text is no line."""
+    lines = {
+        f"{file}:{node.lineno}"
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "json.dumps"
+        and not {"indent", "sort_keys"} & {keyword.arg for keyword in node.keywords}
+        if (file := SOURCES[module].relative_to(PACKAGE).as_posix()) not in WRITES_JSON
+    }
+    assert lines == set()
 
 
 def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from switchmark.campaign.load import Campaign, dump, load
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.machine.jsonl import append_line, parse_line, to_line, whole_lines
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.spec import Test
 
@@ -167,24 +168,11 @@ class _Lines:
         except BlockingIOError as error:
             os.close(self._descriptor)
             raise UsageError(f"{path.parent} is being written by another switchmark") from error
-        content = path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            os.ftruncate(self._descriptor, content.rfind(b"\n") + 1)
+        whole_lines(self._descriptor)
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write a line to the disk. OSError leaves the file as it was; where even that fails, the
-        torn line is cut off by the next who opens it."""
-        line = json.dumps(entry, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        end = os.fstat(self._descriptor).st_size
-        try:
-            rest = line
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-            os.fsync(self._descriptor)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, end)
-            raise
+        """Write a line to the disk. OSError leaves the file as it was."""
+        append_line(self._descriptor, to_line(entry, compact=True))
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -224,7 +212,7 @@ def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
     for number, line in enumerate(whole.splitlines(), 1):
         with _readable(path, number):
-            entry = json.loads(line)
+            entry = parse_line(line)
             schema = int(entry["schema"])
         if schema > SCHEMA:
             raise UsageError(

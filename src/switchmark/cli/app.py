@@ -7,7 +7,6 @@ quick.
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -296,6 +295,7 @@ def compare(
     """
     from switchmark.campaign.store import read_records
     from switchmark.errors import UsageError
+    from switchmark.machine.jsonl import to_line
     from switchmark.report.compare import as_object, pairs, print_pairs, within
 
     records = read_records(before)
@@ -308,7 +308,7 @@ def compare(
         raise UsageError(f"{before} and {after} have no test in common")
     if as_json:
         for pair in compared:
-            print(json.dumps(as_object(pair)))
+            print(to_line(as_object(pair)))
     else:
         print_pairs(compared, sys.stdout)
     lacking = any(pair.is_lacking for pair in compared)

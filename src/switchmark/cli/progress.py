@@ -3,13 +3,13 @@ stdout."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
 from switchmark.campaign.run import Progress
+from switchmark.machine.jsonl import to_line
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
@@ -148,7 +148,7 @@ class JsonObjects(_Silent):
         self._inner.trial(result)
 
     def end(self, record: Record) -> None:
-        print(json.dumps(to_object(record)), flush=True)
+        print(to_line(to_object(record)), flush=True)
         self._inner.end(record)
 
 

@@ -139,10 +139,11 @@ def print_report(records: Sequence[Record], wide: bool) -> None:
 
 
 def print_records(records: Sequence[Record]) -> None:
+    from switchmark.machine.jsonl import to_line
     from switchmark.report.json import to_object
 
     for record in records:
-        print(json.dumps(to_object(record)))
+        print(to_line(to_object(record)))
 
 
 def print_json(content: object) -> None:

@@ -5,7 +5,6 @@ One process serves many trials: a JSON object a line each way (`traffic/src/conf
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from switchmark.engines import TABLE as ENGINES
@@ -13,6 +12,7 @@ from switchmark.engines.base import traffic_program
 from switchmark.errors import CommandFailed, TrialFailed
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host, Process
+from switchmark.machine.jsonl import parse_line, to_line
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
@@ -86,7 +86,7 @@ class TrafficProcess:
     def send(self, command: str, **members: Any) -> None:
         """Send a command; read its answer with `answer`."""
         try:
-            self._process.send(json.dumps({"cmd": command, **members}))
+            self._process.send(to_line({"cmd": command, **members}))
         except CommandFailed as broken:
             raise self._died() from broken
 
@@ -98,12 +98,11 @@ class TrafficProcess:
                 raise self._died()
             raise TrialFailed(f"{self.part}: '{command}' was not answered in {timeout_s:g} s")
         try:
-            answer = json.loads(line)
+            answer = parse_line(line)
         except ValueError as garbled:
             raise TrialFailed(f"{self.part}: not an answer: {line[:200]!r}") from garbled
-        if not isinstance(answer, dict) or not answer.get("ok"):
-            reason = answer.get("error") if isinstance(answer, dict) else line[:200]
-            raise TrialFailed(f"{self.part}: {reason}")
+        if not answer.get("ok"):
+            raise TrialFailed(f"{self.part}: {answer.get('error')}")
         return answer
 
     def hang_up(self) -> None:

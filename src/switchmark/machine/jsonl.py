@@ -1,18 +1,22 @@
-"""This module keeps files of JSON lines that a death cannot spoil: each line is appended whole and
-fsynced.
+"""This module writes and reads lines of JSON, and keeps files of them that a death cannot spoil:
+each line is appended whole and fsynced.
 
 It knows nothing of what the lines say.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from switchmark.errors import RecordFailed
 
-__all__ = ["Entry", "append_entry", "whole_lines"]
+__all__ = ["Entry", "append_entry", "append_line", "parse_line", "to_line", "whole_lines"]
 
 
 class Entry(BaseModel):
@@ -25,15 +29,25 @@ class Entry(BaseModel):
 
 def append_entry(descriptor: int, entry: Entry) -> None:
     """Append a line, or leave the file as it was and raise RecordFailed."""
-    line = entry.model_dump_json().encode() + b"\n"
+    try:
+        append_line(descriptor, entry.model_dump_json())
+    except OSError as error:
+        raise RecordFailed(f"cannot write down what is to be undone: {error}") from error
+
+
+def append_line(descriptor: int, line: str) -> None:
+    """Write a line to the disk. OSError leaves the file as it was; where even that fails, the torn
+    line is cut off by the next who opens it."""
     end = os.lseek(descriptor, 0, os.SEEK_END)
     try:
-        if os.write(descriptor, line) != len(line):
-            raise OSError("the disk is full")
+        rest = line.encode() + b"\n"
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
         os.fdatasync(descriptor)
-    except OSError as error:
-        os.ftruncate(descriptor, end)
-        raise RecordFailed(f"cannot write down what is to be undone: {error}") from error
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(descriptor, end)
+        raise
 
 
 def whole_lines(descriptor: int) -> list[bytes]:
@@ -43,3 +57,20 @@ def whole_lines(descriptor: int) -> list[bytes]:
     if torn:
         os.ftruncate(descriptor, len(whole) + len(newline))
     return whole.split(b"\n") if newline else []
+
+
+def to_line(content: Mapping[str, Any], *, compact: bool = False) -> str:
+    """Return an object as a line without its end: `compact` in a file, else with spaces, as a
+    person may read it. ValueError for a number that JSON does not have."""
+    return json.dumps(content, separators=(",", ":") if compact else None, allow_nan=False)
+
+
+def parse_line(line: str | bytes) -> dict[str, Any]:
+    """Return the object that a line holds. ValueError if it holds something else."""
+    try:
+        found = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("not an object of JSON")
+    return found

@@ -3,11 +3,11 @@ It knows no switch."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from switchmark.engines.base import traffic_program
+from switchmark.machine.jsonl import parse_line
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
 from switchmark.model.topology import PortKind, Wiring
 from switchmark.switches.base import Counters, Counting, PortCounters
@@ -107,12 +107,12 @@ def parse_eal_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 def _stats(line: str) -> dict[str, int]:
     """Return the numbers of one answer, `{"/ethdev/stats": {"ipackets": 0, ...}}`."""
     try:
-        answer: Any = json.loads(line)["/ethdev/stats"]
+        answer: Any = parse_line(line)["/ethdev/stats"]
         numbers = {
             name: answer[name]
             for name in ("ipackets", "opackets", "imissed", "ierrors", "rx_nombuf")
         }
-    except (KeyError, TypeError, RecursionError) as missing:
+    except (KeyError, TypeError) as missing:
         raise ValueError(f"telemetry gave a port without {missing}") from missing
     if not all(type(value) is int and value >= 0 for value in numbers.values()):
         raise ValueError("telemetry gave a counter that is no number of frames")
