@@ -1,4 +1,4 @@
-"""Lines of JSON: whole or not at all."""
+"""These tests write lines of JSON: whole or not at all."""
 
 from __future__ import annotations
 
