@@ -1,4 +1,4 @@
-"""These tests check that JSON lines are read and written in one way."""
+"""These tests write lines of JSON: whole or not at all."""
 
 from __future__ import annotations
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import vm
 from switchmark.environments.base import Attachment, Needs
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Completed
+from switchmark.machine.pci import guest_devices
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Node, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
@@ -121,6 +123,17 @@ def test_the_guest_has_a_traffic_program_of_its_own(monkeypatch: pytest.MonkeyPa
     enter = ("/a b/switchmark-traffic", "enter", socket, "--")
     assert words == (*enter, "switchmark-traffic", "serve")
     assert vm.ENVIRONMENT.inside(NODE, ("ip", "link")) == (*enter, "ip", "link")
+
+
+def test_a_port_is_an_interface_of_the_guest_or_a_device_past_its_kernel() -> None:
+    socket = Endpoint(PortKind.VHOST_USER, "02:53:4d:00:00:00", path="/run/p0.sock")
+    inside = vm.ENVIRONMENT.seen_inside(socket, 1, "sm0000-e1", past_kernel=False)
+    assert (inside.ifname, inside.guest_device) == ("sm0000-e1", "")
+    inside = vm.ENVIRONMENT.seen_inside(socket, 1, "sm0000-e1", past_kernel=True)
+    assert (inside.ifname, inside.guest_device) == ("", "0000:00:11.0")
+    assert guest_devices((socket, inside)) == ("0000:00:11.0",)
+    for name in ("host", "netns"):
+        assert ENVIRONMENTS[name].seen_inside(socket, 1, "sm0000-e1", past_kernel=True) is socket
 
 
 def test_a_machine_that_dies_ends_the_wait_for_it() -> None:

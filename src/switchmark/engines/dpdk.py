@@ -45,27 +45,28 @@ class Dpdk(Engine):
     driver `pci.UIO`."""
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
-        guest = _in_guest(endpoints)
-        megabytes = self._megabytes(wiring, len(endpoints), guest=guest)
+        guest = pci.guest_devices(endpoints)
+        megabytes = self._megabytes(wiring, len(endpoints), guest=bool(guest))
         if guest:
             count = f"vm.nr_hugepages={-(-megabytes // _PAGE_MB)}"
             steps: Plan = (
                 Run(f"hugepages in {node.name}", ("sysctl", "-q", "-w", count), at=node),
             )
-            for end in endpoints:
-                steps += pci.bind(end.device, pci.UIO, at=node)
+            for address in guest:
+                steps += pci.bind(address, pci.UIO, at=node)
             return steps
         if wiring.memory == "no-huge":
             return ()
         return (Reserve(f"memory for the frames of {node.name}", megabytes, node=wiring.node),)
 
     def guest_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
-        return self._megabytes(wiring, len(endpoints), guest=True) if _in_guest(endpoints) else 0
+        guest = pci.guest_devices(endpoints)
+        return self._megabytes(wiring, len(guest), guest=True) if guest else 0
 
     def port_options(
         self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        guest = _in_guest(endpoints)
+        guest = bool(pci.guest_devices(endpoints))
         return {
             "device": _device(wiring, endpoints[index], index, driver),
             "queues": wiring.queues,
@@ -95,11 +96,6 @@ class Dpdk(Engine):
         return _BASE_MB + devices * pool
 
 
-def _in_guest(endpoints: Sequence[Endpoint]) -> bool:
-    """Say whether the ports are those of a virtual machine, as it sees them."""
-    return any(end.device and end.kind is not PortKind.NIC_PCI for end in endpoints)
-
-
 def _room(wiring: Wiring) -> int:
     """Return the bytes that an mbuf has for a frame."""
     return max(_ROOM_BYTES, 1 << (wiring.mtu + _AROUND_BYTES - 1).bit_length())
@@ -108,12 +104,14 @@ def _room(wiring: Wiring) -> int:
 def _device(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
     """Return the device's arguments, as the EAL takes them with --vdev, or a PCI address."""
     if endpoint.device:
-        if driver == pci.VFIO and endpoint.kind is not PortKind.NIC_PCI:
+        return endpoint.device
+    if endpoint.guest_device:
+        if driver == pci.VFIO:
             raise UsageError(
                 f"a virtual machine has no IOMMU, which driver {driver} needs",
                 hint=f"--driver {pci.UIO}",
             )
-        return endpoint.device
+        return endpoint.guest_device
     match endpoint.kind:
         case PortKind.VHOST_USER:
             return _vhost_user(wiring, endpoint, index, driver)

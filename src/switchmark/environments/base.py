@@ -12,15 +12,7 @@ from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
-__all__ = ["Attachment", "Environment", "Needs", "Neighbour", "guest_address"]
-
-_FIRST_SLOT = 0x10  # of those that a machine's other devices do not get
-
-
-def guest_address(index: int) -> str:
-    """Return the PCI address that NIC number `index` (from 0, at most 14) has in a virtual machine,
-    where a program of user space opens it."""
-    return f"0000:00:{_FIRST_SLOT + index:02x}.0"
+__all__ = ["Attachment", "Environment", "Needs", "Neighbour"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +100,11 @@ class Environment(ABC):
     @abstractmethod
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
         """Return the argv that runs `argv` in the node, keeping stdin, stdout and exit status."""
+
+    def seen_inside(self, end: Endpoint, index: int, ifname: str, *, past_kernel: bool) -> Endpoint:
+        """Return the function's end of a port as it is in a node: port `index` there. A node that
+        makes an interface of it calls that `ifname`, unless its program opens it `past_kernel`."""
+        return end
 
     def netns(self, node: Node) -> str | None:
         """Return what `ip link set X netns ...` and setns() take for this node; None where it has

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from switchmark.engines.base import traffic_program
@@ -29,6 +30,7 @@ _KVM_BOOT_S = 20.0
 _KVM, _EMULATED, _VHOST = "kvm", "emulated (tcg)", ", vhost-net"
 _SHARES_FROM = 10  # 7.2 crashes when an emulated guest's vhost-user port starts; 10.0 does not
 _HINT = "make setup PARTS=vm"
+_FIRST_SLOT = 0x10  # of PCI, of those that a machine's other devices do not get
 _FD = 3  # BOOT_FD of traffic/src/machine.h
 _OFFLOADS = (
     *("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"),
@@ -60,6 +62,11 @@ class Vm(Environment):
             verified="verified",
             missing=_missing(version, accelerator),
         )
+
+    def seen_inside(self, end: Endpoint, index: int, ifname: str, *, past_kernel: bool) -> Endpoint:
+        if past_kernel:
+            return replace(end, ifname="", guest_device=f"0000:00:{_FIRST_SLOT + index:02x}.0")
+        return replace(end, ifname=end.ifname or ifname)
 
     def create(self, node: Node, needs: Needs) -> Plan:
         """Start the virtual machine where the switch is, whose taps it opens. UsageError for an
@@ -173,7 +180,7 @@ def _machine(
 def _nic(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
     off = ",".join(f"{offload}=off" for offload in _OFFLOADS)
     mtu = f",host_mtu={nic.mtu}" if nic.mtu > 1500 else ""
-    slot = f",addr={nic.device.partition(':')[2][3:]}" if nic.device else ""
+    slot = f",addr={nic.guest_device.partition(':')[2][3:]}" if nic.guest_device else ""
     return (
         *_backend(index, nic, mode),
         "-device",

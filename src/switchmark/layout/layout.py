@@ -10,7 +10,6 @@ from typing import Literal
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments.base import guest_address
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
@@ -193,22 +192,18 @@ def lay_out(
 def _endpoints(
     switch: Switch, wiring: Wiring, parts: Sequence[Part], engine: Engine
 ) -> Mapping[str, Endpoint]:
-    """Return the function's end of each port: the switch's, and in a virtual machine an interface
-    for each, or a NIC that the engine opens past the guest's kernel."""
+    """Return the function's end of each port: the switch's, as the part's node shows it."""
     ends = dict(switch.endpoints(wiring))
     for part in parts:
-        if not ENVIRONMENTS[wiring.nodes[part.id].environment].own_kernel:
-            continue
+        environment = ENVIRONMENTS[wiring.nodes[part.id].environment]
         function = FUNCTIONS[part.function]
         past_kernel = (
             engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
         )
         for index, port in enumerate(part.ports):
-            end = ends[port.id]
-            if past_kernel:
-                ends[port.id] = replace(end, ifname="", device=guest_address(index))
-            elif not end.ifname:
-                ends[port.id] = replace(end, ifname=wiring.name(f"e{port.index}"))
+            ends[port.id] = environment.seen_inside(
+                ends[port.id], index, wiring.name(f"e{port.index}"), past_kernel=past_kernel
+            )
     return ends
 
 

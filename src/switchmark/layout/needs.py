@@ -12,6 +12,7 @@ from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import engine_of, parts_in_guests
+from switchmark.machine.pci import guest_devices
 from switchmark.machine.programs import beside_python
 from switchmark.model.plan import Node
 from switchmark.model.topology import Addressing, Part, Port
@@ -89,7 +90,7 @@ def needs_of(layout: Layout, part: Part) -> Needs:
     if FUNCTIONS[part.function].played:
         more = engine.guest_megabytes(layout.wiring, ends)
     else:
-        more = _GUEST_OF_DPDK_MB if any(end.device for end in ends) else 0
+        more = _GUEST_OF_DPDK_MB if guest_devices(ends) else 0
     return Needs(
         run_dir=layout.wiring.run_dir,
         programs=(str(Path(traffic_program()).parent),),

@@ -166,7 +166,7 @@ def _nic_reasons(layout: Layout) -> list[Refusal]:
 
 
 def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
-    engine = ENGINES[test.engine]
+    engine, ends = ENGINES[test.engine], layout.endpoints.values()
     if test.driver == "auto":
         return
     if test.driver not in engine.drivers:
@@ -176,14 +176,14 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
             f"--driver {' or '.join(engine.drivers)}" if engine.drivers else None,
         )
         return
-    if test.driver in DRIVERS and not any(end.device for end in layout.endpoints.values()):
+    if test.driver in DRIVERS and not any(end.device or end.guest_device for end in ends):
         yield Refusal(
             ("driver", "nic"),
             f"driver {test.driver} leaves a PCI device to a program, and this test has none",
             "--nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses",
         )
         return
-    if any(end.kind not in engine.port_kinds for end in layout.endpoints.values()):
+    if any(end.kind not in engine.port_kinds for end in ends):
         return  # refused with its own reason
     try:
         for port in layout.wiring.ports:

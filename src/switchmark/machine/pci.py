@@ -8,7 +8,7 @@ and Documentation/driver-api/vfio.rst of the kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,8 +16,9 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Host
 from switchmark.machine.nics import unused_link
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Step, Wait
+from switchmark.model.topology import Endpoint
 
-__all__ = ["DRIVERS", "UIO", "VFIO", "Device", "bind", "find_device", "hand_over"]
+__all__ = ["DRIVERS", "UIO", "VFIO", "Device", "bind", "find_device", "guest_devices", "hand_over"]
 
 VFIO, UIO = "vfio-pci", "uio_pci_generic"
 DRIVERS = (VFIO, UIO)
@@ -122,6 +123,12 @@ def bind(address: str, driver: str, at: Node = HOST) -> Plan:
         _tell(f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, at=at),
         _bound(address, driver, at),
     )
+
+
+def guest_devices(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
+    """Return the addresses of the NICs that a program in a virtual machine opens past the guest's
+    kernel; none where it runs on the host's."""
+    return tuple(end.guest_device for end in endpoints if end.guest_device)
 
 
 def _remember(devices: Sequence[Device], up: Sequence[str]) -> Plan:

@@ -1,4 +1,4 @@
-"""Where the programs are that a plan runs, which version they have, and what package has them."""
+"""This module finds the programs that a plan runs, their versions, and the packages they are in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the kernel of a host tells of processes and their threads: the CPU time that they used, how
-often they were switched, whose they are."""
+"""This module asks the kernel of a host about processes and their threads: the CPU time that they
+used, how often they were switched, whose they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROCESS = re.compile(r"/proc/(\d+)/ns/net")
 
 
 def children(host: Host, pid: int) -> frozenset[int]:
-    """The processes whose parent is `pid`."""
+    """Return the processes whose parent is `pid`."""
     found = host.read_all("/proc/[0-9]*/stat")
     # The name, in parentheses, may hold anything.
     parents = {path: int(stat.rpartition(b")")[2].split()[1]) for path, stat in found.items()}
@@ -23,20 +23,20 @@ def children(host: Host, pid: int) -> frozenset[int]:
 
 
 def threads(host: Host, pids: Iterable[int]) -> frozenset[int]:
-    """The threads that some processes have now."""
+    """Return the threads that some processes have now."""
     return frozenset(int(path.split("/")[4]) for path in host.read_all(*_of(pids, "comm")))
 
 
 def cpu_ns(host: Host, pids: Iterable[int]) -> tuple[int, int]:
-    """The CPU time that all threads of some processes have used, and the time that they were
-    ready to run and did not; 0 once they are gone."""
+    """Return the CPU time that all threads of some processes have used, and the time that they
+    were ready to run and did not; 0 once they are gone."""
     files = host.read_all(*_of(pids, "schedstat"))
     words = [each.split() for each in files.values() if each]
     return sum(int(ran) for ran, *_ in words), sum(int(waited) for _, waited, *_ in words)
 
 
 def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
-    """The CPU time, in ns, that each thread of some processes has used, by its name and id."""
+    """Return the CPU time, in ns, that each thread of some processes has used, by name and id."""
     files = host.read_all(*_of(pids, "comm"), *_of(pids, "schedstat"))
     found = {}
     for path, content in files.items():
@@ -48,7 +48,7 @@ def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
 
 
 def thread_switches(host: Host, pids: Collection[int]) -> tuple[int, int | None]:
-    """How often all threads of some processes were taken off a CPU, and moved to another one;
+    """Say how often all threads of some processes were taken off a CPU, and moved to another one;
     None where the kernel does not tell (it has no CONFIG_SCHED_DEBUG)."""
     files = host.read_all(*_of(pids, "status"), *_of(pids, "sched"))
     switches, moves = 0, 0
@@ -64,12 +64,12 @@ def thread_switches(host: Host, pids: Collection[int]) -> tuple[int, int | None]
 
 
 def in_network(host: Host, path: str) -> frozenset[int]:
-    """The processes whose network namespace is the one at `path`; none if there is none."""
+    """Return the processes whose network namespace is the one at `path`; none if there is none."""
     found = host.inodes(path, "/proc/[0-9]*/ns/net")
     there = (_PROCESS.fullmatch(name) for name, inode in found.items() if inode == found.get(path))
     return frozenset(int(process[1]) for process in there if process)
 
 
 def _of(pids: Iterable[int], name: str) -> list[str]:
-    """The files of that name of all threads of some processes."""
+    """Return the files of that name of all threads of some processes."""
     return [f"/proc/{pid}/task/*/{name}" for pid in pids]

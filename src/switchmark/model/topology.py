@@ -219,9 +219,9 @@ class Endpoint:
     `ifname` is the interface in the function's node, `switch_ifname` the one at the switch (empty
     where the switch has none); `path` is a socket for vhost-user and memif and `server` says that
     the function's side listens on it, `backend` that it is the vhost side of a vhost-user port,
-    where it is else the virtio side. `device` is the PCI address in the function's node, where it
-    opens the NIC there past the kernel. A kernel interface is created at the switch under `staged`
-    and moved into the function's node by the environment.
+    where it is else the virtio side. `device` is the PCI address of the host's NIC that the
+    function opens past the kernel, `guest_device` that of its virtual machine's. A kernel interface
+    is created at the switch under `staged` and moved into the function's node by the environment.
     """
 
     kind: PortKind
@@ -233,6 +233,7 @@ class Endpoint:
     server: bool = False
     backend: bool = False
     device: str = ""
+    guest_device: str = ""
     mtu: int = 1500
 
 

@@ -1,4 +1,4 @@
-"""What a campaign asks of the lab: to run a test, or some trials more of it."""
+"""This module says what a campaign asks of the lab: to run a test, or some trials more of it."""
 
 from __future__ import annotations
 

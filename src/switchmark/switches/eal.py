@@ -12,7 +12,7 @@ from signal import SIGTERM
 
 from switchmark.machine.host import Host
 from switchmark.machine.mbufs import pool_megabytes
-from switchmark.machine.pci import UIO, bind
+from switchmark.machine.pci import UIO, bind, guest_devices
 from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Plan, Reserve, Run, Spawn, Step
 from switchmark.model.topology import (
@@ -22,7 +22,7 @@ from switchmark.model.topology import (
     Wiring,
 )
 from switchmark.model.version import Verified, Version
-from switchmark.switches.eal_ports import file_prefix, in_guest, port_mac, socket_path
+from switchmark.switches.eal_ports import file_prefix, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 
 __all__ = [
@@ -76,7 +76,7 @@ def start_program(
     """
     beside = _BASE_MB + _QUEUE_MB * len(wiring.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory)
-    guest = in_guest(wiring)
+    guest = guest_devices(wiring.given.values())
     virtual = [] if guest else [port for port in wiring.ports if not port.nic]
     sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
     left = (f"{wiring.run_dir}/dpdk/{file_prefix(wiring)}", *sockets)
@@ -89,8 +89,8 @@ def start_program(
         steps.append(
             Run(f"hugepages in {wiring.at.name}", ("sysctl", "-q", "-w", count), at=wiring.at)
         )
-        for end in wiring.given.values():
-            steps += bind(end.device, UIO, at=wiring.at)
+        for address in guest:
+            steps += bind(address, UIO, at=wiring.at)
     else:
         if wiring.memory == "hugepages":
             steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=wiring.node))
@@ -121,7 +121,7 @@ def pci_options(wiring: Wiring) -> tuple[str, ...]:
     """Return EAL's options for the NICs of the switch, or of its virtual machine, and for no
     other."""
     nics = [port.nic for port in wiring.ports if port.nic]
-    nics += [end.device for end in wiring.given.values() if end.device]
+    nics += guest_devices(wiring.given.values())
     return tuple(word for nic in nics for word in ("-a", nic)) or ("--no-pci",)
 
 

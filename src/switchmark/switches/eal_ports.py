@@ -13,7 +13,6 @@ __all__ = [
     "device_ids",
     "eal_endpoints",
     "file_prefix",
-    "in_guest",
     "port_mac",
     "socket_path",
 ]
@@ -43,12 +42,6 @@ def socket_path(wiring: Wiring, port: Port) -> str:
 def file_prefix(wiring: Wiring) -> str:
     """Return the name by which EAL keeps the files of the program apart from others'."""
     return wiring.name("sw")
-
-
-def in_guest(wiring: Wiring) -> bool:
-    """Say whether the program is a function in a virtual machine, whose ports are the machine's
-    NICs."""
-    return any(end.device for end in wiring.given.values())
 
 
 def eal_endpoints(wiring: Wiring, macs: Mapping[str, str]) -> Mapping[str, Endpoint]:

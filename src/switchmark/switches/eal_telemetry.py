@@ -8,10 +8,11 @@ from typing import Any
 
 from switchmark.engines.base import traffic_program
 from switchmark.machine.jsonl import parse_line
+from switchmark.machine.pci import guest_devices
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
 from switchmark.model.topology import PortKind, Wiring
 from switchmark.switches.base import Counters, Counting, PortCounters
-from switchmark.switches.eal_ports import device_ids, file_prefix, in_guest, socket_path
+from switchmark.switches.eal_ports import device_ids, file_prefix, socket_path
 
 __all__ = ["COUNTERS", "eal_counters", "parse_eal_counters", "wait_linked", "wait_listening"]
 
@@ -21,7 +22,7 @@ def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
     where it runs. The program's socket lies in the run's folder: it is asked from the host, unless
     it runs in a virtual machine."""
     socket = f"{wiring.run_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
-    at = wiring.at if in_guest(wiring) else replace(HOST, host=wiring.at.host)
+    at = wiring.at if guest_devices(wiring.given.values()) else replace(HOST, host=wiring.at.host)
     return (traffic_program(), "telemetry", socket, *questions), at
 
 
