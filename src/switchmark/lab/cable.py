@@ -1,5 +1,5 @@
-"""This module measures without a switch: trials of a test with a cable in its switch's place, on the
-CPUs that its parts have. `calibration` says what they show of a rate, `floor` of a latency."""
+"""This module measures without a switch: trials of a test with a cable in its switch's place, on
+the CPUs that its parts have. `calibration` says what they show of a rate, `floor` of a latency."""
 
 from __future__ import annotations
 
