@@ -1,4 +1,4 @@
-"""These tests write lines of JSON: whole or not at all."""
+"""These tests check that JSON lines are written whole or not at all."""
 
 from __future__ import annotations
 
