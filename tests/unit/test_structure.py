@@ -689,12 +689,13 @@ def test_a_wing_can_be_known_by_heart() -> None:
 
 
 TABLES = {"TABLE", *(folder.upper() for folder in DRIVERS)}
+FINDERS = {"find_program", "program_path", "traffic_program"}
 PATCHES = {"setattr", "setitem", "delattr", "delitem"}
 
 
 def patched_tables(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Return where a test patches a table, or the global of a module that holds one, with its
-    line."""
+    """Return where a test patches a table, the global of a module that holds one, or what finds a
+    program, with its line."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -702,12 +703,13 @@ def patched_tables(tree: ast.AST) -> Iterator[tuple[int, str]]:
             continue
         for value in node.args[:2]:
             word = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
-            if str(word).rpartition(".")[2] in TABLES:
+            if str(word).rpartition(".")[2] in TABLES | FINDERS:
                 yield node.lineno, str(word)
 
 
-def test_no_test_patches_a_table() -> None:
-    """`Table.replaced_by` hands in another one, to all who use it."""
+def test_no_test_patches_a_table_or_what_finds_a_program() -> None:
+    """`Table.replaced_by` hands in another table, to all who use it, and an environment variable
+    names another program (`machine.programs.program_variable`)."""
     found = {
         f"{file.relative_to(REPOSITORY)}:{line}": word
         for file in sorted((REPOSITORY / "tests").rglob("*.py"))
@@ -722,9 +724,11 @@ def test_a_patched_table_is_found() -> None:
         "patch.setattr('switchmark.environments.TABLE', table)\n"
         "patch.setitem(ENGINES, 'null', other)\n"
         "patch.setattr(vm, 'BOOT_S', 1.0)\n"
+        "patch.setattr(vm, 'traffic_program', lambda: 'x')\n"
     )
     assert list(patched_tables(ast.parse(source))) == [
         (1, "SWITCHES"),
         (2, "switchmark.environments.TABLE"),
         (3, "ENGINES"),
+        (5, "traffic_program"),
     ]
