@@ -12,13 +12,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from switchmark.errors import CommandFailed, CommandTimedOut, Unavailable
+from switchmark.machine.patterns import matching
 from switchmark.machine.processes import end, start_time, wait_end
 from switchmark.machine.signals import shielded
 
@@ -170,14 +171,14 @@ class LocalHost:
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
         found = {}
-        for path in _matching(patterns):
+        for path in matching(patterns):
             with suppress(OSError), Path(path).open("rb", buffering=0) as file:
                 found[path] = file.readall()
         return found
 
     def inodes(self, *patterns: str) -> Mapping[str, int]:
         found = {}
-        for path in _matching(patterns):
+        for path in matching(patterns):
             with suppress(OSError):
                 found[path] = Path(path).stat().st_ino
         return found
@@ -278,12 +279,6 @@ class LocalProcess:
                 return
             self._unread += chunk
             self._open = bool(chunk)
-
-
-def _matching(patterns: Iterable[str]) -> Iterator[str]:
-    """Paths in the order of their patterns; one without a star is not looked for first."""
-    for pattern in patterns:
-        yield from sorted(map(str, Path("/").glob(pattern[1:]))) if "*" in pattern else (pattern,)
 
 
 def last_lines(output: bytes, count: int = 5) -> str:
