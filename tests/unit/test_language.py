@@ -25,9 +25,10 @@ FILES = {
 
 # What does not keep the rules yet. Nothing is added; what keeps them is taken out.
 LATER = (
-    *(f"src/switchmark/{name}/" for name in ("lab", "machine", "metrics", "model", "searches")),
-    *(f"src/switchmark/layout/{name}" for name in ("cables", "sharing")),
-    *(f"src/switchmark/{name}" for name in ("campaign/values", "report/json")),
+    "src/switchmark/lab/",
+    "src/switchmark/model/",
+    *(f"src/switchmark/machine/{name}" for name in ("cpus", "threads")),
+    *(f"src/switchmark/searches/{name}" for name in ("base", "latency_at_load", "max")),
     *("tests/unit/test_floor", "tests/unit/test_trust"),
 )
 

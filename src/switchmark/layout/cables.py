@@ -1,5 +1,5 @@
-"""The tests that others are held against: the same ones with a cable in the switch's place, and the
-seats they have there. Pure."""
+"""This module draws the tests that others are held against: the same ones with a cable in the
+switch's place, and the CPUs they have there. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def _without_functions(cable: Test) -> Test:
 
 def seats_on_cable(cable: Test, layout: Layout, placement: Placement) -> Placement:
     """Return the placement of a test for its cable: each sender, receiver and forwarder there has
-    the seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
+    the CPUs of one of the test's, in turn where there are fewer, and yields where it shares
+    them."""
     of_kind: dict[str, list[str]] = {}
     for tenant in tenants_of(layout):
         of_kind.setdefault(tenant.kind, []).append(tenant.id)

@@ -1,5 +1,6 @@
-"""The longest burst at full rate without loss (RFC 2544 section 26.4), and how much of the
-switch's buffer that shows (RFC 9004 section 6.3: what was forwarded meanwhile is no buffer)."""
+"""This search finds the longest burst at full rate without loss (RFC 2544 section 26.4), and how
+much of the switch's buffer that shows (RFC 9004 section 6.3: what was forwarded meanwhile is no
+buffer)."""
 
 from __future__ import annotations
 

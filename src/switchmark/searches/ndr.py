@@ -1,7 +1,8 @@
-"""NDR and, with loss allowed, PDR: binary search with loss verification (ETSI GS NFV-TST 009).
+"""This search finds NDR and, with loss allowed, PDR: binary search with loss verification (ETSI GS
+NFV-TST 009).
 
-One lost frame or one disturbance must not mislead: a trial that fails is repeated, and two of
-three decide; the rate found has to pass again.
+One lost frame or one disturbance must not mislead: a trial that fails is repeated, and two of three
+decide; the rate found has to pass again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FIRST_STEP = 4
 
 
 class BinarySearch(Search):
-    """The highest rate whose loss is within a ratio: 0, or the one asked for.
+    """The search finds the highest rate whose loss is within a ratio: 0, or the one asked for.
 
     A frame that should have been sent and was not counts as lost: the load was not offered.
     """
@@ -70,9 +71,9 @@ class BinarySearch(Search):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The highest rate that passed, with those of its last trials that did, and the lowest above
-    it that failed, with its last trial; None for what there is not. `lowest_beyond` is a trial of
-    the lowest of all rates that failed."""
+    """This record has the highest rate that passed, with those of its last trials that did, and the
+    lowest above it that failed, with its last trial; None for what there is not. `lowest_beyond` is
+    a trial of the lowest of all rates that failed."""
 
     low_pps: float | None
     high_pps: float | None
@@ -84,7 +85,7 @@ class Found:
 def search_rate(
     probe: Probe, start: Saturation, allowed: float, *, repeat: int | None = None
 ) -> Found:
-    """The highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
+    """Find the highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
     bounds say)."""
     bounds = probe.bounds
     times = bounds.repeat if repeat is None else repeat
@@ -134,7 +135,8 @@ def search_rate(
 
 
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
-    """One trial if it passes; else two or three, of which the last is as most of them are."""
+    """Return one trial if it passes; else run two or three, of which the last is as most of them
+    are."""
     trials = [trial()]
     if meets(trials[0], allowed):
         return trials
