@@ -25,15 +25,14 @@ FILES = {
 
 # What does not keep the rules yet. Nothing is added; what keeps them is taken out.
 LATER = (
-    "src/switchmark/lab/",
     "src/switchmark/model/",
-    *(f"src/switchmark/machine/{name}" for name in ("cpus", "threads")),
-    *(f"src/switchmark/searches/{name}" for name in ("base", "latency_at_load", "max")),
-    *("tests/unit/test_floor", "tests/unit/test_trust"),
+    *(f"src/switchmark/{name}" for name in ("lab/cable", "lab/searching", "searches/base")),
+    "src/switchmark/machine/cpus",
+    "tests/unit/test_trust",
 )
 
 IMPERATIVE = frozenset(
-    """Add Append Apply Ask Begin Bind Carry Change Check Clean Close Compare Convert Copy Count
+    """Add Append Apply Ask Begin Bind Build Carry Change Check Clean Close Compare Convert Copy Count
     Describe Do Draw End Find Gather Give Hold Join Keep Let List Look Make Mark Match
     Measure Note Open Parse Print Put Raise Read Record Release Remove Return Run Say Send
     Set Show Signal Skip Sort Start Stop Take Tell Try Turn Undo Unlock Wait Write Yield""".split()

@@ -1,8 +1,9 @@
-"""What a test does without its switch: the sender into nothing, sender and receiver on a cable, and
-the functions of a chain on cables, at the test's own axes and seats.
+"""A calibration measures what a test does without its switch: the sender into nothing, sender and
+receiver on a cable, and the functions of a chain on cables, at the test's own axes and on its CPUs.
 
 The last trials of each kind that nothing disturbed are kept in the user's cache, for an hour of
-this boot of this host and for these versions; their median is the calibration."""
+this boot of this host and for these versions; their median is the calibration.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +61,14 @@ _NOT_OF_CABLE = ("switch ", "placement")
 
 
 def is_saturating(test: Test) -> bool:
-    """Will some trial of the test ask for more than may be carried?"""
+    """Say whether some trial of the test will ask for more than may be carried."""
     return test.dimension == "throughput" and (test.parsed_rate.is_max or test.search != "fixed")
 
 
 class Calibrations(OnCable[CableFigures]):
-    """The calibrations of this host. `auto` measures what is missing before a test that saturates,
-    `never` measures nothing but uses what is kept, `again` forgets that and measures each once.
-    """
+    """This object holds the calibrations of this host. `auto` measures what is missing before a
+    test that saturates, `never` measures nothing but uses what is kept, `again` forgets that and
+    measures each once."""
 
     def __init__(
         self,
@@ -199,8 +200,8 @@ def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Ca
 def _kept(
     cache: Mapping[str, Any], boot: str, now: float
 ) -> Iterator[tuple[str, list[Dated[CableFigures]], float | None]]:
-    """Each key that a cache has of this boot, with its trials of late and its `null_pps`; nothing
-    of what is of another form."""
+    """Yield each key that a cache has of this boot, with its trials of late and its `null_pps`;
+    nothing of what is of another form."""
     for key, known in cache.items():
         with suppress(KeyError, TypeError, ValueError):
             recent = [

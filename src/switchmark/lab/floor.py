@@ -1,5 +1,6 @@
-"""The tool's own latency: that of a test with a cable in its switch's place, at its other axes and
-seats, a moment before it. It is said beside the test's, never subtracted from it."""
+"""The cable latency is the tool's own latency: that of a test with a cable in its switch's place,
+at its other axes and on its CPUs, a moment before it. It is said beside the test's, never
+subtracted from it."""
 
 from __future__ import annotations
 

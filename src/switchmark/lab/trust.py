@@ -1,5 +1,5 @@
-"""What makes a trial one that can be believed, or says why not: the books of its path, what the
-host did meanwhile, doubts with their evidence, and the verdict."""
+"""This module judges trials: whether one can be believed, or why not, by the balance of its path,
+what the host did meanwhile, doubts with their evidence, and the verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PAST = 0.01
 
 
 def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ...]:
-    """The CPUs that the parts of a test are pinned to, but for those of some parts."""
+    """Return the CPUs that the parts of a test are pinned to, but for those of some parts."""
     left_out = {cpu for part in but for cpu in placement.seats[part].cpus}
     every = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
     return tuple(sorted(every - left_out))
@@ -44,11 +44,11 @@ def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ..
 
 @dataclass(slots=True)
 class Trust:
-    """Judges the trials of one test. `at_work` tells the processes that do the switch's work,
-    `noise` is the certificate from before the test, `calibration` what the traffic does on a
-    cable, `gate` what the functional trial showed, `capture` how many frames of each port are
-    kept; `rerun` is how often a trial that a passing disturbance spoiled is run again, and
-    `discarded` says for each that was why."""
+    """This object measures and judges the trials of one test. `at_work` tells the processes that do
+    the switch's work, `noise` is the certificate from before the test, `calibration` what the
+    traffic does on a cable, `gate` what the functional trial showed, `capture` how many frames of
+    each port are kept; `rerun` is how often a trial that a passing disturbance spoiled is run
+    again, and `discarded` says for each that was why."""
 
     host: Host
     layout: Layout
@@ -63,7 +63,7 @@ class Trust:
     discarded: list[str] = field(default_factory=list)
 
     def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
-        """A trial, judged; run again while it is spoiled and may be."""
+        """Run a trial, and judge it; run it again while it is spoiled and may be."""
         cpus = used_cpus(self.placement)
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
@@ -111,7 +111,7 @@ class Trust:
         return _with_evidence(trial, verdict=reasons, doubts=told)
 
     def _found(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
-        """The doubts that are found here, with their evidence. To find one more: a line."""
+        """Return the doubts that are found here, with their evidence. To find one more: a line."""
         finders = {
             "not-isolated": self._not_isolated(trial),
             "interrupts": self._interrupts(window),
@@ -130,7 +130,7 @@ class Trust:
     def _told(
         self, trial: TrialResult, found: Mapping[str, Any], window: HostActivity
     ) -> dict[str, Any]:
-        """The evidence of every doubt, also of those that others have found."""
+        """Return the evidence of every doubt, also of those that others have found."""
         told: dict[str, Any] = {
             "host-busy": {
                 "taken": trial.evidence.taken,
@@ -148,7 +148,8 @@ class Trust:
         return {doubt: told.get(doubt) for doubt in trial.doubts}
 
     def _not_isolated(self, trial: TrialResult) -> dict[str, float]:
-        """By CPU, what others took of it during the trial; before the test, where nobody polled."""
+        """Return by CPU what others took of it during the trial; before the test, where nobody
+        polled."""
         isolated = {cpu.id for cpu in self.cpus if cpu.isolated}
         taken = dict(trial.evidence.taken)
         known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
@@ -187,7 +188,7 @@ class Trust:
 
 
 def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:
-    """The trial with the cores of each thread of the switch, warm-up and drain included."""
+    """Return the trial with the cores of each thread of the switch, warm-up and drain included."""
     cores = {name: round(ns / 1e9 / elapsed_s, 4) for name, ns in ran_ns.items()}
     used = {name: share for name, share in cores.items() if share > 0.001}
     parts = tuple(
@@ -198,13 +199,13 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
 
 
 def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
-    """The trial with more of its evidence."""
+    """Return the trial with more of its evidence."""
     return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})
 
 
 def _past_switch(trial: TrialResult) -> dict[str, Any]:
-    """The ports that counted too few of the frames that arrived. The counters of a link, read one
-    by one, may be some frames apart."""
+    """Return the ports that counted too few of the frames that arrived. The counters of a link,
+    read one by one, may be some frames apart."""
     return {
         str(place): frames.model_dump()
         for place, frames in trial.evidence.past.items()
