@@ -32,8 +32,8 @@ LATER = (
 )
 
 IMPERATIVE = frozenset(
-    """Add Append Apply Ask Begin Bind Build Carry Change Check Clean Close Compare Convert Copy Count
-    Describe Do Draw End Find Gather Give Hold Join Keep Let List Look Make Mark Match
+    """Add Append Apply Ask Begin Bind Build Carry Change Check Clean Close Compare Convert Copy
+    Count Describe Do Draw End Find Gather Give Hold Join Keep Let List Look Make Mark Match
     Measure Note Open Parse Print Put Raise Read Record Release Remove Return Run Say Send
     Set Show Signal Skip Sort Start Stop Take Tell Try Turn Undo Unlock Wait Write Yield""".split()
 )
