@@ -92,13 +92,15 @@ class Calibrations(OnCable[CableFigures]):
         """Return that of a test's ends, with what is known of its functions on cables and of a
         sender for each copy. None where there is none. The ends of copies are one sender and one
         receiver."""
-        found = {name: self._told(cable) for name, cable in self._measure_missing(drawn).items()}
-        ends = found.pop(ENDS, None)
+        calibrations = {
+            name: self._told(cable) for name, cable in self._measure_missing(drawn).items()
+        }
+        ends = calibrations.pop(ENDS, None)
         if not isinstance(ends, Calibration):
             return ends
         rates = {
             name: CableRate(rate_pps=one.rate_pps, doubts=one.doubts)
-            for name, one in found.items()
+            for name, one in calibrations.items()
             if isinstance(one, Calibration)
         }
         return ends.model_copy(update=rates)
@@ -111,12 +113,12 @@ class Calibrations(OnCable[CableFigures]):
 
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         versions = {k: v for k, v in drawn.versions.items() if not k.startswith(_NOT_OF_CABLE)}
-        found = {}
+        cables = {}
         for name, cable in without_switch(drawn.test, drawn.layout).items():
             seated = seats_on_cable(cable, drawn.layout, drawn.placement)
             key = key_of(cable, seated, versions=versions, boot=self._boot, cpu=self._cpu)
-            found[name] = Cable(cable, seated, key)
-        return found
+            cables[name] = Cable(cable, seated, key)
+        return cables
 
     def _wants(self, test: Test, cable: Cable) -> bool:
         if self._mode == "never" or not is_saturating(test) or cable.key in self._measured:

@@ -76,8 +76,8 @@ def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
             continue
         missing = probes.of_environment(name).missing
         for port in part.ports:
-            if found := missing.get(layout.endpoints[port.id].kind):
-                raise Unavailable(found[0], hint=found[1])
+            if why := missing.get(layout.endpoints[port.id].kind):
+                raise Unavailable(why[0], hint=why[1])
 
 
 def _refuse_without_memory(layout: Layout, host: Host) -> None:

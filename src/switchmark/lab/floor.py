@@ -59,9 +59,9 @@ class Floors(OnCable[TrialResult]):
         cable = self._measure_missing(drawn).get(ENDS)
         if cable is None or drawn.test.switch == CABLE:
             return None
-        found = self._beside.setdefault(drawn.test, [])
-        found += [each for each in self._near(cable.key) if each not in found]
-        told = _told([each.shown for each in undisturbed(found)], _spec(cable.test).rate_pps)
+        beside = self._beside.setdefault(drawn.test, [])
+        beside += [each for each in self._near(cable.key) if each not in beside]
+        told = _told([each.shown for each in undisturbed(beside)], _spec(cable.test).rate_pps)
         failed = self._failed.get(cable.key, "no frame came back")
         return told if told is not None else NoFloor(switch=CABLE, error=str(failed))
 

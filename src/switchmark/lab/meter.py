@@ -153,16 +153,16 @@ class Window:
     def _counts(self) -> dict[str, ProcessorCounts]:
         """Return the processor's counts by place, or by the CPUs of those that share them."""
         by_tid, by_cpu = (self._written(step) for step in ("perf-threads", "perf-cpus"))
-        found: dict[str, ProcessorCounts] = {}
+        by_place: dict[str, ProcessorCounts] = {}
         for place in self._by_thread:
             counts = [by_tid.get(tid, {}) for tid, at in self._threads.items() if at == place]
             roles = self._roles[place]
-            found[place] = ProcessorCounts(by="thread", roles=roles, **_added(counts))
+            by_place[place] = ProcessorCounts(by="thread", roles=roles, **_added(counts))
         for places, cpus in self._by_cpu.items():
             roles = [role for place in places.split("+") for role in self._roles.get(place, ())]
             counts = [by_cpu.get(cpu, {}) for cpu in cpus]
-            found[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **_added(counts))
-        return found
+            by_place[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **_added(counts))
+        return by_place
 
     def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:
         text: list[str] = []
@@ -204,10 +204,10 @@ def _roles(layout: Layout, place: str) -> list[str]:
         return [_SWITCH]
     played = {part.id: roles_of(layout, part) for part in layout.parts}
     hosted = {part.id for part, _, _ in hosted_parts(layout)}
-    found: list[str] = []
+    roles: list[str] = []
     for part in place.split("+"):
-        found += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
-    return list(dict.fromkeys(found))
+        roles += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
+    return list(dict.fromkeys(roles))
 
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -188,13 +188,13 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
                 garbled
             )
     at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
-    found = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
+    links_of_ends = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
     links = {step.at: parse_link_counters(executor.run(step)) for step in part_counters(layout)}
     for part in layout.parts:
         for port in part.ports:
             ifname = layout.endpoints[port.id].ifname
             if ifname:
-                found[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
+                links_of_ends[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
     functions = {}
     for part, function, hosted in hosted_parts(layout):
         outputs = tuple(map(executor.run, function.counters.commands(hosted)))
@@ -204,7 +204,7 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             raise TrialFailed(
                 f"the counters of function {part.id} cannot be read: {garbled}"
             ) from garbled
-    return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
+    return PathCounters(links_of_ends, counters.busy_cycles, counters.idle_cycles, functions)
 
 
 def _counted_by_links(
@@ -216,8 +216,8 @@ def _counted_by_links(
     silent = {
         port.id
         for port in layout.wiring.ports
-        for found in (told.get(port.id, nothing),)
-        if layout.endpoints[port.id].switch_ifname and None in (found.rx, found.tx)
+        for counted in (told.get(port.id, nothing),)
+        if layout.endpoints[port.id].switch_ifname and None in (counted.rx, counted.tx)
     }
     if not silent:
         return {}

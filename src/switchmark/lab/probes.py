@@ -40,14 +40,14 @@ class Probes:
             probes["noise", kind] = NOISES[kind].probe
         if not FUNCTIONS[test.function].played:
             probes["function", test.function] = FUNCTIONS[test.function].probe
-        found = {"switchmark": __version__}
+        versions = {"switchmark": __version__}
         for (what, name), probe in probes.items():
             version = self.probe(what, name, probe)
-            found[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
+            versions[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
         if test.placement == AUTO:
             mode = self.probe("switch", test.switch, switch.probe).mode
-            found["placement"] = followed(self.host, test, mode)
-        return found
+            versions["placement"] = followed(self.host, test, mode)
+        return versions
 
     def of_switch(self, test: Test) -> Version:
         """Return the version and mode of a test's switch."""

@@ -97,8 +97,8 @@ class Trust:
         }
         ways = ways_of(self.layout)
         trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)
-        found = self._found(trial, window)
-        doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
+        here = self._found(trial, window)
+        doubts = tuple(dict.fromkeys((*trial.doubts, *here)))
         trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
         own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
@@ -106,7 +106,7 @@ class Trust:
         )
         cable = calibration is not None and calibration.switch == self.layout.switch.name
         verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
-        told = self._told(trial, found, window)
+        told = self._told(trial, here, window)
         trial = trial.model_copy(update={"verdict": verdict})
         return _with_evidence(trial, verdict=reasons, doubts=told)
 
@@ -128,7 +128,7 @@ class Trust:
         return {name: evidence for name, evidence in finders.items() if evidence}
 
     def _told(
-        self, trial: TrialResult, found: Mapping[str, Any], window: HostActivity
+        self, trial: TrialResult, here: Mapping[str, Any], window: HostActivity
     ) -> dict[str, Any]:
         """Return the evidence of every doubt, also of those that others have found."""
         told: dict[str, Any] = {
@@ -143,7 +143,7 @@ class Trust:
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own",
             **dict.fromkeys(self.placement.doubts, "placement"),
-            **found,
+            **here,
         }
         return {doubt: told.get(doubt) for doubt in trial.doubts}
 
@@ -154,9 +154,9 @@ class Trust:
         taken = dict(trial.evidence.taken)
         known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
         jitter = self.noise.jitter if self.noise else None
-        for cpu, found in (jitter or {}).items():
-            if int(cpu) not in known and found.lost is not None:
-                taken[cpu] = found.lost
+        for cpu, jitter_of in (jitter or {}).items():
+            if int(cpu) not in known and jitter_of.lost is not None:
+                taken[cpu] = jitter_of.lost
         return {
             cpus: share
             for cpus, share in taken.items()

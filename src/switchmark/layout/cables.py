@@ -26,18 +26,18 @@ def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     if test.dimension != "throughput":
         return {}
     cable = on_cable(test, layout).model_copy(update={"rate": "max"})
-    found = {"ends": cable}
+    tests = {"ends": cable}
     if steering_of(layout) is not None:
-        found["ends"] = _without_functions(cable)
+        tests["ends"] = _without_functions(cable)
         if test.switch != CABLE:
             side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
-            found["functions"] = cable.model_copy(update=side_by_side)
+            tests["functions"] = cable.model_copy(update=side_by_side)
     if test.copies > 1:
-        found["ends"] = cable.model_copy(update={"copies": 1})
-        found["apart"] = found["ends"].model_copy(update={"pairs": test.copies})
-    if check(found["ends"]):
+        tests["ends"] = cable.model_copy(update={"copies": 1})
+        tests["apart"] = tests["ends"].model_copy(update={"pairs": test.copies})
+    if check(tests["ends"]):
         return {}
-    return {name: each for name, each in found.items() if name == "ends" or not check(each)}
+    return {name: each for name, each in tests.items() if name == "ends" or not check(each)}
 
 
 def on_cable(test: Test, layout: Layout) -> Test:

@@ -96,8 +96,8 @@ def _table(text: str, separator: str = ":") -> dict[str, str]:
     """Return the first value of each key of lines `key: value`."""
     table: dict[str, str] = {}
     for line in text.splitlines():
-        key, found, value = line.partition(separator)
-        if found:
+        key, separated, value = line.partition(separator)
+        if separated:
             table.setdefault(key.strip(), value.strip())
     return table
 

@@ -168,18 +168,18 @@ class LocalHost:
         Path(path).unlink(missing_ok=True)
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        found = {}
+        contents = {}
         for path in _matching(patterns):
             with suppress(OSError), Path(path).open("rb", buffering=0) as file:
-                found[path] = file.readall()
-        return found
+                contents[path] = file.readall()
+        return contents
 
     def inodes(self, *patterns: str) -> Mapping[str, int]:
-        found = {}
+        numbers = {}
         for path in _matching(patterns):
             with suppress(OSError):
-                found[path] = Path(path).stat().st_ino
-        return found
+                numbers[path] = Path(path).stat().st_ino
+        return numbers
 
 
 class LocalProcess:

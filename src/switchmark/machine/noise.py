@@ -134,14 +134,14 @@ def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int,
 def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
     """Return clock ticks by CPU, the whole host's under -1, and by kind, such as IRQ and SOFTIRQ,
     from /proc/stat."""
-    found = {}
+    times = {}
     for line in stat.decode().splitlines():
         name, *words = line.split()
         if name == "cpu":
-            found[-1] = tuple(map(int, words[:8]))
+            times[-1] = tuple(map(int, words[:8]))
         elif name.startswith("cpu") and int(name[3:]) in cpus:
-            found[int(name[3:])] = tuple(map(int, words[:8]))
-    return found
+            times[int(name[3:])] = tuple(map(int, words[:8]))
+    return times
 
 
 class Steal:
@@ -166,14 +166,14 @@ def _interrupts(text: bytes, cpus: Collection[int]) -> Mapping[int, int]:
     name."""
     head, *rows = text.decode(errors="replace").splitlines() or [""]
     columns = [int(name.removeprefix("CPU")) for name in head.split()]
-    found = {cpu: 0 for cpu in columns if cpu in cpus}
+    counts = {cpu: 0 for cpu in columns if cpu in cpus}
     for row in rows:
         name, *words = row.split()
         if name.rstrip(":").isdecimal():
             for cpu, count in zip(columns, words, strict=False):
-                if cpu in found and count.isdecimal():
-                    found[cpu] += int(count)
-    return found
+                if cpu in counts and count.isdecimal():
+                    counts[cpu] += int(count)
+    return counts
 
 
 def _pressure(text: bytes) -> int | None:

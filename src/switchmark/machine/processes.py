@@ -53,7 +53,7 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
     """Yield pid and start time of every other process whose environment carries the mark of
     `run`."""
     mark = f"{MARK}={run}".encode()
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -64,8 +64,8 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
         except OSError:
             continue
         if start is not None and mark in environ.split(b"\0"):
-            found.append((pid, start))
-    return tuple(found)
+            processes.append((pid, start))
+    return tuple(processes)
 
 
 def wait_end(pidfd: int, timeout_s: float) -> bool:

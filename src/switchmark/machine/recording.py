@@ -78,9 +78,9 @@ class RecordingHost:
     def answer(self, argv: tuple[str, ...]) -> Completed:
         """Return how the command ends; a simulated host overrides this."""
         for length in range(len(argv), -1, -1):
-            found = self.answers.get(argv[:length])
-            if found is not None:
-                return found if isinstance(found, Completed) else Completed(0, found, b"")
+            answer = self.answers.get(argv[:length])
+            if answer is not None:
+                return answer if isinstance(answer, Completed) else Completed(0, answer, b"")
         return Completed(0, b"", b"")
 
     def run(

@@ -85,20 +85,20 @@ def within_threads(host: Host) -> bool | None:
     stored = f"/boot/config-{files.get(_RELEASE, b'').decode().strip()}"
     packed = gzip.decompress(files[_CONFIG]) if _CONFIG in files else b""
     for content in (packed, host.read_all(stored).get(stored, b"")):
-        if found := _OPTION.search(content):
-            return found[1] != b"=y"
+        if match := _OPTION.search(content):
+            return match[1] != b"=y"
     return None
 
 
 @cache
 def _daemons(host: Host) -> Mapping[int, str]:
     """Return the file in /proc with the CPU time of the ksoftirqd of each CPU."""
-    found = {}
+    paths = {}
     for path, content in host.read_all("/proc/[0-9]*/comm").items():
         name, _, cpu = content.decode(errors="replace").strip().partition("/")
         if name == "ksoftirqd" and cpu.isdecimal():
-            found[int(cpu)] = f"{path.removesuffix('comm')}schedstat"
-    return found
+            paths[int(cpu)] = f"{path.removesuffix('comm')}schedstat"
+    return paths
 
 
 def _ran_s(schedstat: bytes) -> float | None:

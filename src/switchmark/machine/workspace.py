@@ -103,10 +103,10 @@ def _prepared(base: Path) -> Path:
     have made it."""
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = base.lstat()
+        status = base.lstat()
     except OSError as error:
         raise Unavailable(f"no folder for runs can be made at {base}: {error.strerror}") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise Unavailable(f"{base} is not a folder of this user", hint=f"remove {base}")
     return base
 

@@ -100,20 +100,20 @@ def _busy_cores(record: Record) -> float | None:
 def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:
     """Return the kernel's work in interrupts, `irq` and `softirq`; None in records of before they
     were read."""
-    found = [trial.cost.softirq for trial in trials if trial.cost]
-    if not found:
+    counted = [trial.cost.softirq for trial in trials if trial.cost]
+    if not counted:
         return None
     by_cpu = {
-        cpu: sum(each.cpus[cpu].irq + each.cpus[cpu].softirq for each in found) / len(found)
-        for cpu in found[0].cpus
-        if all(cpu in each.cpus for each in found)
+        cpu: sum(each.cpus[cpu].irq + each.cpus[cpu].softirq for each in counted) / len(counted)
+        for cpu in counted[0].cpus
+        if all(cpu in each.cpus for each in counted)
     }
-    outside = [each.outside for each in found if each.outside is not None]
+    outside = [each.outside for each in counted if each.outside is not None]
     return InterruptFigures(
         cores=sum(by_cpu.values()),
         by_cpu=by_cpu,
-        within_threads=found[0].within_threads,
-        outside=sum(outside) / len(outside) if len(outside) == len(found) else None,
+        within_threads=counted[0].within_threads,
+        outside=sum(outside) / len(outside) if len(outside) == len(counted) else None,
     )
 
 
@@ -123,14 +123,14 @@ def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
     for trial in trials:
         for place in trial.cost.scheduler.values() if trial.cost else ():
             places["+".join(place.roles)].append(place)
-    found = {}
+    by_role = {}
     for role, each in places.items():
         moves = [place.migrations for place in each if place.migrations is not None]
-        found[role] = SchedulerFigures(
+        by_role[role] = SchedulerFigures(
             context_switches=sum(place.context_switches for place in each),
             migrations=sum(moves) if len(moves) == len(each) else None,
         )
-    return found
+    return by_role
 
 
 @dataclass(slots=True)
@@ -211,5 +211,5 @@ def _ratio(count: float | None, of: float | None) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -50,8 +50,8 @@ program's, though it sent by system calls."""
 def verdict(trials: Sequence[TrialResult]) -> Verdict:
     """Return the verdict of a test: the one that all its trials have; `unknown` where they differ,
     unless all but those that were carried name one part."""
-    found = {trial.verdict for trial in trials}
-    named = found - {"offered-load"} or found
+    verdicts = {trial.verdict for trial in trials}
+    named = verdicts - {"offered-load"} or verdicts
     return named.pop() if len(named) == 1 else "unknown"
 
 
@@ -67,12 +67,12 @@ def judge(
     on cores that it shares with nobody, so that it takes no time of who sends; `cable` that there
     is no switch, as in the calibration itself."""
     evidence = _evidence(trial, calibration)
-    found, rule = _by_own_time(trial, evidence, calibration)
-    if found is None:
-        found, rule = _by_place(trial, evidence)
-    if found is None:
-        found, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
-    return found, evidence.model_copy(update={"rule": rule})
+    blamed, rule = _by_own_time(trial, evidence, calibration)
+    if blamed is None:
+        blamed, rule = _by_place(trial, evidence)
+    if blamed is None:
+        blamed, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
+    return blamed, evidence.model_copy(update={"rule": rule})
 
 
 def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
@@ -144,9 +144,9 @@ def _busy(busy: int | None, idle: int | None) -> float | None:
 
 def _share(trial: TrialResult, role: str, name: str) -> float | None:
     """Return a share of the polls of all parts of a role."""
-    found = [part for part in trial.parts if role in part.roles and part.polls]
-    polls = sum(part.polls for part in found)
-    return sum(getattr(part, name) for part in found) / polls if polls else None
+    polling = [part for part in trial.parts if role in part.roles and part.polls]
+    polls = sum(part.polls for part in polling)
+    return sum(getattr(part, name) for part in polling) / polls if polls else None
 
 
 def _idle(trial: TrialResult) -> float | None:

@@ -174,6 +174,6 @@ def field_name(key: str) -> str:
 def ranked(axes: Mapping[str, Axis], rank: Callable[[Axis], int]) -> tuple[str, ...]:
     """Return the names of the axes that have a rank, the greatest first, of equal ones the last."""
     order = {name: number for number, name in enumerate(axes)}
-    found = [axis for axis in axes.values() if rank(axis)]
-    found.sort(key=lambda axis: (rank(axis), order[axis.name]), reverse=True)
-    return tuple(axis.name for axis in found)
+    having = [axis for axis in axes.values() if rank(axis)]
+    having.sort(key=lambda axis: (rank(axis), order[axis.name]), reverse=True)
+    return tuple(axis.name for axis in having)

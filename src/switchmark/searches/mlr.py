@@ -81,9 +81,9 @@ class Mlr(Search):
         of_figure: str | None = None
         for name, goal in wanted.items():
             target = search.scaling.goal_to_final_target[goal]
-            found = search.database.get_relevant_bounds(target=target)
-            low = None if found.clo is None else float(found.clo)
-            high = None if found.chi is None else float(found.chi)
+            relevant = search.database.get_relevant_bounds(target=target)
+            low = None if relevant.clo is None else float(relevant.clo)
+            high = None if relevant.chi is None else float(relevant.chi)
             finals: tuple[TrialResult, ...] = ()
             if low is not None:
                 finals = _finals(probe, low, tried.get(low, []), goal.loss_ratio)

@@ -50,22 +50,22 @@ class BinarySearch(Search):
         allowed = 0.0 if self._lossless else bounds.loss_ratio
         probe = Probe(measure, bounds)
         start = saturate(probe)
-        found = search_rate(probe, start, allowed)
-        if found.high_pps is None:
+        result = search_rate(probe, start, allowed)
+        if result.high_pps is None:
             verdict = limit_of_all(start, bounds)
         else:
-            verdict = limit_of(found.beyond or start.trial, start, bounds)
+            verdict = limit_of(result.beyond or start.trial, start, bounds)
         goal = goal_of(
             self.name,
-            found.finals,
-            rate_pps=found.low_pps,
-            low_pps=found.low_pps,
-            high_pps=found.high_pps,
+            result.finals,
+            rate_pps=result.low_pps,
+            low_pps=result.low_pps,
+            high_pps=result.high_pps,
             verdict=verdict,
             loss=allowed,
         )
         summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
-        figure = found.finals or (found.lowest_beyond or start.trial,)
+        figure = result.finals or (result.lowest_beyond or start.trial,)
         return Estimate(figure, summary, verdict)
 
 
