@@ -155,7 +155,9 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
         yield f"{trial.distinct - seen} frames arrived with headers that cannot be read"
     for flow, headers in every.items():
         if headers.broken:
-            found, promised = (bytes.fromhex(h or "") for h in (headers.found, headers.promised))
+            found, promised = (
+                bytes.fromhex(text or "") for text in (headers.found, headers.promised)
+            )
             yield f"{headers.broken} frames of {flow} arrived with " + "; ".join(
                 differences(found, promised)
             )
