@@ -1,4 +1,4 @@
-"""Which trials on a cable are the floor of a test of latency."""
+"""These tests check which trials on a cable are the cable latency of a test of latency."""
 
 from __future__ import annotations
 

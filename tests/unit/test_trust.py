@@ -45,7 +45,8 @@ DIRECT = Calibration(
 
 
 def trial(pps: int = 1_000_000, *, lost: int = 0, **changes: Any) -> TrialResult:
-    """A second at `pps` sent, evenly received but for what is lost; nobody is idle or blocked."""
+    """Return a second at `pps` sent, evenly received but for what is lost; nobody is idle or
+    blocked."""
     parts = (
         PartReport(part="f0", roles=("sender",), cpu=0, cores=1, user_cores=0.1, polls=1000),
         PartReport(
@@ -337,7 +338,7 @@ def arrived(**flows: int) -> tuple[FlowCounts, ...]:
 
 
 def ends(**ports: tuple[int, int]) -> dict[str, Any]:
-    """The counters of the switch, `f2_0` for port f2.0: frames in and out."""
+    """Return the counters of the switch, `f2_0` for port f2.0: frames in and out."""
     return {f"{name.replace('_', '.')}@switch": port(*both) for name, both in ports.items()}
 
 
@@ -435,7 +436,7 @@ def judged(
     layout: dict[str, Any] | None = None,
     **axes: Any,
 ) -> TrialResult:
-    """A trial as `Trust` judges it after a second of so many interrupts, that began at 2 GHz."""
+    """Return a trial as it is judged after a second of so many interrupts, that began at 2 GHz."""
     drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)

@@ -1,4 +1,5 @@
-"""The values of an axis as people write them: words between commas, ranges, and what each means."""
+"""This module reads the values of an axis as people write them: words between commas, ranges, and
+what each means."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ _RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known word that looks most like this one, or nothing."""
+    """Return `; did you mean 'x'?` for the known word that looks most like this one, or nothing."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def read_words(name: str, text: str) -> list[str]:
-    """The values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
+    """Read the values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
     if AXES[name].undivided:
         return [text]
     words: list[str] = []
@@ -48,8 +49,8 @@ def read_words(name: str, text: str) -> list[str]:
 
 
 def _range(word: str, *, counts: bool) -> list[str]:
-    """The values from start to stop, both among them: the last step is shorter where `step` does
-    not divide what lies between."""
+    """Return the values from start to stop, both among them: the last step is shorter where `step`
+    does not divide what lies between."""
     ends = word.split("..")
     if counts and len(ends) == 2:
         ends.insert(1, "1")
@@ -74,7 +75,7 @@ def _range(word: str, *, counts: bool) -> list[str]:
 
 
 def read_value(name: str, word: str) -> Any:
-    """What a word means as a value of an axis; UsageError if it is none."""
+    """Return what a word means as a value of an axis; UsageError if it is none."""
     if word == "none" and AXES[name].takes_none:
         return None
     try:
@@ -89,5 +90,5 @@ def read_value(name: str, word: str) -> Any:
 
 
 def shortened(text: str) -> str:
-    """A text as an error quotes it: its beginning, if it is long."""
+    """Return a text as an error quotes it: its beginning, if it is long."""
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

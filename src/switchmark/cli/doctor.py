@@ -186,10 +186,10 @@ def _cores() -> Iterator[Finding]:
 def _noise() -> Iterator[Finding]:
     """Return the noise certificate of every CPU that may be used, as a test keeps it."""
     cpus = [cpu.id for cpu in read_cpus(_HOST)]
-    found = certificate(_HOST, traffic_program(), cpus)
-    if found.jitter is None:
+    noise = certificate(_HOST, traffic_program(), cpus)
+    if noise.jitter is None:
         yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
-    for cpu, jitter in (found.jitter or {}).items():
+    for cpu, jitter in (noise.jitter or {}).items():
         lost, longest = jitter.lost or 0.0, jitter.max_ns / 1e6
         quiet = lost < _LOST_LIMIT
         yield Finding(
@@ -197,10 +197,10 @@ def _noise() -> Iterator[Finding]:
             f"CPU {cpu}",
             quiet,
             f"a busy loop lost {lost:.2%}, at most {longest:.3f} ms at once; "
-            f"{found.interrupts_per_s.get(cpu, 0):g} device interrupts/s",
+            f"{noise.interrupts_per_s.get(cpu, 0):g} device interrupts/s",
             None if quiet else "end what else runs, or boot with isolcpus=",
         )
-    pressure = found.pressure
+    pressure = noise.pressure
     if pressure is not None:
         text = f"somebody waited for a CPU {min(pressure, 1.0):.0%} of the time"
         yield Finding("noise", "pressure", pressure < _PRESSURE_LIMIT, text)

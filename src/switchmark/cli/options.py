@@ -1,4 +1,4 @@
-"""The axes as options, made from their records: a new axis is an option by itself."""
+"""The axes become options by their records: a new axis is an option by itself."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What touches the machine: paths are brought up, proved, measured and taken down."""
+"""This package does what touches the host: paths are brought up, proved, measured and taken
+down."""

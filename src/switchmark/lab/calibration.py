@@ -1,8 +1,9 @@
-"""What a test does without its switch: the sender into nothing, sender and receiver on a cable, and
-the functions of a chain on cables, at the test's own axes and seats.
+"""A calibration measures what a test does without its switch: the sender into nothing, sender and
+receiver on a cable, and the functions of a chain on cables, at the test's own axes and on its CPUs.
 
 The last trials of each kind that nothing disturbed are kept in the user's cache, for an hour of
-this boot of this host and for these versions; their median is the calibration."""
+this boot of this host and for these versions; their median is the calibration.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +61,14 @@ _NOT_OF_CABLE = ("switch ", "placement")
 
 
 def is_saturating(test: Test) -> bool:
-    """Will some trial of the test ask for more than may be carried?"""
+    """Say whether some trial of the test will ask for more than may be carried."""
     return test.dimension == "throughput" and (test.parsed_rate.is_max or test.search != "fixed")
 
 
 class Calibrations(OnCable[CableFigures]):
-    """The calibrations of this host. `auto` measures what is missing before a test that saturates,
-    `never` measures nothing but uses what is kept, `again` forgets that and measures each once.
-    """
+    """This object holds the calibrations of this host. `auto` measures what is missing before a
+    test that saturates, `never` measures nothing but uses what is kept, `again` forgets that and
+    measures each once."""
 
     def __init__(
         self,
@@ -91,13 +92,15 @@ class Calibrations(OnCable[CableFigures]):
         """Return that of a test's ends, with what is known of its functions on cables and of a
         sender for each copy. None where there is none. The ends of copies are one sender and one
         receiver."""
-        found = {name: self._told(cable) for name, cable in self._measure_missing(drawn).items()}
-        ends = found.pop(ENDS, None)
+        calibrations = {
+            name: self._told(cable) for name, cable in self._measure_missing(drawn).items()
+        }
+        ends = calibrations.pop(ENDS, None)
         if not isinstance(ends, Calibration):
             return ends
         rates = {
             name: CableRate(rate_pps=one.rate_pps, doubts=one.doubts)
-            for name, one in found.items()
+            for name, one in calibrations.items()
             if isinstance(one, Calibration)
         }
         return ends.model_copy(update=rates)
@@ -110,12 +113,12 @@ class Calibrations(OnCable[CableFigures]):
 
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         versions = {k: v for k, v in drawn.versions.items() if not k.startswith(_NOT_OF_CABLE)}
-        found = {}
+        cables = {}
         for name, cable in without_switch(drawn.test, drawn.layout).items():
             seated = seats_on_cable(cable, drawn.layout, drawn.placement)
             key = key_of(cable, seated, versions=versions, boot=self._boot, cpu=self._cpu)
-            found[name] = Cable(cable, seated, key)
-        return found
+            cables[name] = Cable(cable, seated, key)
+        return cables
 
     def _wants(self, test: Test, cable: Cable) -> bool:
         if self._mode == "never" or not is_saturating(test) or cable.key in self._measured:
@@ -199,8 +202,8 @@ def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Ca
 def _kept(
     cache: Mapping[str, Any], boot: str, now: float
 ) -> Iterator[tuple[str, list[Dated[CableFigures]], float | None]]:
-    """Each key that a cache has of this boot, with its trials of late and its `null_pps`; nothing
-    of what is of another form."""
+    """Yield each key that a cache has of this boot, with its trials of late and its `null_pps`;
+    nothing of what is of another form."""
     for key, known in cache.items():
         with suppress(KeyError, TypeError, ValueError):
             recent = [

@@ -1,4 +1,4 @@
-"""A process of the traffic program that is up, and whom it plays."""
+"""A worker is a process of the traffic program that is up, with the parts that it plays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Crew"]
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """A traffic process and the parts that it plays."""
+    """A worker is a traffic process and the parts that it plays."""
 
     process: TrafficProcess
     parts: tuple[Part, ...]

@@ -1,4 +1,5 @@
-"""What is built for a test in a run: its layout on this host's cores, or why this host cannot."""
+"""This module decides what is built for a test in a run: its layout on this host's cores, or why
+this host cannot."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def draw(
     *,
     captured: bool = False,
 ) -> tuple[Layout, Placement]:
-    """What is to be built for a test. Unavailable or UsageError if this host cannot. `can` says
-    whether steps can be carried out, `captured` that frames are to be kept."""
+    """Return what is to be built for a test. Unavailable or UsageError if this host cannot. `can`
+    says whether steps can be carried out, `captured` that frames are to be kept."""
     engine = ENGINES[test.engine]
     if engine.privilege == "root" and privileges() != "root":
         raise Unavailable(
@@ -55,7 +56,7 @@ def draw(
 def prepared(
     test: Test, workspace: Workspace, probes: Probes, can: Callable[[Plan], bool]
 ) -> tuple[Layout, Placement]:
-    """The layout of a test in a run's folder, whether or not this host can build it."""
+    """Return the layout of a test in a run's folder, whether or not this host can build it."""
     return prepare(
         probes.host,
         test,
@@ -68,19 +69,20 @@ def prepared(
 
 
 def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
-    """Unavailable where an environment cannot have such ports on this host."""
+    """Raise Unavailable where an environment cannot have such ports on this host."""
     for part in layout.parts:
         name = layout.nodes[part.id].environment
         if part.physical:
             continue
         missing = probes.of_environment(name).missing
         for port in part.ports:
-            if found := missing.get(layout.endpoints[port.id].kind):
-                raise Unavailable(found[0], hint=found[1])
+            if why := missing.get(layout.endpoints[port.id].kind):
+                raise Unavailable(why[0], hint=why[1])
 
 
 def _refuse_without_memory(layout: Layout, host: Host) -> None:
-    """Unavailable where the machines of a test would not fit into this host's memory."""
+    """Raise Unavailable where the virtual machines of a test would not fit into this host's
+    memory."""
     needed, meminfo = guest_megabytes(layout), host.read("/proc/meminfo")
     free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
     if needed > free:

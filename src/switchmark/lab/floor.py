@@ -1,5 +1,6 @@
-"""The tool's own latency: that of a test with a cable in its switch's place, at its other axes and
-seats, a moment before it. It is said beside the test's, never subtracted from it."""
+"""The cable latency is the tool's own latency: that of a test with a cable in its switch's place,
+at its other axes and on its CPUs, a moment before it. It is said beside the test's, never
+subtracted from it."""
 
 from __future__ import annotations
 
@@ -58,9 +59,9 @@ class Floors(OnCable[TrialResult]):
         cable = self._measure_missing(drawn).get(ENDS)
         if cable is None or drawn.test.switch == CABLE:
             return None
-        found = self._beside.setdefault(drawn.test, [])
-        found += [each for each in self._near(cable.key) if each not in found]
-        told = _told([each.shown for each in undisturbed(found)], _spec(cable.test).rate_pps)
+        beside = self._beside.setdefault(drawn.test, [])
+        beside += [each for each in self._near(cable.key) if each not in beside]
+        told = _told([each.shown for each in undisturbed(beside)], _spec(cable.test).rate_pps)
         failed = self._failed.get(cable.key, "no frame came back")
         return told if told is not None else NoFloor(switch=CABLE, error=str(failed))
 

@@ -1,4 +1,5 @@
-"""The functional trial before measuring: does the switch do the work that it is compared by?
+"""The gate is a functional trial before measuring: it shows whether the switch does the work that
+it is compared by.
 
 Each frame arrives once, in order, where it should and nowhere else, unchanged but for what the
 switch's addressing says that it writes, and is one frame at every port. A switch that does less, or
@@ -96,14 +97,15 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
 
 
 def _is_starved(trial: TrialResult) -> bool:
-    """Was most of what was due not sent, though the switch had room for it? Then the sender had no
-    turn at its CPU."""
+    """Say whether most of what was due was not sent, though the switch had room for it. Then the
+    sender had no turn at its CPU."""
     senders = [part for part in trial.parts if {"sender", "client"} & set(part.roles)]
     return trial.tx_frames < trial.tx_unsent and not any(part.blocked for part in senders)
 
 
 def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
-    """As many frames in twice the time. HostTooBusy where it was long already."""
+    """Return the trial of as many frames in twice the time. HostTooBusy where it was long
+    already."""
     duration_s = 2 * spec.duration_s
     if duration_s <= _LONGEST_S:
         update = {"duration_s": duration_s, "rate_pps": _FRAMES / duration_s}
@@ -126,7 +128,7 @@ def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
 
 
 def _counted_by_devices(layout: Layout) -> bool:
-    """Are counters of hardware among those of the switch's ports?"""
+    """Say whether counters of hardware are among those of the switch's ports."""
     devices = {PortKind.NIC_KERNEL, PortKind.NIC_PCI}
     return any(layout.endpoints[port.id].kind in devices for port in layout.wiring.ports)
 
@@ -153,7 +155,9 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
         yield f"{trial.distinct - seen} frames arrived with headers that cannot be read"
     for flow, headers in every.items():
         if headers.broken:
-            found, promised = (bytes.fromhex(h or "") for h in (headers.found, headers.promised))
+            found, promised = (
+                bytes.fromhex(text or "") for text in (headers.found, headers.promised)
+            )
             yield f"{headers.broken} frames of {flow} arrived with " + "; ".join(
                 differences(found, promised)
             )
@@ -164,7 +168,8 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
 
 
 def _wrong_at_ports(layout: Layout, trial: TrialResult) -> Iterator[str]:
-    """Frames merged, divided or flooded show in what the switch's ports counted."""
+    """Return what is wrong at the switch's ports: frames merged, divided or flooded show in what
+    they counted."""
     ends = trial.counters.at_switch
     if trial.lost or set(ends) != {port.id for port in layout.wiring.ports}:
         return

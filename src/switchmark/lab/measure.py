@@ -51,13 +51,14 @@ __all__ = ["Lab"]
 
 
 class Lab:
-    """Runs tests, one at a time. A context manager: what is up at its end is taken down, unless
-    `keep`; `left` then says what could not be undone, and how it is. `capture` frames of each port
-    go to pcap files in the run folder.
+    """A lab runs tests, one at a time. It is a context manager: what is up at its end is taken
+    down, unless `keep`; `left` then says what could not be undone, and how it is. `capture` frames
+    of each port go to pcap files in the run folder.
 
     `calibrate` says whether the traffic program is measured without a switch first, `gate` what
     becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
-    disturbance spoiled is run again."""
+    disturbance spoiled is run again.
+    """
 
     def __init__(
         self,
@@ -109,8 +110,8 @@ class Lab:
         self._workspace.close()
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """What a figure depends on beside its axes: versions, and the placement that this host
-        makes of `auto`. Unavailable if something is missing."""
+        """Return what a figure depends on beside its axes: versions, and the placement that this
+        host makes of `auto`. Unavailable if something is missing."""
         return self._probes.versions(test)
 
     def run(self, test: Test, *, then: Test | None = None) -> Record:
@@ -143,7 +144,7 @@ class Lab:
             return record.model_copy(update={**failed, "doubts": error.doubts})
 
     def _reasons(self, error: Exception) -> str:
-        """Why a test has no result, and what of it could not be undone."""
+        """Return why a test has no result, and what of it could not be undone."""
         return "\n".join((str(error), *self._not_undone))
 
     def _run(self, record: Record, visit: Visit) -> Record | None:
@@ -211,8 +212,8 @@ class Lab:
         )
 
     def _estimate(self, path: BuiltPath, trust: Trust, visit: Visit) -> Estimate:
-        """What the test's search finds on a path; what accompanies its trials ends with them.
-        Paused where it wants more new trials than the visit allows."""
+        """Return what the test's search finds on a path; what accompanies its trials ends with
+        them. Paused where it wants more new trials than the visit allows."""
         stored, new = list(visit.stored), 0
 
         def measure(spec: TrialSpec) -> TrialResult:
@@ -257,7 +258,7 @@ class Lab:
         return False
 
     def _drawn(self, test: Test) -> tuple[Layout, Placement]:
-        """What is to be built for a test. Unavailable or UsageError if this host cannot."""
+        """Return what is to be built for a test. Unavailable or UsageError if this host cannot."""
         can = self._executor.can
         return draw(test, self._workspace, self._probes, can, captured=bool(self._capture))
 
@@ -282,8 +283,8 @@ class Lab:
             self._not_undone += self._executor.unwind(to=path.mark)
 
     def _noise(self, layout: Layout, placement: Placement) -> NoiseCertificate:
-        """What else happens on the cores of a test while it rests. What polls on a path that is
-        up is no noise: its cores are left out."""
+        """Return what else happens on the cores of a test while it rests. What polls on a path that
+        is up is no noise: its cores are left out."""
         polling = ["switch", *(part.id for part, _, _ in hosted_parts(layout))]
         but = polling if self._up or self.kept else ()
         return certificate(self._host, traffic_program(), used_cpus(placement, but=but))
@@ -295,7 +296,7 @@ class Lab:
         spec: TrialSpec,
         enough: Callable[[Sequence[TrialResult]], bool],
     ) -> Sequence[TrialResult]:
-        """Trials of a test without a switch, on the seats of another one's placement and beside
+        """Run trials of a test without a switch, on the CPUs of another one's placement and beside
         the same noise, until there are enough. No path may be up."""
         layout, _ = prepared(test, self._workspace, self._probes, self._executor.can)
         layout = replace(layout, seats={part: s.cpus for part, s in placement.seats.items()})

@@ -1,5 +1,6 @@
-"""What the parts of a path cost in the measured phase of a trial, besides their CPU time: how
-often their threads were switched and moved, interrupts on their CPUs, the processor's counters."""
+"""This module measures what the parts of a path cost in the measured phase of a trial, besides
+their CPU time: how often their threads were switched and moved, interrupts on their CPUs, the
+processor's counters."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ joined by `+`."""
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Counts on a path that is up. `cpus` are those of the test, `pids` tells its processes,
-    `counting` is what the processor counts here, `folder` is where perf may write.
+    """A meter counts on a path that is up. `cpus` are those of the test, `pids` tells its
+    processes, `counting` is what the processor counts here, `folder` is where perf may write.
 
-    Switches of threads are read from the kernel's own books, which it keeps anyway, and not
+    Switches of threads are read from the kernel's own counts, which it keeps anyway, and not
     counted by perf: an event that perf counts for a thread costs 0.4 us at each switch, a third of
     a turn of two parts that yield to each other; for a CPU, 0.1 us (measured, 6.18). So the
     processor's counters, too, are those of a whole CPU where parts share it.
@@ -54,7 +55,7 @@ class Meter:
 
     @contextmanager
     def armed(self, layout: Layout) -> Iterator[Window]:
-        """A window, ready to begin. What is started for it has ended when this does."""
+        """Give a window that is ready to begin. What is started for it has ended when this does."""
         window = Window(self, layout, self.pids())
         try:
             yield window
@@ -63,8 +64,8 @@ class Meter:
 
 
 class Window:
-    """The time from `begin` to `end`. perf starts with it, and does not count yet. A counter that
-    fails is missing, with its reason; the trial is none the worse."""
+    """A window is the time from `begin` to `end`. perf starts with it, and does not count yet. A
+    counter that fails is missing, with its reason; the trial is none the worse."""
 
     def __init__(self, meter: Meter, layout: Layout, pids: Pids) -> None:
         self._meter = meter
@@ -93,7 +94,7 @@ class Window:
         self._tell("enable")
 
     def end(self, tsc_hz: int | None) -> TrialCost:
-        """What was counted. The cycle counter has `tsc_hz` ticks a second."""
+        """Return what was counted. The cycle counter has `tsc_hz` ticks a second."""
         self._tell("disable")
         elapsed_ns = time.monotonic_ns() - self._since_ns
         softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
@@ -139,7 +140,8 @@ class Window:
                 self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
     def _scheduled(self, place: str) -> SchedulerCounts:
-        """How often the threads of a place were taken off a CPU, and moved to another one."""
+        """Return how often the threads of a place were taken off a CPU, and moved to another
+        one."""
         switches, moves = self._switched[place]
         switches_now, moves_now = thread_switches(self._meter.host, self._pids[place])
         return SchedulerCounts(
@@ -149,18 +151,18 @@ class Window:
         )
 
     def _counts(self) -> dict[str, ProcessorCounts]:
-        """The processor's counts by place, or by the CPUs of those that share them."""
+        """Return the processor's counts by place, or by the CPUs of those that share them."""
         by_tid, by_cpu = (self._written(step) for step in ("perf-threads", "perf-cpus"))
-        found: dict[str, ProcessorCounts] = {}
+        by_place: dict[str, ProcessorCounts] = {}
         for place in self._by_thread:
             counts = [by_tid.get(tid, {}) for tid, at in self._threads.items() if at == place]
             roles = self._roles[place]
-            found[place] = ProcessorCounts(by="thread", roles=roles, **_added(counts))
+            by_place[place] = ProcessorCounts(by="thread", roles=roles, **_added(counts))
         for places, cpus in self._by_cpu.items():
             roles = [role for place in places.split("+") for role in self._roles.get(place, ())]
             counts = [by_cpu.get(cpu, {}) for cpu in cpus]
-            found[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **_added(counts))
-        return found
+            by_place[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **_added(counts))
+        return by_place
 
     def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:
         text: list[str] = []
@@ -173,8 +175,8 @@ class Window:
 def _whose_counters(
     meter: Meter, layout: Layout, pids: Pids
 ) -> tuple[list[str], dict[str, tuple[int, ...]]]:
-    """The places that are counted for by thread, and CPUs, by the places that share them. A
-    guest's counters are those of its own machine."""
+    """Return the places that are counted for by thread, and CPUs, by the places that share them.
+    The counters of a virtual machine are its own."""
     if not meter.counting.events:
         return [], {}
     by_thread = []
@@ -197,15 +199,15 @@ def _whose_counters(
 
 
 def _roles(layout: Layout, place: str) -> list[str]:
-    """What is done at a place, each once."""
+    """Return what is done at a place, each once."""
     if place == _SWITCH:
         return [_SWITCH]
     played = {part.id: roles_of(layout, part) for part in layout.parts}
     hosted = {part.id for part, _, _ in hosted_parts(layout)}
-    found: list[str] = []
+    roles: list[str] = []
     for part in place.split("+"):
-        found += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
-    return list(dict.fromkeys(found))
+        roles += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
+    return list(dict.fromkeys(roles))
 
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

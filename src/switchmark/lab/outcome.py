@@ -1,4 +1,5 @@
-"""What came of a trial: what the traffic processes, the ports and the host say of it, added up."""
+"""This module adds up what came of a trial: what the traffic processes, the ports and the host say
+of it."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _Sent = dict[str, tuple[tuple[Job, dict[str, Any]], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Adds up what the crews of a path report of a trial."""
+    """This object adds up what the workers of a path report of a trial."""
 
     layout: Layout
     placement: Placement
@@ -167,7 +168,7 @@ class Outcome:
         sums: Mapping[str, int],
         stray: int,
     ) -> dict[Place, int]:
-        """Each lost frame's place, as far as somebody counted it."""
+        """Return each lost frame's place, as far as somebody counted it."""
         places: dict[Place, int] = defaultdict(int)
         for crew, report in zip(self.crews, reports, strict=True):
             for (_, port, _), counts in zip(
@@ -209,7 +210,7 @@ class Outcome:
         return {place: frames for place, frames in places.items() if frames}
 
     def _wire_bytes(self, received: Mapping[str, Any]) -> int:
-        """Bytes with headers and FCS, whatever part of a frame the engine sees."""
+        """Return the bytes with headers and FCS, whatever part of a frame the engine sees."""
         headers = 42 if self.layout.receivers.needs_ip else 0
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
@@ -271,8 +272,9 @@ class Outcome:
         reports: Sequence[dict[str, Any]],
         used: Mapping[str, tuple[float, ...]],
     ) -> dict[str, float]:
-        """By CPU, the share of it that others took: those who poll there were ready to run, and it
-        ran none of them. What nobody wanted, and what a CPU limit withheld, was not taken."""
+        """Return by CPU the share of it that others took: those who poll there were ready to run,
+        and it ran none of them. What nobody wanted, and what a CPU limit withheld, was not
+        taken."""
         if self.layout.test.limits:
             return {}
         shares = dict(used)
@@ -300,7 +302,8 @@ class Outcome:
         return found
 
     def _started_late(self, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
-        """How long after its start each part began the measured phase, of those that were late."""
+        """Return how long after its start each part began the measured phase, of those that were
+        late."""
         found = {}
         for crew, report in zip(self.crews, reports, strict=True):
             for parts, thread in zip(self._threads(crew), report["threads"], strict=True):
@@ -309,7 +312,7 @@ class Outcome:
         return found
 
     def _threads(self, crew: Crew) -> list[tuple[Part, ...]]:
-        """The parts of a process by its threads."""
+        """Return the parts of a process by its threads."""
         return [crew.parts] if self.layout.together else [(part,) for part in crew.parts]
 
     def _doubts(

@@ -1,4 +1,4 @@
-"""A path that is up: it is built from its layout, with all that tells of it while frames cross."""
+"""A path that is up was built from its layout, with all that tells of it while frames cross."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ __all__ = ["BuiltPath", "build_path", "entrances"]
 
 @dataclass(slots=True)
 class BuiltPath:
-    """A path that is up: what was built, since which mark of the executor, and the processes
-    without which it is dead. `at_work` tells those that do the switch's work, `nics` are those of
-    PCI as they were found, by place, `gate` is what the functional trial showed."""
+    """A built path is up: it has what was built, since which mark of the executor, and the
+    processes without which it is dead. `at_work` tells those that do the switch's work, `nics` are
+    those of PCI as they were found, by place, `gate` is what the functional trial showed."""
 
     layout: Layout
     placement: Placement
@@ -55,7 +55,7 @@ class BuiltPath:
     gate: GateResult | None = None
 
     def serves(self, test: Test) -> bool:
-        """Can a test be measured on this path? Not on one that has died."""
+        """Say whether a test can be measured on this path. It cannot on one that has died."""
         lives = all(process.poll() is None for process in self.processes)
         return shares_path(self.layout.test, test) and lives
 
@@ -63,8 +63,8 @@ class BuiltPath:
 def build_path(
     executor: Executor, host: Host, layout: Layout, placement: Placement, counting: Counting
 ) -> BuiltPath:
-    """The path of a layout, up and with its ports open. `counting` is what the processor counts
-    on this host. What was built is undone by the executor, also where this fails."""
+    """Build the path of a layout and open its ports. `counting` is what the processor counts on
+    this host. What was built is undone by the executor, also where this fails."""
     mark = executor.mark()
     nics = find_nics(host, layout)
     executor.execute(lend_nics(host, layout, nics))
@@ -165,7 +165,7 @@ def build_path(
 
 
 def entrances(layout: Layout, run: str) -> list[str]:
-    """How to enter each node of a path that is kept, and to end the run that it is of."""
+    """Return how to enter each node of a path that is kept, and to end the run that it is of."""
     nodes = dict.fromkeys((layout.wiring.at, *layout.nodes.values()))
     shells = [inside(node, ("bash",)) for node in nodes]
     return [" ".join(shell) for shell in shells if shell != ("bash",)] + [f"switchmark clean {run}"]
@@ -176,7 +176,7 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
 
 
 def _counters(executor: Executor, layout: Layout) -> PathCounters:
-    """Counters of both ends of every port, and of the switch."""
+    """Return the counters of both ends of every port, and of the switch."""
     counters = Counters()
     outputs = tuple(map(executor.run, layout.switch.counters.commands(layout.wiring)))
     if outputs:
@@ -188,13 +188,13 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
                 garbled
             )
     at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
-    found = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
+    links_of_ends = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
     links = {step.at: parse_link_counters(executor.run(step)) for step in part_counters(layout)}
     for part in layout.parts:
         for port in part.ports:
             ifname = layout.endpoints[port.id].ifname
             if ifname:
-                found[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
+                links_of_ends[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
     functions = {}
     for part, function, hosted in hosted_parts(layout):
         outputs = tuple(map(executor.run, function.counters.commands(hosted)))
@@ -204,20 +204,20 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             raise TrialFailed(
                 f"the counters of function {part.id} cannot be read: {garbled}"
             ) from garbled
-    return PathCounters(found, counters.busy_cycles, counters.idle_cycles, functions)
+    return PathCounters(links_of_ends, counters.busy_cycles, counters.idle_cycles, functions)
 
 
 def _counted_by_links(
     executor: Executor, layout: Layout, told: Mapping[str, PortCounters]
 ) -> Mapping[str, PortCounters]:
-    """The ports that the switch tells nothing of, by the interfaces that are their ends at the
-    switch."""
+    """Return the ports that the switch tells nothing of, by the interfaces that are their ends at
+    the switch."""
     nothing = PortCounters()
     silent = {
         port.id
         for port in layout.wiring.ports
-        for found in (told.get(port.id, nothing),)
-        if layout.endpoints[port.id].switch_ifname and None in (found.rx, found.tx)
+        for counted in (told.get(port.id, nothing),)
+        if layout.endpoints[port.id].switch_ifname and None in (counted.rx, counted.tx)
     }
     if not silent:
         return {}
@@ -227,7 +227,7 @@ def _counted_by_links(
 
 
 def _at_work(host: Host, at: Node, daemons: Sequence[Process]) -> Collection[int]:
-    """The processes that do a switch's work. What was started may be but the client of a
+    """Return the processes that do a switch's work. What was started may be but the client of a
     container's runtime: then it is whatever has the network stack of the switch's node."""
     pids = {daemon.pid for daemon in daemons}
     path = ENVIRONMENTS[at.environment].netns(at)

@@ -1,4 +1,5 @@
-"""What is to be built for a test on this host, and beside it: cores, memory, NICs, noise."""
+"""This module prepares what is to be built for a test on this host, and beside it: cores, memory,
+NICs, noise."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ PLAN_PREFIX = "smPLAN"
 
 
 def lend_nics(host: Host, layout: Layout, devices: Mapping[PortEnd, Device]) -> Plan:
-    """The NICs that the user names, made ready for the run. UsageError or Unavailable where they
-    are in use, or this host cannot lend them."""
+    """Make the NICs that the user names ready for the run. UsageError or Unavailable where they are
+    in use, or this host cannot lend them."""
     steps: Plan = ()
     for port in layout.wiring.ports:
         for name, router in ((port.nic, True), (port.nic_peer, False)):
@@ -51,7 +52,7 @@ def lend_nics(host: Host, layout: Layout, devices: Mapping[PortEnd, Device]) -> 
 
 
 def find_nics(host: Host, layout: Layout) -> Mapping[PortEnd, Device]:
-    """The NICs that the user names by PCI address, by end of a port. UsageError where one is
+    """Return the NICs that the user names by PCI address, by end of a port. UsageError where one is
     not there."""
     return {
         PortEnd(port.id, at_switch): find_device(host, name)
@@ -62,7 +63,7 @@ def find_nics(host: Host, layout: Layout) -> Mapping[PortEnd, Device]:
 
 
 def environments_of(test: Test) -> tuple[str, ...]:
-    """Those of its functions and of its switch, each once."""
+    """Return the environments of a test's functions and of its switch, each once."""
     return tuple(dict.fromkeys((test.environment, test.switch_environment)))
 
 
@@ -75,9 +76,9 @@ def prepare(
     modes: Mapping[str, str | None],
     can: Callable[[Plan], bool],
 ) -> tuple[Layout, Placement]:
-    """The layout with its switch on the cores that the placement gives it. `modes` are those of
-    the probed environments. `can` says whether steps can be carried out: memory that is up to us
-    is hugepages if all of them can be had."""
+    """Return the layout with its switch on the cores that the placement gives it. `modes` are those
+    of the probed environments. `can` says whether steps can be carried out: memory whose kind is
+    free to choose is hugepages if all of them can be had."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus(host)
     placement = _placed(test, layout, cpus)
@@ -103,7 +104,7 @@ def prepare(
 
 
 def followed(host: Host, test: Test, mode: str | None) -> str:
-    """The placement that a host makes of the one asked for. `mode` is that of the switch."""
+    """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
     layout = lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
     return _placed(test, layout, read_cpus(host)).policy
 
@@ -114,7 +115,7 @@ def _placed(test: Test, layout: Layout, cpus: Sequence[Cpu]) -> Placement:
 
 
 def check_noise(executor: Executor, noise: Plan) -> None:
-    """TrialFailed if a process of it has ended."""
+    """Raise TrialFailed if a process of the noise has ended."""
     for step in noise:
         if isinstance(step, Spawn):
             process = executor.process(step.name)

@@ -1,5 +1,5 @@
-"""What this host has of the switches, environments and other parts that tests name: each is probed
-once in a run."""
+"""This module knows what this host has of the switches, environments and other parts that tests
+name: each is probed once in a run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["Probes"]
 
 
 class Probes:
-    """Asks a host for versions and modes, and keeps the answers."""
+    """This object asks a host for versions and modes, and keeps the answers."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self._probed: dict[tuple[str, str], Version] = {}
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """What a figure depends on beside its axes: versions, and the placement that this host
-        makes of `auto`. Unavailable if something is missing."""
+        """Return what a figure depends on beside its axes: versions, and the placement that this
+        host makes of `auto`. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
         probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
         for name in environments_of(test):
@@ -40,25 +40,25 @@ class Probes:
             probes["noise", kind] = NOISES[kind].probe
         if not FUNCTIONS[test.function].played:
             probes["function", test.function] = FUNCTIONS[test.function].probe
-        found = {"switchmark": __version__}
+        versions = {"switchmark": __version__}
         for (what, name), probe in probes.items():
             version = self.probe(what, name, probe)
-            found[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
+            versions[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
         if test.placement == AUTO:
             mode = self.probe("switch", test.switch, switch.probe).mode
-            found["placement"] = followed(self.host, test, mode)
-        return found
+            versions["placement"] = followed(self.host, test, mode)
+        return versions
 
     def of_switch(self, test: Test) -> Version:
-        """The version and mode of a test's switch."""
+        """Return the version and mode of a test's switch."""
         return self.probe("switch", test.switch, SWITCHES[test.switch].probe)
 
     def of_environment(self, name: str) -> Version:
-        """The version and mode of an environment, and what it lacks here."""
+        """Return the version and mode of an environment, and what it lacks here."""
         return self.probe("environment", name, ENVIRONMENTS[name].probe)
 
     def probe(self, what: str, name: str, probe: Callable[[Host], Version]) -> Version:
-        """What a probe finds on this host; it is asked once."""
+        """Return what a probe finds on this host; it is asked once."""
         if (what, name) not in self._probed:
             self._probed[what, name] = probe(self.host)
         return self._probed[what, name]

@@ -104,7 +104,7 @@ class Trials:
         self._read_clocks(self._crews)
 
     def _read_clocks(self, crews: Sequence[Crew]) -> None:
-        """The clocks of these processes: all on this host's kernel get one and the same; of
+        """Read the clocks of these processes: all on this host's kernel get one and the same; of
         others, how far CLOCK_MONOTONIC there is ahead of this host's, to some milliseconds."""
         of_host: dict[str, int] | None = None
         for crew in crews:
@@ -119,11 +119,11 @@ class Trials:
             of_host = of_host if foreign else self._clocks[name]
 
     def _foreign(self, crew: Crew) -> bool:
-        """Is a process on another kernel than this host's, with another clock?"""
+        """Say whether a process is on another kernel than this host's, with another clock."""
         return any(own_kernel(self._layout, part) for part in crew.parts)
 
     def _connects(self, crew: Crew, others: Sequence[Crew]) -> bool:
-        """Does a process connect to a socket on which one of the others listens?"""
+        """Say whether a process connects to a socket on which one of the others listens."""
         listening = {end.path for other in others for end in self._ends(other) if end.server}
         return any(end.path in listening for end in self._ends(crew) if end.path and not end.server)
 
@@ -202,7 +202,7 @@ class Trials:
         return result.model_copy(update={"cost": cost})
 
     def _counted(self) -> PathCounters:
-        """The counters. That a switch has died is why it does not tell its own."""
+        """Return the counters. That a switch has died is why it does not tell its own."""
         if self.lag_s:
             time.sleep(self.lag_s)
         try:
@@ -215,11 +215,11 @@ class Trials:
         return any(self._layout.sent_by(part) for part in crew.parts)
 
     def _load(self, job: Job, spec: TrialSpec) -> dict[str, Any]:
-        """What a task does in a trial."""
+        """Return what a task does in a trial."""
         return load_of(self._layout, self._played(), job, spec)
 
     def _played(self) -> list[Part]:
-        """The parts that the processes play."""
+        """Return the parts that the processes play."""
         return [part for crew in self._crews for part in crew.parts]
 
     def _phase(self, phase: str, duration_s: float) -> None:
@@ -255,6 +255,6 @@ def _longest_ns(spec: TrialSpec) -> int:
 
 
 def _interval_ns(spec: TrialSpec) -> int:
-    """The intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
+    """Return the intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
     wanted = max(1_000_000, min(100_000_000, round(spec.duration_s * 1e9) // _INTERVALS))
     return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)

@@ -1,5 +1,5 @@
-"""What makes a trial one that can be believed, or says why not: the books of its path, what the
-host did meanwhile, doubts with their evidence, and the verdict."""
+"""This module judges trials: whether one can be believed, or why not, by the balance of its path,
+what the host did meanwhile, doubts with their evidence, and the verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PAST = 0.01
 
 
 def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ...]:
-    """The CPUs that the parts of a test are pinned to, but for those of some parts."""
+    """Return the CPUs that the parts of a test are pinned to, but for those of some parts."""
     left_out = {cpu for part in but for cpu in placement.seats[part].cpus}
     every = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
     return tuple(sorted(every - left_out))
@@ -44,11 +44,11 @@ def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ..
 
 @dataclass(slots=True)
 class Trust:
-    """Judges the trials of one test. `at_work` tells the processes that do the switch's work,
-    `noise` is the certificate from before the test, `calibration` what the traffic does on a
-    cable, `gate` what the functional trial showed, `capture` how many frames of each port are
-    kept; `rerun` is how often a trial that a passing disturbance spoiled is run again, and
-    `discarded` says for each that was why."""
+    """This object measures and judges the trials of one test. `at_work` tells the processes that do
+    the switch's work, `noise` is the certificate from before the test, `calibration` what the
+    traffic does on a cable, `gate` what the functional trial showed, `capture` how many frames of
+    each port are kept; `rerun` is how often a trial that a passing disturbance spoiled is run
+    again, and `discarded` says for each that was why."""
 
     host: Host
     layout: Layout
@@ -63,7 +63,7 @@ class Trust:
     discarded: list[str] = field(default_factory=list)
 
     def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
-        """A trial, judged; run again while it is spoiled and may be."""
+        """Run a trial, and judge it; run it again while it is spoiled and may be."""
         cpus = used_cpus(self.placement)
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
@@ -97,8 +97,8 @@ class Trust:
         }
         ways = ways_of(self.layout)
         trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)
-        found = self._found(trial, window)
-        doubts = tuple(dict.fromkeys((*trial.doubts, *found)))
+        here = self._found(trial, window)
+        doubts = tuple(dict.fromkeys((*trial.doubts, *here)))
         trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
         own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
@@ -106,12 +106,12 @@ class Trust:
         )
         cable = calibration is not None and calibration.switch == self.layout.switch.name
         verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
-        told = self._told(trial, found, window)
+        told = self._told(trial, here, window)
         trial = trial.model_copy(update={"verdict": verdict})
         return _with_evidence(trial, verdict=reasons, doubts=told)
 
     def _found(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
-        """The doubts that are found here, with their evidence. To find one more: a line."""
+        """Return the doubts that are found here, with their evidence. To find one more: a line."""
         finders = {
             "not-isolated": self._not_isolated(trial),
             "interrupts": self._interrupts(window),
@@ -128,9 +128,9 @@ class Trust:
         return {name: evidence for name, evidence in finders.items() if evidence}
 
     def _told(
-        self, trial: TrialResult, found: Mapping[str, Any], window: HostActivity
+        self, trial: TrialResult, here: Mapping[str, Any], window: HostActivity
     ) -> dict[str, Any]:
-        """The evidence of every doubt, also of those that others have found."""
+        """Return the evidence of every doubt, also of those that others have found."""
         told: dict[str, Any] = {
             "host-busy": {
                 "taken": trial.evidence.taken,
@@ -143,19 +143,20 @@ class Trust:
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own",
             **dict.fromkeys(self.placement.doubts, "placement"),
-            **found,
+            **here,
         }
         return {doubt: told.get(doubt) for doubt in trial.doubts}
 
     def _not_isolated(self, trial: TrialResult) -> dict[str, float]:
-        """By CPU, what others took of it during the trial; before the test, where nobody polled."""
+        """Return by CPU what others took of it during the trial; before the test, where nobody
+        polled."""
         isolated = {cpu.id for cpu in self.cpus if cpu.isolated}
         taken = dict(trial.evidence.taken)
         known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
         jitter = self.noise.jitter if self.noise else None
-        for cpu, found in (jitter or {}).items():
-            if int(cpu) not in known and found.lost is not None:
-                taken[cpu] = found.lost
+        for cpu, jitter_of in (jitter or {}).items():
+            if int(cpu) not in known and jitter_of.lost is not None:
+                taken[cpu] = jitter_of.lost
         return {
             cpus: share
             for cpus, share in taken.items()
@@ -187,7 +188,7 @@ class Trust:
 
 
 def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:
-    """The trial with the cores of each thread of the switch, warm-up and drain included."""
+    """Return the trial with the cores of each thread of the switch, warm-up and drain included."""
     cores = {name: round(ns / 1e9 / elapsed_s, 4) for name, ns in ran_ns.items()}
     used = {name: share for name, share in cores.items() if share > 0.001}
     parts = tuple(
@@ -198,13 +199,13 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
 
 
 def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
-    """The trial with more of its evidence."""
+    """Return the trial with more of its evidence."""
     return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})
 
 
 def _past_switch(trial: TrialResult) -> dict[str, Any]:
-    """The ports that counted too few of the frames that arrived. The counters of a link, read one
-    by one, may be some frames apart."""
+    """Return the ports that counted too few of the frames that arrived. The counters of a link,
+    read one by one, may be some frames apart."""
     return {
         str(place): frames.model_dump()
         for place, frames in trial.evidence.past.items()

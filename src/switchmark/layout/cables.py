@@ -1,5 +1,5 @@
-"""The tests that others are held against: the same ones with a cable in the switch's place, and the
-seats they have there. Pure."""
+"""This module draws the tests that others are held against: the same ones with a cable in the
+switch's place, and the CPUs they have there. Pure."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     if test.dimension != "throughput":
         return {}
     cable = on_cable(test, layout).model_copy(update={"rate": "max"})
-    found = {"ends": cable}
+    tests = {"ends": cable}
     if steering_of(layout) is not None:
-        found["ends"] = _without_functions(cable)
+        tests["ends"] = _without_functions(cable)
         if test.switch != CABLE:
             side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
-            found["functions"] = cable.model_copy(update=side_by_side)
+            tests["functions"] = cable.model_copy(update=side_by_side)
     if test.copies > 1:
-        found["ends"] = cable.model_copy(update={"copies": 1})
-        found["apart"] = found["ends"].model_copy(update={"pairs": test.copies})
-    if check(found["ends"]):
+        tests["ends"] = cable.model_copy(update={"copies": 1})
+        tests["apart"] = tests["ends"].model_copy(update={"pairs": test.copies})
+    if check(tests["ends"]):
         return {}
-    return {name: each for name, each in found.items() if name == "ends" or not check(each)}
+    return {name: each for name, each in tests.items() if name == "ends" or not check(each)}
 
 
 def on_cable(test: Test, layout: Layout) -> Test:
@@ -68,7 +68,8 @@ def _without_functions(cable: Test) -> Test:
 
 def seats_on_cable(cable: Test, layout: Layout, placement: Placement) -> Placement:
     """Return the placement of a test for its cable: each sender, receiver and forwarder there has
-    the seat of one of the test's, in turn where there are fewer, and yields where it shares it."""
+    the CPUs of one of the test's, in turn where there are fewer, and yields where it shares
+    them."""
     of_kind: dict[str, list[str]] = {}
     for tenant in tenants_of(layout):
         of_kind.setdefault(tenant.kind, []).append(tenant.id)

@@ -1,4 +1,5 @@
-"""Which tests can be measured on one path, one after the other. Pure; reads no table."""
+"""This module decides which tests can be measured on one path, one after the other. Pure; it reads
+no table."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ told for each trial, and who makes noise beside it."""
 
 
 def path_key(test: Test) -> Hashable:
-    """What a path depends on: tests of one key can be measured on one, one after the other.
+    """Return what a path depends on: tests of one key can be measured on one, one after the other.
 
     Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
     DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
@@ -28,5 +29,5 @@ def path_key(test: Test) -> Hashable:
 
 
 def shares_path(a: Test, b: Test | None) -> bool:
-    """Whether what is up for `a` serves `b` too."""
+    """Say whether what is up for `a` serves `b` too."""
     return b is not None and path_key(a) == path_key(b)

@@ -1,7 +1,8 @@
-"""What a host is, as far as it matters to a figure: for `host.json` and for `doctor`.
+"""This module tells what a host is, as far as it matters to a figure: for `host.json` and for
+`doctor`.
 
-Starts nothing. What cannot be read is None. Of the kernel's command line only known parameters are
-kept: the rest may hold secrets.
+It starts nothing. What cannot be read is None. Of the kernel's command line only known parameters
+are kept: the rest may hold secrets.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _VULNERABILITIES = f"{_CPU}/vulnerabilities/*"
 
 
 def host_facts(host: Host) -> dict[str, Any]:
-    """The facts of a host, as JSON can hold them."""
+    """Return the facts of a host, as JSON can hold them."""
     single = (_CPUINFO, _MEMINFO, _COMMANDS, _RELEASE, _DISTRIBUTION, _CLOCK)
     scaling = ("online", "isolated", "smt/active", "cpu0/cpufreq/scaling_governor")
     content = host.read_all(*single, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES)
@@ -72,17 +73,17 @@ def host_facts(host: Host) -> dict[str, Any]:
 
 
 def boot_id(host: Host) -> str:
-    """The name that the kernel of a host gave itself when it was booted."""
+    """Return the name that the kernel of a host gave itself when it was booted."""
     return host.read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def cpu_model(host: Host) -> str:
-    """The name of a host's processor; empty where the kernel does not know it."""
+    """Return the name of a host's processor; empty where the kernel does not know it."""
     return _table(host.read(_CPUINFO).decode(errors="replace")).get("model name", "")
 
 
 def steady_tsc(host: Host) -> list[str]:
-    """What a host's processor promises of its time stamp counter, of `constant_tsc` and
+    """Return what a host's processor says of its time stamp counter, of `constant_tsc` and
     `nonstop_tsc`."""
     return _steady_tsc(_table(host.read_all(_CPUINFO).get(_CPUINFO, b"").decode(errors="replace")))
 
@@ -92,11 +93,11 @@ def _steady_tsc(cpu: Mapping[str, str]) -> list[str]:
 
 
 def _table(text: str, separator: str = ":") -> dict[str, str]:
-    """The first value of each key of lines `key: value`."""
+    """Return the first value of each key of lines `key: value`."""
     table: dict[str, str] = {}
     for line in text.splitlines():
-        key, found, value = line.partition(separator)
-        if found:
+        key, separated, value = line.partition(separator)
+        if separated:
             table.setdefault(key.strip(), value.strip())
     return table
 

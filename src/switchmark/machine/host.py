@@ -1,7 +1,8 @@
-"""Hosts: where commands are run. The only module that starts the processes of a run.
+"""A host is where commands are run; this is the only module that starts the processes of a run. The
+only module that starts the processes of a run.
 
-Commands are argv tuples, never a shell's text. Each process leads a session of its own, so
-that the Ctrl-C of a terminal reaches the orchestrator alone.
+Commands are argv tuples, never a shell's text. Each process leads a session of its own, so that the
+Ctrl-C of a terminal reaches the orchestrator alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["Completed", "Host", "LocalHost", "LocalProcess", "Process", "last_li
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A command that ended: its exit status (negative: the signal) and its outputs."""
+    """A command ended with this exit status (negative: the signal) and these outputs."""
 
     status: int
     stdout: bytes
@@ -36,10 +37,8 @@ class Completed:
 
 
 class Process(Protocol):
-    """A process that lives on. Lines are JSON objects or text, without their newline.
-
-    `started` is its start time (`processes.start_time`), which makes `pid` unmistakable.
-    """
+    """A process runs until it is stopped. Lines are JSON objects or text, without their newline.
+    `started` is its start time (`processes.start_time`), which makes `pid` unmistakable."""
 
     pid: int
     started: int
@@ -49,15 +48,15 @@ class Process(Protocol):
         ...
 
     def receive(self, timeout_s: float) -> str | None:
-        """Its next line of stdout; None when none came in time, or none will ever come."""
+        """Return its next line of stdout; None when none came, or none will ever come."""
         ...
 
     def poll(self) -> int | None:
-        """The exit status (negative: the signal), or None while it runs."""
+        """Return the exit status (negative: the signal), or None while it runs."""
         ...
 
     def last_words(self, count: int = 5) -> str:
-        """The last lines that it wrote to stderr, `count` of them."""
+        """Return the last lines that it wrote to stderr, `count` of them."""
         ...
 
     def hang_up(self) -> None:
@@ -65,15 +64,15 @@ class Process(Protocol):
         ...
 
     def stop(self, number: int, grace_s: float) -> int:
-        """Signal it, SIGKILL it after `grace_s`, reap it; the exit status."""
+        """Stop it: signal it, SIGKILL it after `grace_s`, reap it; return the exit status."""
         ...
 
 
 class Host(Hashable, Protocol):
-    """A machine. `run` kills what outlives `timeout_s` and raises CommandTimedOut; a program
-    that is not there is Unavailable. `read`, `write` and `remove` raise OSError;
-    `remove` of a file that is not there is no error.
-    What the kernel tells in /proc and /sys is read by `read_all`, many files at once."""
+    """A host runs commands and keeps files. `run` kills what outlives `timeout_s` and raises
+    CommandTimedOut; a program that is not there is Unavailable. `read`, `write` and `remove` raise
+    OSError; `remove` of a file that is not there is no error. What the kernel tells in /proc and
+    /sys is read by `read_all`, many files at once."""
 
     name: str
 
@@ -96,16 +95,16 @@ class Host(Hashable, Protocol):
     def remove(self, path: str) -> None: ...
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        """The content of every file that matches a shell's pattern; what cannot be read is not."""
+        """Return the content of every file that matches a shell's pattern and can be read."""
         ...
 
     def inodes(self, *patterns: str) -> Mapping[str, int]:
-        """The numbers of the files that matching paths lead to: two ways to one have the same."""
+        """Return the numbers of the files that matching paths lead to, once for each path."""
         ...
 
 
 class LocalHost:
-    """This machine. Messages of tools are untranslated (LC_ALL=C): drivers match them."""
+    """The local host is this one. Messages of tools are untranslated (LC_ALL=C), for drivers."""
 
     def __init__(self, name: str = "local") -> None:
         self.name = name
@@ -170,23 +169,23 @@ class LocalHost:
         Path(path).unlink(missing_ok=True)
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        found = {}
+        contents = {}
         for path in matching(patterns):
             with suppress(OSError), Path(path).open("rb", buffering=0) as file:
-                found[path] = file.readall()
-        return found
+                contents[path] = file.readall()
+        return contents
 
     def inodes(self, *patterns: str) -> Mapping[str, int]:
-        found = {}
+        numbers = {}
         for path in matching(patterns):
             with suppress(OSError):
-                found[path] = Path(path).stat().st_ino
-        return found
+                numbers[path] = Path(path).stat().st_ino
+        return numbers
 
 
 class LocalProcess:
-    """A child of the orchestrator with pipes. It is reaped by `stop` alone: until then its
-    zombie keeps pid and process group from being given to somebody else."""
+    """A local process is a child of the orchestrator with pipes. It is reaped by `stop` alone:
+    until then its zombie keeps pid and process group from being given to somebody else."""
 
     def __init__(self, child: subprocess.Popen[bytes], command: str, stderr_path: str) -> None:
         assert child.stdin is not None and child.stdout is not None
@@ -282,7 +281,7 @@ class LocalProcess:
 
 
 def last_lines(output: bytes, count: int = 5) -> str:
-    """The last lines of an output that are not blank, as text."""
+    """Return the last lines of an output that are not blank, as text."""
     lines = [line.rstrip() for line in output.decode(errors="replace").splitlines()]
     return "\n".join([line for line in lines if line][-count:])
 

@@ -1,7 +1,8 @@
-"""The journal of a run: every undo, written down before the step that makes it necessary.
+"""The journal of a run holds every undo, written down before the step that makes it necessary.
 
-JSON lines, appended and fsynced one by one. The kernel's lock on the file says whether its
-run lives, and ends with the run however it dies. Knows undos as data; `undo` carries them out.
+Its JSON lines are appended and fsynced one by one. The kernel's lock on the file says whether its
+run lives, and ends with the run however it dies. This module knows undos as data; `undo` carries
+them out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 
 
 class Command(Entry):
-    """Run a command; `argv` is as the host runs it, with the way into its node."""
+    """This undo runs a command; `argv` is as the host runs it, with the way into its node."""
 
     kind: Literal["command"] = "command"
     host: str
@@ -43,7 +44,7 @@ class Command(Entry):
 
 
 class Restore(Entry):
-    """Write the old content back, or remove the file where there was none."""
+    """This undo writes the old content back, or removes the file where there was none."""
 
     kind: Literal["restore"] = "restore"
     host: str
@@ -52,7 +53,7 @@ class Restore(Entry):
 
 
 class Stop(Entry):
-    """End a process; pid and start time are known once it was spawned."""
+    """This undo ends a process; pid and start time are known once it was spawned."""
 
     kind: Literal["stop"] = "stop"
     name: str
@@ -63,7 +64,7 @@ class Stop(Entry):
 
 
 class Lease(Entry):
-    """Give the lease of a machine-wide value back."""
+    """This undo gives the lease of a value of the whole host back."""
 
     kind: Literal["lease"] = "lease"
     host: str
@@ -107,9 +108,8 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 
 class Journal:
-    """An open, locked journal. `pending` holds the undos that are still to be carried out, by
-    number, oldest first; it is what the file says, not a copy with a life of its own.
-    """
+    """A journal is open and locked. `pending` holds the undos that are still to be carried out, by
+    number, oldest first; it is what the file says, not a copy with a life of its own."""
 
     def __init__(self, descriptor: int, run: str) -> None:
         self.run = run
@@ -120,7 +120,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, run: str) -> Journal:
-        """A new journal, locked until it is closed or this process ends."""
+        """Make a new journal, locked until it is closed or this process ends."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         journal = cls(descriptor, run)
@@ -130,7 +130,7 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path) -> Journal | None:
-        """The journal of a dead run, now locked by the caller; None when its run lives, or
+        """Open the journal of a dead run, now locked by the caller; None when its run lives, or
         when somebody else is cleaning up after it.
 
         What a death tore or a disk spoilt is skipped. FileNotFoundError when there is none.
@@ -150,11 +150,11 @@ class Journal:
 
     @property
     def next_number(self) -> int:
-        """The number that the next undo will have: a mark to unwind to."""
+        """Return the number that the next undo will have: a mark to unwind to."""
         return self._next
 
     def intend(self, undo: Undo) -> int:
-        """Note an undo, before the step that it is for; its number."""
+        """Note an undo, before the step that it is for; return its number."""
         number = self._next
         self._append(_Intend(number=number, undo=undo))
         return number
@@ -216,7 +216,7 @@ def _owner_lives(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody, this process included, holds the journal: its run lives."""
+    """Say whether somebody, this process included, holds the journal: its run lives."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -231,5 +231,6 @@ def is_locked(path: Path) -> bool:
 
 
 def boot_id() -> str:
-    """Differs after each boot of this machine, on which the journal and its run's processes are."""
+    """Return what differs after each boot of this host, on which the journal and its run's
+    processes are."""
     return facts.boot_id(LocalHost())

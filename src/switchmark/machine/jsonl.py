@@ -68,9 +68,9 @@ def to_line(content: Mapping[str, Any], *, compact: bool = False) -> str:
 def parse_line(line: str | bytes) -> dict[str, Any]:
     """Return the object that a line holds. ValueError if it holds something else."""
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         raise ValueError("not an object of JSON")
-    return found
+    return entry

@@ -1,5 +1,5 @@
-"""What else happens on the cores of a test: the host's noise certificate, and the counts of the
-kernel around each trial. What a host does not tell is None."""
+"""This module measures what else happens on the cores of a test: the host's noise certificate, and
+the counts of the kernel around each trial. What a host does not tell is None."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def certificate(host: Host, program: str, cpus: Collection[int]) -> NoiseCertifi
 def probe_jitter(
     host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS
 ) -> dict[str, Jitter] | None:
-    """What a busy loop on each CPU had to do without; None where the program cannot be run
+    """Return what a busy loop on each CPU had to do without; None where the program cannot be run
     there."""
     if not cpus:
         return None
@@ -75,8 +75,8 @@ def probe_jitter(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The kernel's counts at one moment. `times` are clock ticks by CPU and kind, the whole
-    machine's under -1; `interrupts` those of devices by CPU; `frequency_khz` by CPU."""
+    """A snapshot holds the kernel's counts at one moment. `times` are clock ticks by CPU and kind,
+    the whole host's under -1; `interrupts` those of devices by CPU; `frequency_khz` by CPU."""
 
     at_s: float
     times: Mapping[int, tuple[int, ...]]
@@ -86,7 +86,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, host: Host, cpus: Collection[int]) -> Snapshot:
-        """Those of some CPUs of a host."""
+        """Read the counts of some CPUs of a host."""
         files = host.read_all(*_COUNTS, *(_FREQUENCY.format(cpu=cpu) for cpu in cpus))
         stat, interrupts, pressure = (files.get(path, b"") for path in _COUNTS)
         return cls(
@@ -102,7 +102,7 @@ class Snapshot:
         )
 
     def since(self, before: Snapshot) -> HostActivity:
-        """What happened in between."""
+        """Return what happened in between."""
         elapsed = max(self.at_s - before.at_s, 1e-9)
         all_now, all_then = self.times.get(-1, ()), before.times.get(-1, ())
         spent = [now - then for now, then in zip(all_now, all_then, strict=False)]
@@ -127,25 +127,26 @@ class Snapshot:
 
 
 def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int, ...]]:
-    """The clock ticks of a host's CPUs, as `parse_cpu_times` has them."""
+    """Return the clock ticks of a host's CPUs, as `parse_cpu_times` has them."""
     return parse_cpu_times(host.read(STAT), cpus)
 
 
 def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
-    """Clock ticks by CPU, the whole machine's under -1, and by kind, such as IRQ and SOFTIRQ, from
-    /proc/stat."""
-    found = {}
+    """Return clock ticks by CPU, the whole host's under -1, and by kind, such as IRQ and SOFTIRQ,
+    from /proc/stat."""
+    times = {}
     for line in stat.decode().splitlines():
         name, *words = line.split()
         if name == "cpu":
-            found[-1] = tuple(map(int, words[:8]))
+            times[-1] = tuple(map(int, words[:8]))
         elif name.startswith("cpu") and int(name[3:]) in cpus:
-            found[int(name[3:])] = tuple(map(int, words[:8]))
-    return found
+            times[int(name[3:])] = tuple(map(int, words[:8]))
+    return times
 
 
 class Steal:
-    """The share of all CPU time of a host that its hypervisor kept, since the last call."""
+    """This object tells the share of all CPU time of a host that its hypervisor kept, since the
+    last call."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -161,17 +162,18 @@ class Steal:
 
 
 def _interrupts(text: bytes, cpus: Collection[int]) -> Mapping[int, int]:
-    """Of devices, which have a number; timers and calls between CPUs have a name."""
+    """Return the interrupts of devices, which have a number; timers and calls between CPUs have a
+    name."""
     head, *rows = text.decode(errors="replace").splitlines() or [""]
     columns = [int(name.removeprefix("CPU")) for name in head.split()]
-    found = {cpu: 0 for cpu in columns if cpu in cpus}
+    counts = {cpu: 0 for cpu in columns if cpu in cpus}
     for row in rows:
         name, *words = row.split()
         if name.rstrip(":").isdecimal():
             for cpu, count in zip(columns, words, strict=False):
-                if cpu in found and count.isdecimal():
-                    found[cpu] += int(count)
-    return found
+                if cpu in counts and count.isdecimal():
+                    counts[cpu] += int(count)
+    return counts
 
 
 def _pressure(text: bytes) -> int | None:

@@ -1,6 +1,6 @@
-"""Placement: which part runs on which CPUs, and what that does to the trust in a result.
+"""A placement says which part runs on which CPUs, and which doubts follow from it.
 
-A pure function of the parts, the CPUs and the policy; it touches no machine.
+It is a pure function of the parts, the CPUs and the policy; it touches no host.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ the values of an axis, it may be written `0+2-5`."""
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A part that wants CPUs. `polls` says that it keeps `cores` of them busy; `group` is the
-    index of its pair. `kind` is `switch`, `function` (a program that never yields), `sender`,
-    `receiver`, `forwarder`."""
+    """A user of CPUs is a part, or the switch. `polls` says that it keeps `cores` of them busy;
+    `group` is the index of its pair. `kind` is `switch`, `function` (a program that never yields),
+    `sender`, `receiver`, `forwarder`."""
 
     id: str
     kind: str
@@ -45,8 +45,8 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a part runs: its CPUs (none: wherever the kernel likes), and whether it must
-    yield because somebody shares them."""
+    """This record says where a part is pinned: its CPUs (none: wherever the kernel likes), and
+    whether it must yield because another part shares them."""
 
     cpus: tuple[int, ...] = ()
     yield_: bool = False
@@ -54,8 +54,8 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A seat for every part, by id, and a CPU for the orchestrator where one is left. `policy` is
-    the one that was followed, never `auto`."""
+    """A placement says where every part is pinned, by id, and names a CPU for the orchestrator
+    where one is left. `policy` is the one that was followed, never `auto`."""
 
     policy: str
     seats: Mapping[str, Seat]
@@ -63,13 +63,13 @@ class Placement:
     doubts: tuple[str, ...]
 
     def is_alone(self, part: str) -> bool:
-        """Has a part CPUs that it shares with no other?"""
+        """Say whether a part has CPUs that it shares with no other."""
         own = set(self.seats[part].cpus)
         others = {cpu for who, seat in self.seats.items() if who != part for cpu in seat.cpus}
         return bool(own) and not own & others
 
     def as_dict(self) -> dict[str, Any]:
-        """The placement as a record keeps it."""
+        """Return the placement as a record keeps it."""
         return {
             "policy": self.policy,
             "seats": {
@@ -88,19 +88,19 @@ def place(
     *,
     may_share: bool = False,
 ) -> Placement:
-    """Seat the parts. Deterministic; UsageError for a policy or a CPU that is not there.
+    """Give CPUs to the parts. Deterministic; UsageError for a policy or a CPU that is not there.
 
     `auto` is `pinned`, or `shared-process` where parts that keep a CPU busy would have to share
     one, the ends `may_share` a process, and fewer would then.
 
-    A polling switch has its CPUs to itself first. While there is a choice, the others get
-    CPUs of the same NUMA node, on physical cores of their own, isolated, and not core 0,
-    which serves the machine's interrupts. Then they share, and yield to each other, but not
-    with the switch, and with a function that never yields only where nothing else is left. A
-    switch or a function that does not poll has no seat of its own.
+    A polling switch has its CPUs to itself first. While there is a choice, the others get CPUs of
+    the same NUMA node, on physical cores of their own, isolated, and not core 0, which serves the
+    host's interrupts. Then they share, and yield to each other, but not with the switch, and with a
+    function that never yields only where nothing else is left. A switch or a function that does not
+    poll gets no CPU of its own.
 
-    Doubts: `cores-shared`; `cores-overcommitted` where a polling switch or function that never
-    yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
+    The doubts are `cores-shared`; `cores-overcommitted` where a polling switch or function that
+    never yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
     are both in use.
     """
     if policy == AUTO:
@@ -132,8 +132,8 @@ def place(
 
 
 def _crowding(placement: Placement, parts: Sequence[Tenant]) -> tuple[int, int]:
-    """How badly busy parts share CPUs: by the doubts, and where these are the same, by how many
-    the most crowded CPU has; both ends in one process count as one."""
+    """Return how badly busy parts share CPUs: by the doubts, and where these are the same, by how
+    many the most crowded CPU has; both ends in one process count as one."""
     together = placement.policy == SHARED_PROCESS
     doubts = sum(doubt in placement.doubts for doubt in ("cores-shared", "cores-overcommitted"))
     busy = Counter(
@@ -147,7 +147,7 @@ def _crowding(placement: Placement, parts: Sequence[Tenant]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is scheduled as one: a part, or a pair in one process."""
+    """A unit is scheduled as one: a part, or a pair in one process."""
 
     ids: tuple[str, ...]
     kind: str
@@ -161,12 +161,12 @@ class _Unit:
 
     @property
     def never_yields(self) -> bool:
-        """It polls, and is no program of ours."""
+        """Say whether it polls without being the traffic program, which yields."""
         return self.polls and self.kind in ("switch", "function")
 
 
 def _units(parts: Sequence[Tenant], *, together: bool) -> list[_Unit]:
-    """The parts that need a seat, those with the strongest claim first."""
+    """Return the parts that need CPUs, those with the strongest claim first."""
     units: list[_Unit] = []
     for part in parts:
         if part.kind in ("switch", "function") and not part.polls:
@@ -208,7 +208,7 @@ def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
 
 
 def wanted_cpus(policy: str) -> tuple[int, ...]:
-    """The CPUs that a policy names: none for those with a name. UsageError for any other."""
+    """Return the CPUs that a policy names: none for those with a name. UsageError for any other."""
     if policy in POLICIES:
         return ()
     if not policy[:1].isdecimal():
@@ -236,14 +236,14 @@ def _unpinned(parts: Sequence[Tenant], units: Sequence[_Unit], count: int) -> Pl
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:
-    """The orchestrator's CPU: unused, and where it disturbs nobody."""
+    """Return the orchestrator's CPU: unused, and where it disturbs nobody."""
     free = [cpu for cpu in cpus if cpu.id not in used]
     ranked = sorted(free, key=lambda cpu: (bool(used & {*cpu.siblings}), cpu.isolated, cpu.id))
     return ranked[0].id if ranked else None
 
 
 class _Table:
-    """CPUs, and who sits on each of them so far."""
+    """A table has the CPUs, and who is on each of them so far."""
 
     def __init__(self, cpus: Sequence[Cpu], needed: int) -> None:
         self._cpus = {cpu.id: cpu for cpu in cpus}
@@ -277,7 +277,7 @@ class _Table:
     def _cost(
         self, cpu: int, unit: _Unit
     ) -> tuple[bool, bool, int, bool, bool, int, bool, bool, int]:
-        """What speaks against a CPU, the weightiest reason first."""
+        """Return what speaks against a CPU, the weightiest reason first."""
         guests = self._guests[cpu]
         return (
             any(guest.is_polling_switch for guest in guests),
@@ -292,7 +292,8 @@ class _Table:
         )
 
     def _sibling_use(self, cpu: int) -> int:
-        """0: no sibling is in use; 1: one is; 2: it is the switch that would be slowed down."""
+        """Return 0 if no sibling is in use, 1 if one is, 2 if it is the switch that would be slowed
+        down."""
         siblings = (self._guests.get(sibling, []) for sibling in self._cpus[cpu].siblings)
         guests = [guest for guests in siblings for guest in guests]
         return 2 if any(guest.is_polling_switch for guest in guests) else min(len(guests), 1)
@@ -301,7 +302,8 @@ class _Table:
         return 0 in (cpu, *self._cpus[cpu].siblings)
 
     def _home_node(self, needed: int) -> int:
-        """The node that holds everybody: best on isolated CPUs, then on cores of their own."""
+        """Return the NUMA node that holds everybody: best on isolated CPUs, then on cores of their
+        own."""
 
         def merit(node: int) -> tuple[bool, bool, bool, int, bool, int]:
             cpus = [cpu for cpu in self._cpus.values() if cpu.node == node]

@@ -1,4 +1,5 @@
-"""Processes of this machine by number: who they are, which run they belong to, how they end.
+"""This module knows processes of this host by number: who they are, which run they belong to, how
+they end.
 
 A pid alone is never trusted: it comes with its start time, and signals go through a pidfd.
 """
@@ -26,7 +27,8 @@ _KILL_WAIT_S = 5.0
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of `pid`; None when there is no such process."""
+    """Return the clock ticks from boot to the start of `pid`; None when there is no such
+    process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -36,7 +38,7 @@ def start_time(pid: int) -> int | None:
 
 
 def open_process(pid: int, start: int) -> int | None:
-    """A pidfd of the process that has this pid and start time; None when it is gone."""
+    """Return a pidfd of the process that has this pid and start time; None when it is gone."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -48,9 +50,10 @@ def open_process(pid: int, start: int) -> int | None:
 
 
 def marked(run: str) -> tuple[tuple[int, int], ...]:
-    """Pid and start time of every other process whose environment carries the mark of `run`."""
+    """Yield pid and start time of every other process whose environment carries the mark of
+    `run`."""
     mark = f"{MARK}={run}".encode()
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -61,19 +64,19 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
         except OSError:
             continue
         if start is not None and mark in environ.split(b"\0"):
-            found.append((pid, start))
-    return tuple(found)
+            processes.append((pid, start))
+    return tuple(processes)
 
 
 def wait_end(pidfd: int, timeout_s: float) -> bool:
-    """Whether the process ended within `timeout_s`; a zombie has ended."""
+    """Say whether the process ended within `timeout_s`; a zombie has ended."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 def end(pidfd: int, number: int, grace_s: float) -> bool:
-    """Send the signal, grant `grace_s`, then SIGKILL; whether the process has ended."""
+    """Send the signal, grant `grace_s`, then SIGKILL; say whether the process has ended."""
     try:
         signal.pidfd_send_signal(pidfd, number)
         if wait_end(pidfd, grace_s):

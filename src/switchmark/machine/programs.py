@@ -66,10 +66,10 @@ def probe_version(
         done = host.run(argv)
     except Unavailable as error:
         raise Unavailable(missing or f"{argv[0]} is not installed", hint=hint) from error
-    found = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
-    if done.status or not found:
+    match = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
+    if done.status or not match:
         raise Unavailable(f"{' '.join(argv)} does not tell its version", hint=hint)
-    return found.groups()
+    return match.groups()
 
 
 def require_programs(host: Host, packages: Mapping[str, str]) -> None:

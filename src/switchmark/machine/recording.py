@@ -1,6 +1,6 @@
-"""A host that carries nothing out: it records what it is told, and gives scripted answers.
+"""A recording host carries nothing out: it records what it is told, and gives scripted answers.
 
-For tests, and the tutorial for a new kind of host.
+It is for tests, and the tutorial for a new kind of host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["RecordingHost", "RecordingProcess"]
 
 @dataclass(eq=False)
 class RecordingProcess:
-    """`sent` are the lines it was told; `answers` the lines that it will say, in order."""
+    """A recording process plays one that lives on: `sent` are the lines it was told; `answers` the
+    lines that it will say, in order."""
 
     pid: int
     argv: tuple[str, ...]
@@ -49,11 +50,12 @@ class RecordingProcess:
 
 
 class RecordingHost:
-    """`ran` holds every argv, of commands and processes alike, in order; `files` its disk.
+    """A recording host plays a host: `ran` holds every argv, of commands and processes alike, in
+    order; `files` its disk.
 
-    `answers` maps the beginning of an argv to what the command prints, or to how it ends;
-    the longest beginning wins, other commands print nothing and succeed. The action that
-    `fault` counts to (from 0; commands, processes and writes) fails.
+    `answers` maps the beginning of an argv to what the command prints, or to how it ends; the
+    longest beginning wins, other commands print nothing and succeed. The action that `fault` counts
+    to (from 0; commands, processes and writes) fails.
     """
 
     def __init__(
@@ -74,11 +76,11 @@ class RecordingHost:
         self._actions = 0
 
     def answer(self, argv: tuple[str, ...]) -> Completed:
-        """How the command ends; a simulated machine overrides this."""
+        """Return how the command ends; a simulated host overrides this."""
         for length in range(len(argv), -1, -1):
-            found = self.answers.get(argv[:length])
-            if found is not None:
-                return found if isinstance(found, Completed) else Completed(0, found, b"")
+            answer = self.answers.get(argv[:length])
+            if answer is not None:
+                return answer if isinstance(answer, Completed) else Completed(0, answer, b"")
         return Completed(0, b"", b"")
 
     def run(
@@ -125,7 +127,7 @@ class RecordingHost:
         return {path: self.files[path] for path in self._matching(patterns)}
 
     def inodes(self, *patterns: str) -> Mapping[str, int]:
-        """Files with the same content count as one."""
+        """Return the same number for files with the same content."""
         return {path: hash(self.files[path]) for path in self._matching(patterns)}
 
     def _matching(self, patterns: tuple[str, ...]) -> list[str]:

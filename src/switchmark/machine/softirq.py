@@ -1,5 +1,5 @@
-"""The time that the kernel spends in interrupts, by CPU, and what of it is within the CPU time of
-threads already: not to be counted twice, nor forgotten."""
+"""This module reads the time that the kernel spends in interrupts, by CPU, and what of it is within
+the CPU time of threads already: not to be counted twice, nor forgotten."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OPTION = re.compile(rb"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re
 
 @dataclass(frozen=True, slots=True)
 class SoftirqTimes:
-    """Interrupts up to a moment, in seconds by CPU: of devices (`irq`), of the kernel's deferred
-    work such as packets (`softirq`), and that of it which ksoftirqd did, None where its thread
-    cannot be seen (from within a pid namespace)."""
+    """These are the interrupts up to a moment, in seconds by CPU: of devices (`irq`), of the
+    kernel's deferred work such as packets (`softirq`), and that of it which ksoftirqd did, None
+    where its thread cannot be seen (from within a pid namespace)."""
 
     at_s: float
     irq: Mapping[int, float]
@@ -34,7 +34,7 @@ class SoftirqTimes:
 
     @classmethod
     def read(cls, host: Host, cpus: Collection[int]) -> SoftirqTimes:
-        """Those of some CPUs of a host."""
+        """Read the times of some CPUs of a host."""
         daemons = _daemons(host)
         files = host.read_all(STAT, *(daemons[cpu] for cpu in cpus if cpu in daemons))
         times = parse_cpu_times(files.get(STAT, b""), cpus)
@@ -46,7 +46,7 @@ class SoftirqTimes:
         )
 
     def since(self, before: SoftirqTimes, *, within: bool | None) -> InterruptCost:
-        """What happened in between. `within` is the answer of `within_threads`; without one
+        """Return what happened in between. `within` is the answer of `within_threads`; without one
         nobody knows what is `outside`, unless there was nothing."""
         elapsed = max(self.at_s - before.at_s, 1e-9)
         cpus: dict[str, InterruptTimes] = {}
@@ -71,11 +71,11 @@ class SoftirqTimes:
 
 @cache
 def within_threads(host: Host) -> bool | None:
-    """Whether the CPU time of a thread has that of the interrupts in it which came meanwhile.
+    """Say whether the CPU time of a thread has that of the interrupts in it which came meanwhile.
 
     So it is unless the kernel tells them apart: CONFIG_IRQ_TIME_ACCOUNTING, but for
-    `tsc=noirqtime`. Without it /proc/stat has samples, a tick each. None where neither the
-    kernel's configuration nor the pressure of interrupts (PSI, 6.1) tells.
+    `tsc=noirqtime`. Without it /proc/stat has samples, a tick each. None where neither the kernel's
+    configuration nor the pressure of interrupts (PSI, 6.1) tells.
     """
     files = host.read_all(_CMDLINE, _RELEASE, _CONFIG)
     if b"tsc=noirqtime" in files.get(_CMDLINE, b"").split():
@@ -85,20 +85,20 @@ def within_threads(host: Host) -> bool | None:
     stored = f"/boot/config-{files.get(_RELEASE, b'').decode().strip()}"
     packed = gzip.decompress(files[_CONFIG]) if _CONFIG in files else b""
     for content in (packed, host.read_all(stored).get(stored, b"")):
-        if found := _OPTION.search(content):
-            return found[1] != b"=y"
+        if match := _OPTION.search(content):
+            return match[1] != b"=y"
     return None
 
 
 @cache
 def _daemons(host: Host) -> Mapping[int, str]:
-    """The file in /proc with the CPU time of the ksoftirqd of each CPU."""
-    found = {}
+    """Return the file in /proc with the CPU time of the ksoftirqd of each CPU."""
+    paths = {}
     for path, content in host.read_all("/proc/[0-9]*/comm").items():
         name, _, cpu = content.decode(errors="replace").strip().partition("/")
         if name == "ksoftirqd" and cpu.isdecimal():
-            found[int(cpu)] = f"{path.removesuffix('comm')}schedstat"
-    return found
+            paths[int(cpu)] = f"{path.removesuffix('comm')}schedstat"
+    return paths
 
 
 def _ran_s(schedstat: bytes) -> float | None:

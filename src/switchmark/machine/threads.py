@@ -16,9 +16,9 @@ _PROCESS = re.compile(r"/proc/(\d+)/ns/net")
 
 def children(host: Host, pid: int) -> frozenset[int]:
     """Return the processes whose parent is `pid`."""
-    found = host.read_all("/proc/[0-9]*/stat")
+    stats = host.read_all("/proc/[0-9]*/stat")
     # The name, in parentheses, may hold anything.
-    parents = {path: int(stat.rpartition(b")")[2].split()[1]) for path, stat in found.items()}
+    parents = {path: int(stat.rpartition(b")")[2].split()[1]) for path, stat in stats.items()}
     return frozenset(int(path.split("/")[2]) for path, parent in parents.items() if parent == pid)
 
 
@@ -38,13 +38,13 @@ def cpu_ns(host: Host, pids: Iterable[int]) -> tuple[int, int]:
 def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
     """Return the CPU time, in ns, that each thread of some processes has used, by name and id."""
     files = host.read_all(*_of(pids, "comm"), *_of(pids, "schedstat"))
-    found = {}
+    times = {}
     for path, content in files.items():
         task, _, name = path.rpartition("/")
         if name == "schedstat" and (words := content.split()):
             who = files.get(f"{task}/comm", b"").decode(errors="replace").strip()
-            found[f"{who}/{task.rpartition('/')[2]}"] = int(words[0])
-    return found
+            times[f"{who}/{task.rpartition('/')[2]}"] = int(words[0])
+    return times
 
 
 def thread_switches(host: Host, pids: Collection[int]) -> tuple[int, int | None]:
@@ -65,8 +65,10 @@ def thread_switches(host: Host, pids: Collection[int]) -> tuple[int, int | None]
 
 def in_network(host: Host, path: str) -> frozenset[int]:
     """Return the processes whose network namespace is the one at `path`; none if there is none."""
-    found = host.inodes(path, "/proc/[0-9]*/ns/net")
-    there = (_PROCESS.fullmatch(name) for name, inode in found.items() if inode == found.get(path))
+    inodes = host.inodes(path, "/proc/[0-9]*/ns/net")
+    there = (
+        _PROCESS.fullmatch(name) for name, inode in inodes.items() if inode == inodes.get(path)
+    )
     return frozenset(int(process[1]) for process in there if process)
 
 

@@ -1,4 +1,4 @@
-"""A run's lifetime on this machine: its id, its folder of sockets and its journal.
+"""A workspace is a run's lifetime on this host: its id, its folder of sockets and its journal.
 
 Everything that a run makes begins with its id (`sm3f2a-...`); every process carries it.
 """
@@ -26,11 +26,10 @@ __all__ = ["Workspace", "claims", "default_base", "remove_folder"]
 
 
 class Workspace:
-    """One run. `run` is its id and the prefix of all names; `folder` is short enough for the
-    107 bytes that the path of a socket may have; `env` goes to every process.
+    """A workspace belongs to one run. `run` is its id and the prefix of all names; `folder` is
+    short enough for the 107 bytes that the path of a socket may have; `env` goes to every process.
 
-    As a context manager it is closed at the end of the block, not unwound: that is the
-    executor's.
+    As a context manager it is closed at the end of the block, not unwound: that is the executor's.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -44,8 +43,8 @@ class Workspace:
         self.env: Mapping[str, str] = {MARK: self.run}
 
     def close(self) -> None:
-        """End the run: its folder goes if all is undone. What is still to be undone, because
-        an undo failed or because it is to be kept, is left to `clean`."""
+        """End the run: its folder goes if all is undone. What is still to be undone, because an
+        undo failed or because it is to be kept, is left to `clean`."""
         with shielded(), claims(self.base):
             try:
                 if not self.journal.pending:
@@ -66,7 +65,7 @@ class Workspace:
 
 
 def default_base() -> Path:
-    """The folder of all runs of this user."""
+    """Return the folder of all runs of this user."""
     if os.geteuid() == 0:
         return Path("/run/switchmark")
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -77,8 +76,8 @@ def default_base() -> Path:
 
 @contextmanager
 def claims(base: Path) -> Iterator[None]:
-    """The one lock under which a journal gets its first owner, or `clean` for its next:
-    a folder whose journal is not yet locked is never taken for a dead run's."""
+    """Hold the one lock under which a journal gets its first owner, or `clean` for its next: a
+    folder whose journal is not yet locked is never taken for a dead run's."""
     descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -100,14 +99,14 @@ def remove_folder(folder: Path) -> None:
 
 
 def _prepared(base: Path) -> Path:
-    """The folder of all runs, made if need be. Somebody else's is Unavailable: in /tmp anybody
-    may have made it."""
+    """Make the folder of all runs if need be. Somebody else's is Unavailable: in /tmp anybody may
+    have made it."""
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = base.lstat()
+        status = base.lstat()
     except OSError as error:
         raise Unavailable(f"no folder for runs can be made at {base}: {error.strerror}") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise Unavailable(f"{base} is not a folder of this user", hint=f"remove {base}")
     return base
 

@@ -1,1 +1,2 @@
-"""Metrics: what the trials of a test say, computed from integer counts. Reads records only."""
+"""This package computes what the trials of a test say from integer counts. It reads records
+only."""

@@ -1,6 +1,6 @@
-"""The books of a path: what one side of each cable and of the switch counted and the other did
-not. What no counter calls a drop is placed by the difference. What arrived and a port of the switch
-did not count went past the switch."""
+"""This module balances the counts of a path: what one side of each cable and of the switch counted
+and the other did not. What no counter calls a drop is placed by the difference. What arrived and a
+port of the switch did not count went past the switch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _AT_RECEIVER = (PlaceKind.CORRUPTED, PlaceKind.STRAY, PlaceKind.LATE, PlaceKind.
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The ports of the switch by which the frames of a flow that arrived have `entered` and `left`
-    it. Flows of one `index` are copies of the same frames, made by the switch."""
+    """A way is the ports of the switch by which the frames of a flow that arrived have `entered`
+    and `left` it. Flows of one `index` are copies of the same frames, made by the switch."""
 
     flow: str
     index: int
@@ -35,8 +35,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class _Leg:
-    """A stretch of the path: frames that entered it and left it, and those of the missing that
-    somebody has counted already. Of each frame that enters, `copies` leave, and one that goes
+    """A span is a stretch of the path: frames that entered it and left it, and those of the missing
+    that somebody has counted already. Of each frame that enters, `copies` leave, and one that goes
     missing is `lost` of those that were to arrive."""
 
     place: Place
@@ -59,13 +59,13 @@ def balanced(
     functions: Mapping[str, Collection[str]] = MappingProxyType({}),
     ways: Sequence[Way] = (),
 ) -> TrialResult:
-    """The trial with lost frames placed that the counters imply, never more than were lost.
+    """Return the trial with lost frames placed that the counters imply, never more than were lost.
 
     `ports` are all ports of the switch: what is inside of it is known only where it counts at each
     of them. `through` says that nobody stands in the way or answers, so that all that was sent
-    enters the switch once. `functions` are those of a chain, with their ports.
-    The evidence has each leg's balance, and where there is something to tell, the ports of the
-    `ways` that counted fewer frames than came to be received by them.
+    enters the switch once. `functions` are those of a chain, with their ports. The evidence has the
+    balance of each span, and where there is something to tell, the ports of the `ways` that counted
+    fewer frames than came to be received by them.
     """
     legs = [leg for leg in _legs(trial, ports, through, functions) if leg is not None]
     places = dict(trial.lost_at)
@@ -124,7 +124,8 @@ def _legs(
 
 
 def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, PastSwitch]]:
-    """By place, how many frames arrived that must have been counted there, where more than were."""
+    """Return by place how many frames arrived that must have been counted there, where more than
+    were."""
     # They may have come after the ports were read.
     late = trial.lost_at.get(Place(PlaceKind.LATE), 0)
     if not trial.per_flow:  # which flow a frame is of was not looked at
@@ -154,7 +155,8 @@ def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, Past
 def _past_in_all(
     trial: TrialResult, ways: Sequence[Way], late: int
 ) -> Iterable[tuple[Place, PastSwitch]]:
-    """The same of all ports together. Each frame enters and leaves as often as those of any."""
+    """Return the same of all ports together. Each frame enters and leaves as often as those of
+    any."""
     directions: tuple[tuple[_Direction, Place], ...] = (("rx", _TO_SWITCH), ("tx", _FROM_SWITCH))
     for key, place in directions:
         ports = {port for way in ways for port in (way.entered if key == "rx" else way.left)}
@@ -166,7 +168,7 @@ def _past_in_all(
 
 
 def _counted(trial: TrialResult, port: str, key: _Direction) -> int | None:
-    """What the switch's end of a port has counted."""
+    """Return what the switch's end of a port has counted."""
     end = trial.counters.links.get(_at_switch(port))
     return None if end is None else getattr(end, key)
 

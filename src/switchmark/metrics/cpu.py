@@ -1,5 +1,5 @@
-"""CPU time by role: how many whole cores the sender, the receiver, the switch and others used,
-and what a frame cost."""
+"""This module computes CPU time by role: how many whole cores the sender, the receiver, the switch
+and others used, and what a frame cost."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _COUNTERS = ("cycles", "ref_cycles", "instructions", "cache_misses")
 
 
 def cores_by_role(record: Record) -> dict[str, float | None]:
-    """Cores in use (1.0 is one whole core), the parts of a role added up, averaged over the
-    trials by their length. None where a part's use is unknown.
+    """Return the cores in use (1.0 is one whole core), the parts of a role added up, averaged over
+    the trials by their length. None where a part's use is unknown.
 
     A part of two roles has its time under both names joined by `+`: it cannot be divided.
     """
@@ -49,7 +49,7 @@ def cores_by_role(record: Record) -> dict[str, float | None]:
 
 
 def cost(record: Record) -> CostFigures | None:
-    """What the frames of a test cost, over all its trials; None without one.
+    """Return what the frames of a test cost, over all its trials; None without one.
 
     A thread that polls is busy to the scheduler, however little it forwards, and a cycle counter
     knows better (Emmerich 2014, fig. 13). Switches of threads, interrupts by CPU and the
@@ -85,7 +85,8 @@ def cost(record: Record) -> CostFigures | None:
 
 
 def _busy_cores(record: Record) -> float | None:
-    """The share of its cycles in which the switch's polling threads had work, times their cores."""
+    """Return the share of its cycles in which the switch's polling threads had work, times their
+    cores."""
     busy = idle = 0
     for trial in record.trials:
         cycles = trial.counters
@@ -97,44 +98,45 @@ def _busy_cores(record: Record) -> float | None:
 
 
 def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:
-    """The kernel's work in interrupts, `irq` and `softirq`; None in records of before they were
-    read."""
-    found = [trial.cost.softirq for trial in trials if trial.cost]
-    if not found:
+    """Return the kernel's work in interrupts, `irq` and `softirq`; None in records of before they
+    were read."""
+    counted = [trial.cost.softirq for trial in trials if trial.cost]
+    if not counted:
         return None
     by_cpu = {
-        cpu: sum(each.cpus[cpu].irq + each.cpus[cpu].softirq for each in found) / len(found)
-        for cpu in found[0].cpus
-        if all(cpu in each.cpus for each in found)
+        cpu: sum(each.cpus[cpu].irq + each.cpus[cpu].softirq for each in counted) / len(counted)
+        for cpu in counted[0].cpus
+        if all(cpu in each.cpus for each in counted)
     }
-    outside = [each.outside for each in found if each.outside is not None]
+    outside = [each.outside for each in counted if each.outside is not None]
     return InterruptFigures(
         cores=sum(by_cpu.values()),
         by_cpu=by_cpu,
-        within_threads=found[0].within_threads,
-        outside=sum(outside) / len(outside) if len(outside) == len(found) else None,
+        within_threads=counted[0].within_threads,
+        outside=sum(outside) / len(outside) if len(outside) == len(counted) else None,
     )
 
 
 def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
-    """By role: how often all its threads were taken off a CPU, and moved to another one."""
+    """Return by role how often all its threads were taken off a CPU, and moved to another one."""
     places: dict[str, list[SchedulerCounts]] = defaultdict(list)
     for trial in trials:
         for place in trial.cost.scheduler.values() if trial.cost else ():
             places["+".join(place.roles)].append(place)
-    found = {}
+    by_role = {}
     for role, each in places.items():
         moves = [place.migrations for place in each if place.migrations is not None]
-        found[role] = SchedulerFigures(
+        by_role[role] = SchedulerFigures(
             context_switches=sum(place.context_switches for place in each),
             migrations=sum(moves) if len(moves) == len(each) else None,
         )
-    return found
+    return by_role
 
 
 @dataclass(slots=True)
 class _Counted:
-    """What was counted of a role so far, over how many frames and ticks of the cycle counter."""
+    """This record adds up what was counted of a role so far, over how many frames and ticks of the
+    cycle counter."""
 
     by: Literal["thread", "cpu"]
     cpus: set[int] = field(default_factory=set)
@@ -157,7 +159,8 @@ class _Counted:
 
 
 def _perf(trials: Iterable[TrialResult]) -> PerfFigures | None:
-    """The processor's counters by role, or by the roles that share the CPUs they were read of."""
+    """Return the processor's counters by role, or by the roles that share the CPUs they were read
+    of."""
     counted = [(trial, trial.cost) for trial in trials if trial.cost]
     if not counted:
         return None
@@ -184,8 +187,8 @@ def _perf(trials: Iterable[TrialResult]) -> PerfFigures | None:
 
 
 def _disagreements(record: Record, perf: PerfFigures | None) -> tuple[Disagreement, ...]:
-    """Where the cores by the scheduler are far from those that a cycle counter saw at work: one
-    that counts the same threads, and the kernel's part of their work too."""
+    """Return where the cores by the scheduler are far from those that a cycle counter saw at work:
+    one that counts the same threads, and the kernel's part of their work too."""
     scheduler = cores_by_role(record)
     pairs = [("switch", "the switch", _busy_cores(record))]
     if perf is not None and not perf.user_only:
@@ -208,5 +211,5 @@ def _ratio(count: float | None, of: float | None) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

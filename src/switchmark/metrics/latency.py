@@ -1,5 +1,5 @@
-"""Latency of trials: histograms merged exactly, percentiles only where they mean much, and how
-delay varies (RFC 5481)."""
+"""This module computes the latency of trials: histograms merged exactly, percentiles only where
+they mean much, and how delay varies (RFC 5481)."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _Counts = Mapping[int, int]
 
 
 def latency_ns(record: Record) -> LatencyFigures | None:
-    """`latency_ns` of a test: that of all its trials."""
+    """Return the field `latency_ns` of a test: that of all its trials."""
     return latency_of(record.trials)
 
 
 def floor_ns(record: Record) -> Floor | NoFloor | None:
-    """Return `latency_floor_ns` of a test: what its record has of the cable, and whether that is a
-    floor. None where there is none."""
+    """Return the field `latency_floor_ns` of a test: what its record has of the cable, and whether
+    that says something of the test. None where there is none."""
     floor = record.floor
     if floor is None:
         return None
@@ -61,8 +61,8 @@ def floor_ns(record: Record) -> Floor | NoFloor | None:
 
 
 def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
-    """The latency of all frames of some trials; None where none was measured. Minimum, mean and
-    maximum are exact; percentiles are the histogram's, three digits of them."""
+    """Return the latency of all frames of some trials; None where none was measured. Minimum, mean
+    and maximum are exact; percentiles are the histogram's, three digits of them."""
     found = merged([trial.latency for trial in trials if trial.latency])
     if found is None:
         return None
@@ -75,7 +75,7 @@ def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
 
 
 def merged(parts: Sequence[Latency]) -> Latency | None:
-    """One latency of several; None without samples. One without its histogram leaves no
+    """Return one latency of several; None without samples. One without its histogram leaves no
     percentile to several."""
     found = [part for part in parts if part.count]
     if len(found) <= 1:
@@ -113,8 +113,8 @@ def from_counts(
     histograms: Sequence[Mapping[str, Any]],
     variations: Sequence[Mapping[str, Any]] = (),
 ) -> Latency | None:
-    """A trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum` in
-    nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
+    """Return a trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum`
+    in nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
     without samples."""
     told = _told(histograms, tuple(PERCENTILES))
     varied = _told(variations, _OF_VARIATION)
@@ -146,7 +146,7 @@ def _told(histograms: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict
 def _percentiles(
     counts: _Counts, count: int, highest: int, names: Sequence[str]
 ) -> dict[str, int | None]:
-    """The highest value that the histogram cannot tell from the sample of that rank."""
+    """Return the highest value that the histogram cannot tell from the sample of that rank."""
     found: dict[str, int | None] = dict.fromkeys(names)
     wanted = [
         (-(-count * PERCENTILES[name] // _ALL), name)
@@ -181,6 +181,6 @@ def _decoded(text: str) -> _Counts:
 
 
 def _value(index: int) -> int:
-    """The lowest value that HdrHistogram counts at this index (2048 sub-buckets)."""
+    """Return the lowest value that HdrHistogram counts at this index (2048 sub-buckets)."""
     bucket, sub = (index >> 10) - 1, index & 1023
     return sub if bucket < 0 else (sub + 1024) << bucket

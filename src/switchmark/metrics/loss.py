@@ -1,4 +1,5 @@
-"""Frames that went astray: lost and where, late, duplicated, reordered, corrupted, foreign."""
+"""This module counts frames that went astray: lost and where, late, duplicated, reordered,
+corrupted, foreign."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _COUNTS = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
 
 
 def losses(record: Record) -> dict[str, Any]:
-    """`lost`, `lost_at`, `unaccounted` and the other counts, summed over the trials; None, and
-    no places, where no trial was finished."""
+    """Return `lost`, `lost_at`, `unaccounted` and the other counts, summed over the trials; None,
+    and no places, where no trial was finished."""
     if not record.trials:
         return {"lost": None, "lost_at": {}, "unaccounted": None, **dict.fromkeys(_COUNTS)}
     places: Counter[Place] = Counter()

@@ -1,4 +1,5 @@
-"""Which part was the limit of a trial, and what that rests on (docs/guide/trust.md)."""
+"""This module decides which part was the limit of a trial, and says what that rests on
+(docs/guide/trust.md)."""
 
 from __future__ import annotations
 
@@ -47,10 +48,10 @@ program's, though it sent by system calls."""
 
 
 def verdict(trials: Sequence[TrialResult]) -> Verdict:
-    """That of a test: the one that all its trials have; `unknown` where they differ, unless all
-    but those that were carried name one part."""
-    found = {trial.verdict for trial in trials}
-    named = found - {"offered-load"} or found
+    """Return the verdict of a test: the one that all its trials have; `unknown` where they differ,
+    unless all but those that were carried name one part."""
+    verdicts = {trial.verdict for trial in trials}
+    named = verdicts - {"offered-load"} or verdicts
     return named.pop() if len(named) == 1 else "unknown"
 
 
@@ -61,22 +62,22 @@ def judge(
     own_core: bool,
     cable: bool = False,
 ) -> tuple[Verdict, VerdictEvidence]:
-    """The verdict and its evidence. `calibration` is what the same traffic does on a cable (see
-    `lab.calibration`), None where nobody measured it; `own_core` says that the switch
-    forwards on cores that it shares with nobody, so that it takes no time of who sends; `cable`
-    that there is no switch, as in the calibration itself."""
+    """Return the verdict and its evidence. `calibration` is what the same traffic does on a cable
+    (see `lab.calibration`), None where nobody measured it; `own_core` says that the switch forwards
+    on cores that it shares with nobody, so that it takes no time of who sends; `cable` that there
+    is no switch, as in the calibration itself."""
     evidence = _evidence(trial, calibration)
-    found, rule = _by_own_time(trial, evidence, calibration)
-    if found is None:
-        found, rule = _by_place(trial, evidence)
-    if found is None:
-        found, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
-    return found, evidence.model_copy(update={"rule": rule})
+    blamed, rule = _by_own_time(trial, evidence, calibration)
+    if blamed is None:
+        blamed, rule = _by_place(trial, evidence)
+    if blamed is None:
+        blamed, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
+    return blamed, evidence.model_copy(update={"rule": rule})
 
 
 def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
-    """Low, mean and high of the rate received, frames a second: two standard errors of the steady
-    intervals each way, of the whole trial where there are too few."""
+    """Return low, mean and high of the rate received, frames a second: two standard errors of the
+    steady intervals each way, of the whole trial where there are too few."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns][1:-1]
     if len(within) < 3:
         pps = trial.distinct * 1e9 / trial.elapsed_ns
@@ -87,8 +88,8 @@ def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
 
 
 def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
-    """What the senders, or the receivers, spend on a frame: CPU time outside of the kernel, and
-    all of it, in nanoseconds. None where it is not known, or was too little to be divided."""
+    """Return what the senders, or the receivers, spend on a frame: CPU time outside of the kernel,
+    and all of it, in nanoseconds. None where it is not known, or was too little to be divided."""
     parts = [part for part in trial.parts if role in part.roles]
     # A receiver that got no further than its first burst has spent all of its time on less.
     frames = trial.tx_frames if role == "sender" else max(trial.distinct - trial.late, 1)
@@ -104,7 +105,7 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
 
 
 def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvidence:
-    """That of a verdict, but for the rule by which it will be found."""
+    """Return the evidence of a verdict, but for the rule by which it will be found."""
     offered = trial.tx_frames + trial.tx_unsent
     window = trial.evidence.window
     return VerdictEvidence(
@@ -135,28 +136,28 @@ def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, floa
 
 
 def _busy(busy: int | None, idle: int | None) -> float | None:
-    """The share of its cycles in which a switch had frames; None where it does not tell."""
+    """Return the share of its cycles in which a switch had frames; None where it does not tell."""
     if busy is None or idle is None or not busy + idle:
         return None
     return busy / (busy + idle)
 
 
 def _share(trial: TrialResult, role: str, name: str) -> float | None:
-    """Of the polls of all parts of a role."""
-    found = [part for part in trial.parts if role in part.roles and part.polls]
-    polls = sum(part.polls for part in found)
-    return sum(getattr(part, name) for part in found) / polls if polls else None
+    """Return a share of the polls of all parts of a role."""
+    polling = [part for part in trial.parts if role in part.roles and part.polls]
+    polls = sum(part.polls for part in polling)
+    return sum(getattr(part, name) for part in polling) / polls if polls else None
 
 
 def _idle(trial: TrialResult) -> float | None:
-    """The share of the trial that the idlest receiver was without a frame."""
+    """Return the share of the trial that the idlest receiver was without a frame."""
     known = [part.idle for part in trial.parts if "receiver" in part.roles]
     return max((idle for idle in known if idle is not None), default=None)
 
 
 def _blame(trial: TrialResult) -> dict[Blamed, int]:
-    """The lost frames by whose they are: what a port had no room for is charged to who did not
-    take it out, the receiver or a function."""
+    """Return the lost frames by whose they are: what a port had no room for is charged to who did
+    not take it out, the receiver or a function."""
     functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
     blame: dict[Blamed, int] = {}
     for place, frames in trial.lost_at.items():
@@ -174,19 +175,19 @@ def _blame(trial: TrialResult) -> dict[Blamed, int]:
 
 
 def _saturates(trial: TrialResult) -> bool:
-    """Was it sent as fast as it goes, all the time?"""
+    """Say whether it was sent as fast as it goes, all the time."""
     return trial.spec.rate_pps is None and trial.spec.frames is None
 
 
 def _by_own_time(
     trial: TrialResult, evidence: VerdictEvidence, calibration: Calibration | None
 ) -> tuple[Verdict | None, str]:
-    """Does the traffic program itself take so much longer for a frame than on a cable that it
-    would be the limit on any host?
+    """Say whether the traffic program itself takes so much longer for a frame than on a cable that
+    it would be the limit on any host.
 
     Only where it never waits: one that polls an empty or a full ring spends CPU time too, without
-    being the limit. And only where what it does not do shows: frames that wait for the receiver,
-    or none that are lost behind the sender.
+    being the limit. And only where what it does not do shows: frames that wait for the receiver, or
+    none that are lost behind the sender.
     """
     if calibration is None or not _saturates(trial):
         return None, ""
@@ -220,7 +221,7 @@ def _by_own_time(
 
 
 def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | None, str]:
-    """What the trial itself shows, without a calibration."""
+    """Return what the trial itself shows, without a calibration."""
     saturated = _saturates(trial)
     if not saturated and loss_ratio([trial], unsent=True) <= _KEPT_UP:
         return "offered-load", "what was offered was carried"
@@ -276,7 +277,8 @@ def _by_calibration(
 
 
 def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tuple[Verdict, str]:
-    """Who makes a test slower than its ends are: its switch, or what else there is but ends."""
+    """Return who makes a test slower than its ends are: its switch, or what else there is but
+    ends."""
     if chained:
         functions = calibration.functions
         if functions is None:
@@ -294,7 +296,8 @@ def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tup
 
 
 def _below(trial: TrialResult, on_cables: tuple[float, float, float], cables: int = 1) -> bool:
-    """Is a trial slower than some cables, with intervals apart? Of copies, each of them."""
+    """Say whether a trial is slower than some cables, with intervals apart. Of copies, each of
+    them."""
     _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
     low, there, _ = (pps / cables for pps in on_cables)
     return bool(middle < _BELOW_DIRECT * there and high < low)

@@ -1,4 +1,4 @@
-"""The record of an axis: all that there is to say of a field of `Test`, in one place.
+"""The record of an axis says all that there is to say of a field of `Test`, in one place.
 
 The command line, campaign files, the reference, paths, cables, JSON and tables read it from here.
 This module knows no axis; `model.spec` has them.
@@ -85,43 +85,43 @@ class Axis:
 
     @property
     def key(self) -> str:
-        """The name as campaign files write it."""
+        """Return the name as campaign files write it."""
         return key_of(self.name)
 
     @property
     def option(self) -> str:
-        """The name as the command line writes it."""
+        """Return the name as the command line writes it."""
         return f"--{self.key}"
 
     @property
     def words(self) -> str:
-        """The name as text writes it."""
+        """Return the name as text writes it."""
         return self.name.replace("_", " ")
 
     @property
     def changes(self) -> Changes:
-        """What has to be made anew for another value."""
+        """Return what has to be made anew for another value."""
         return _CHANGES.get(self.of, "path")
 
     @property
     def default(self) -> Any:
-        """The usual value; None where it depends on other axes."""
+        """Return the usual value; None where it depends on other axes."""
         return self.field.get_default()
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only values that there are; none where the type leaves them open."""
+        """Return the only values that there are; none where the type leaves them open."""
         is_choice = get_origin(self.field.annotation) is Literal
         return get_args(self.field.annotation) if is_choice else ()
 
     @property
     def takes_none(self) -> bool:
-        """Whether it may have no value, written `none`."""
+        """Say whether it may have no value, written `none`."""
         return NoneType in get_args(self.field.annotation)
 
     @property
     def counts(self) -> bool:
-        """Whether it counts things, so that a range without a step goes up by one."""
+        """Say whether it counts things, so that a range without a step goes up by one."""
         kinds = get_args(self.field.annotation) or (self.field.annotation,)
         return int in kinds and str not in kinds
 
@@ -174,6 +174,6 @@ def field_name(key: str) -> str:
 def ranked(axes: Mapping[str, Axis], rank: Callable[[Axis], int]) -> tuple[str, ...]:
     """Return the names of the axes that have a rank, the greatest first, of equal ones the last."""
     order = {name: number for number, name in enumerate(axes)}
-    found = [axis for axis in axes.values() if rank(axis)]
-    found.sort(key=lambda axis: (rank(axis), order[axis.name]), reverse=True)
-    return tuple(axis.name for axis in found)
+    having = [axis for axis in axes.values() if rank(axis)]
+    having.sort(key=lambda axis: (rank(axis), order[axis.name]), reverse=True)
+    return tuple(axis.name for axis in having)

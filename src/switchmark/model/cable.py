@@ -83,7 +83,7 @@ class _FloorTrials(_Cable):
 
 
 class Floor(LatencyFigures, _FloorTrials):
-    """A floor is the latency of a test on a cable, by trials shortly before it."""
+    """This record is the latency of a test on a cable, by trials shortly before it."""
 
     holds: bool | None = None
     """Said where it is told: the median is not above the test's own. One that is above is no
@@ -91,7 +91,7 @@ class Floor(LatencyFigures, _FloorTrials):
 
 
 class NoFloor(_Cable):
-    """This record says that a floor could not be measured."""
+    """This record says that the latency on a cable could not be measured."""
 
     error: str
     """Why."""

@@ -1,4 +1,5 @@
-"""What tells some tests apart, and a test in a few words: for tables, pages and progress."""
+"""This module tells tests apart, and writes a test in a few words: for tables, pages and
+progress."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ __all__ = ["label", "telling", "varying"]
 
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:
-    """The axes in which these tests differ, in the order of Test's fields."""
+    """Return the axes in which these tests differ, in the order of Test's fields."""
     return tuple(name for name in AXES if len({getattr(test, name) for test in tests}) > 1)
 
 
 def telling(tests: Sequence[Test]) -> tuple[str, ...]:
-    """The varying axes that a reader needs to tell these tests apart: how a test is measured is
-    left out where the other axes tell it."""
+    """Return the varying axes that a reader needs to tell these tests apart: how a test is measured
+    is left out where the other axes tell it."""
     axes = list(varying(tests))
     for axis in ranked(AXES, lambda axis: axis.left_out):
         fewer = [other for other in axes if other != axis]
@@ -27,7 +28,7 @@ def telling(tests: Sequence[Test]) -> tuple[str, ...]:
 
 
 def label(test: Test, axes: Sequence[str]) -> str:
-    """A test in a few words: its switch, and its values on `axes`."""
+    """Write a test in a few words: its switch, and its values on `axes`."""
     words = [test.switch]
     for axis in axes:
         value = getattr(test, axis)
@@ -39,5 +40,5 @@ def label(test: Test, axes: Sequence[str]) -> str:
 
 
 def _is_bare(value: object) -> bool:
-    """Whether a value needs the axis beside it to be understood."""
+    """Say whether a value needs the axis beside it to be understood."""
     return not isinstance(value, str) or value == "max" or value[:1].isdigit()

@@ -12,7 +12,7 @@ __all__ = ["Visit"]
 
 
 def _unwatched(trial: TrialResult) -> None:
-    """Nobody is told of a trial."""
+    """Tell nobody of a trial."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from switchmark.noises import stress, web
 from switchmark.noises.base import Noise
 from switchmark.plugins import Table, load_plugins
 
-__all__ = ["SEATS", "TABLE", "parse_noise"]
+__all__ = ["CPUS_OF_PARTS", "TABLE", "parse_noise"]
 
 TABLE: Table[Noise] = load_plugins(
     "switchmark.noises",
@@ -16,12 +16,12 @@ TABLE: Table[Noise] = load_plugins(
     (stress.CPU, stress.MEMORY, stress.CACHE, stress.IO, web.WEB),
 )
 
-SEATS = ("switch", "functions")
+CPUS_OF_PARTS = ("switch", "functions")
 """Words for the CPUs that a placement gives to these."""
 
 
 def parse_noise(text: str) -> tuple[str, str | tuple[int, ...]]:
-    """Return the kind of `KIND[:CPUS]`, and its CPUs: a word of SEATS, or numbers, none for
+    """Return the kind of `KIND[:CPUS]`, and its CPUs: a word of CPUS_OF_PARTS, or numbers, none for
     wherever the kernel likes. UsageError if it is written otherwise."""
     kind, colon, cpus = text.partition(":")
     if kind not in TABLE:
@@ -30,4 +30,4 @@ def parse_noise(text: str) -> tuple[str, str | tuple[int, ...]]:
         )
     if not colon:
         return kind, ()
-    return kind, cpus if cpus in SEATS else parse_cpus(cpus.replace("+", ","))
+    return kind, cpus if cpus in CPUS_OF_PARTS else parse_cpus(cpus.replace("+", ","))

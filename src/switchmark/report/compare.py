@@ -130,8 +130,8 @@ def pairs(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
     """Return the tests of `before`, in order, each with that of `after`, whatever their seed; then
     those that only `after` has."""
     others = {_identity(record.test): record for record in after}
-    found = [_pair(record, others.pop(_identity(record.test), None)) for record in before]
-    return found + [_pair(None, record) for record in others.values()]
+    compared = [_pair(record, others.pop(_identity(record.test), None)) for record in before]
+    return compared + [_pair(None, record) for record in others.values()]
 
 
 def within(records: Sequence[Record]) -> list[Pair]:
@@ -142,13 +142,13 @@ def within(records: Sequence[Record]) -> list[Pair]:
         return []
     axis = "switch" if "switch" in axes else axes[0]
     first: dict[Test, Record] = {}
-    found = []
+    compared = []
     for record in records:
         alike = _identity(record.test).model_copy(update={axis: None})
         if alike in first:
-            found.append(_pair(first[alike], record))
+            compared.append(_pair(first[alike], record))
         first.setdefault(alike, record)
-    return found
+    return compared
 
 
 def as_object(pair: Pair) -> dict[str, Any]:
@@ -173,11 +173,11 @@ def _side(record: Record | None, figure: float | None) -> dict[str, Any] | None:
     return {**origin(record), **{name: content[name] for name in kept}, "figure": plain(figure)}
 
 
-def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
+def print_pairs(compared: Sequence[Pair], stream: IO[str]) -> None:
     """Print a line for each pair: both figures, their ratio, and what it says; then what was not
     compared, and why."""
-    axes = telling([record.test for pair in found for record in pair.sides if record])
-    both = [pair for pair in found if None not in pair.sides]
+    axes = telling([record.test for pair in compared for record in pair.sides if record])
+    both = [pair for pair in compared if None not in pair.sides]
     names = [_name(pair, axes) for pair in both]
     width = max(map(len, names), default=0)
     print(f"{'':{width}}  {'before':>12}  {'after':>12}  ratio", file=stream)
@@ -186,13 +186,13 @@ def print_pairs(found: Sequence[Pair], stream: IO[str]) -> None:
         ratio = "-" if pair.ratio is None else f"{pair.ratio:.3f}"
         note = "" if pair.difference is None else f"  {pair.difference} (p {pair.p:.2g})"
         print(f"{name:{width}}  {before:>12}  {after:>12}  {ratio}{note}", file=stream)
-    for line in _notes(found, axes):
+    for line in _notes(compared, axes):
         print(line, file=stream)
 
 
-def _notes(found: Sequence[Pair], axes: Sequence[str]) -> list[str]:
+def _notes(compared: Sequence[Pair], axes: Sequence[str]) -> list[str]:
     notes = []
-    for pair in found:
+    for pair in compared:
         for when, record in zip(("before", "after"), pair.sides, strict=True):
             if record is None:
                 other = "after" if when == "before" else "before"
@@ -200,21 +200,21 @@ def _notes(found: Sequence[Pair], axes: Sequence[str]) -> list[str]:
             elif record.status != "ok":
                 why = (record.error or "no reason is known").partition("\n")[0]
                 notes.append(f"{label(record.test, axes)}: {record.status} {when}: {why}")
-    if any(any(pair.bounds) for pair in found):
+    if any(any(pair.bounds) for pair in compared):
         notes.append(BOUND_NOTE)
-    notes += [f"{both}: different work; do not rank across them" for both in _kinds(found)]
-    if any(pair.is_too_short for pair in found):
+    notes += [f"{both}: different work; do not rank across them" for both in _kinds(compared)]
+    if any(pair.is_too_short for pair in compared):
         notes.append(f"without --repeat {MIN_REPEATS} or more, chance is not ruled out")
-    if any(pair.is_untold and not pair.is_too_short for pair in found):
+    if any(pair.is_untold and not pair.is_too_short for pair in compared):
         notes.append("a figure of 0, or none, has no ratio")
     return list(dict.fromkeys(notes))
 
 
-def _kinds(found: Sequence[Pair]) -> list[str]:
+def _kinds(compared: Sequence[Pair]) -> list[str]:
     """Return the semantics that are compared with other ones, of tests that were measured."""
     kinds = {
         (pair.base.semantics, pair.other.semantics)
-        for pair in found
+        for pair in compared
         if pair.base and pair.other and pair.is_whole
     }
     return sorted(f"{one}, {other}" for one, other in kinds if one and other and one != other)
@@ -263,8 +263,8 @@ def _figure(record: Record | None) -> float | None:
     if record is None or record.status != "ok":
         return None
     if record.test.dimension == "latency":
-        found = latency_ns(record)
-        return found.p50 if found else None
+        latency = latency_ns(record)
+        return latency.p50 if latency else None
     return (received(record) or {}).get("pps")
 
 

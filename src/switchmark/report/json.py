@@ -1,7 +1,8 @@
-"""A record as the JSON object of `--json`: the one place where its fields get their names.
+"""This module writes a record as the JSON object of `--json`: the one place where its fields get
+their names.
 
-Counts are integers; a rate that is a whole number is written as one. Every other report is
-drawn from this object, so that all of them say the same.
+Counts are integers; a rate that is a whole number is written as one. Every other report is drawn
+from this object, so that all of them say the same.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _DECIMALS = 9
 
 
 def to_object(record: Record) -> dict[str, Any]:
-    """The object of one test; what was not measured is null."""
+    """Return the object of one test; what was not measured is null."""
     content = {
         "schema": SCHEMA,
         **origin(record),
@@ -78,8 +79,8 @@ def to_object(record: Record) -> dict[str, Any]:
 
 
 def origin(record: Record) -> dict[str, Any]:
-    """The run, the time at which the test began, the host and the versions; null where they are
-    not known."""
+    """Return the run, the time at which the test began, the host and the versions; null where they
+    are not known."""
     known = record.origin
     return {
         "run": known and known.run,
@@ -90,7 +91,7 @@ def origin(record: Record) -> dict[str, Any]:
 
 
 def _test(record: Record) -> dict[str, Any]:
-    """Every axis, and the rate in frames per second, of a share of R+ as it was found."""
+    """Return every axis, and the rate in frames per second, of a share of R+ as it was found."""
     test = record.test
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and record.trials:
@@ -100,7 +101,7 @@ def _test(record: Record) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """JSON's numbers: whole ones as integers, others to a billionth; no NaN, no infinity."""
+    """Return JSON's numbers: whole ones as integers, others to a billionth; no NaN, no infinity."""
     if isinstance(value, BaseModel):
         return plain(value.model_dump(mode="json"))
     if isinstance(value, dict):

@@ -1,5 +1,6 @@
-"""The longest burst at full rate without loss (RFC 2544 section 26.4), and how much of the
-switch's buffer that shows (RFC 9004 section 6.3: what was forwarded meanwhile is no buffer)."""
+"""This search finds the longest burst at full rate without loss (RFC 2544 section 26.4), and how
+much of the switch's buffer that shows (RFC 9004 section 6.3: what was forwarded meanwhile is no
+buffer)."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class BackToBack(Search):
             trials[length] = majority(lambda: probe(None, frames=length), 0.0)[-1]
             return loss_ratio([trials[length]], unsent=True) == 0
 
-        found: list[tuple[int, int | None]] = []
+        bursts: list[tuple[int, int | None]] = []
         for _ in range(bounds.repeat):
             low, high = bracket(
                 passes,
@@ -60,21 +61,21 @@ class BackToBack(Search):
                 least=1,
                 step=1.0,
             )
-            found.append((round(low or 0), None if high is None else round(high)))
+            bursts.append((round(low or 0), None if high is None else round(high)))
         # Last: on a host where nothing passes it takes all the trials that there may be.
         throughput = search_rate(probe, start, 0.0, repeat=1).low_pps
-        frames = mean(low for low, _ in found)
-        beyond = [high for _, high in found if high is not None]
+        frames = mean(low for low, _ in bursts)
+        beyond = [high for _, high in bursts if high is not None]
         held_s = frames / start.sent_pps
         verdict = limit_of(trials[min(beyond)], start, bounds) if beyond else "sender"
-        figure = tuple(trials[low] for low, _ in found if low in trials) or (start.trial,)
+        figure = tuple(trials[low] for low, _ in bursts if low in trials) or (start.trial,)
         goal = goal_of(
             self.name,
             figure,
             rate_pps=start.sent_pps,
             verdict=verdict,
             burst_frames=frames,
-            burst_low=min(low for low, _ in found),
+            burst_low=min(low for low, _ in bursts),
             burst_high=max(beyond, default=None),
             buffer_s=held_s,
             throughput_pps=throughput,

@@ -28,7 +28,8 @@ class Max(Search):
 
 
 def r_plus(record: Record) -> float:
-    """The R+ that a record of this search tells: frames per second of all receivers together."""
+    """Return the R+ that a record of this search tells: frames per second of all receivers
+    together."""
     assert record.search is not None
     rate_pps = record.search.goals[0].rate_pps
     assert rate_pps is not None

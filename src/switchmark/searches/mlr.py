@@ -1,4 +1,4 @@
-"""NDR and PDR in one search, by FD.io's library MLRsearch (draft-ietf-bmwg-mlrsearch).
+"""This search finds NDR and PDR at once, by FD.io's library MLRsearch (draft-ietf-bmwg-mlrsearch).
 
 A trial beyond the loss of a goal is no verdict: half of the time measured at a load may be lossy
 (exceed ratio 0.5) before the load is. Early trials are shorter.
@@ -39,7 +39,7 @@ class _Exhausted(Exception):
 
 
 class Mlr(Search):
-    """Two goals: `ndr` without loss, and `pdr` with the loss asked for."""
+    """The search has two goals: `ndr` without loss, and `pdr` with the loss asked for."""
 
     name = "mlr"
     summary = "NDR and PDR together, by the MLRsearch library"
@@ -81,9 +81,9 @@ class Mlr(Search):
         of_figure: str | None = None
         for name, goal in wanted.items():
             target = search.scaling.goal_to_final_target[goal]
-            found = search.database.get_relevant_bounds(target=target)
-            low = None if found.clo is None else float(found.clo)
-            high = None if found.chi is None else float(found.chi)
+            relevant = search.database.get_relevant_bounds(target=target)
+            low = None if relevant.clo is None else float(relevant.clo)
+            high = None if relevant.chi is None else float(relevant.chi)
             finals: tuple[TrialResult, ...] = ()
             if low is not None:
                 finals = _finals(probe, low, tried.get(low, []), goal.loss_ratio)
@@ -111,8 +111,8 @@ class Mlr(Search):
 def _finals(
     probe: Probe, load: float, trials: list[TrialResult], allowed: float
 ) -> tuple[TrialResult, ...]:
-    """Trials of a load that met its goal, as many as there are to be repeats: those that the
-    search had, and where they are too few as many more, of which some may fail it."""
+    """Return the trials of a load that met its goal, as many as there are to be repeats: those that
+    the search had, and where they are too few as many more, of which some may fail it."""
     repeat = probe.bounds.repeat
     met = [trial for trial in trials if meets(trial, allowed)]
     for _ in range(repeat):
@@ -124,7 +124,8 @@ def _finals(
 
 
 def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:
-    """The lab as the library sees it; `tried` gets the trials of full length of each load."""
+    """Return the lab as the library sees it; `tried` gets the trials of full length of each
+    load."""
     from MLRsearch import AbstractMeasurer, MeasurementResult
 
     class Measurer(AbstractMeasurer):  # type: ignore[misc]

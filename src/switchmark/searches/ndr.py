@@ -1,7 +1,8 @@
-"""NDR and, with loss allowed, PDR: binary search with loss verification (ETSI GS NFV-TST 009).
+"""This search finds NDR and, with loss allowed, PDR: binary search with loss verification (ETSI GS
+NFV-TST 009).
 
-One lost frame or one disturbance must not mislead: a trial that fails is repeated, and two of
-three decide; the rate found has to pass again.
+One lost frame or one disturbance must not mislead: a trial that fails is repeated, and two of three
+decide; the rate found has to pass again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FIRST_STEP = 4
 
 
 class BinarySearch(Search):
-    """The highest rate whose loss is within a ratio: 0, or the one asked for.
+    """The search finds the highest rate whose loss is within a ratio: 0, or the one asked for.
 
     A frame that should have been sent and was not counts as lost: the load was not offered.
     """
@@ -49,30 +50,30 @@ class BinarySearch(Search):
         allowed = 0.0 if self._lossless else bounds.loss_ratio
         probe = Probe(measure, bounds)
         start = saturate(probe)
-        found = search_rate(probe, start, allowed)
-        if found.high_pps is None:
+        result = search_rate(probe, start, allowed)
+        if result.high_pps is None:
             verdict = limit_of_all(start, bounds)
         else:
-            verdict = limit_of(found.beyond or start.trial, start, bounds)
+            verdict = limit_of(result.beyond or start.trial, start, bounds)
         goal = goal_of(
             self.name,
-            found.finals,
-            rate_pps=found.low_pps,
-            low_pps=found.low_pps,
-            high_pps=found.high_pps,
+            result.finals,
+            rate_pps=result.low_pps,
+            low_pps=result.low_pps,
+            high_pps=result.high_pps,
             verdict=verdict,
             loss=allowed,
         )
         summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
-        figure = found.finals or (found.lowest_beyond or start.trial,)
+        figure = result.finals or (result.lowest_beyond or start.trial,)
         return Estimate(figure, summary, verdict)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The highest rate that passed, with those of its last trials that did, and the lowest above
-    it that failed, with its last trial; None for what there is not. `lowest_beyond` is a trial of
-    the lowest of all rates that failed."""
+    """This record has the highest rate that passed, with those of its last trials that did, and the
+    lowest above it that failed, with its last trial; None for what there is not. `lowest_beyond` is
+    a trial of the lowest of all rates that failed."""
 
     low_pps: float | None
     high_pps: float | None
@@ -84,7 +85,7 @@ class Found:
 def search_rate(
     probe: Probe, start: Saturation, allowed: float, *, repeat: int | None = None
 ) -> Found:
-    """The highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
+    """Find the highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
     bounds say)."""
     bounds = probe.bounds
     times = bounds.repeat if repeat is None else repeat
@@ -134,7 +135,8 @@ def search_rate(
 
 
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
-    """One trial if it passes; else two or three, of which the last is as most of them are."""
+    """Return one trial if it passes; else run two or three, of which the last is as most of them
+    are."""
     trials = [trial()]
     if meets(trials[0], allowed):
         return trials

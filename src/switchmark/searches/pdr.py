@@ -1,4 +1,4 @@
-"""PDR: as NDR, with a little loss allowed (`--loss-ratio`)."""
+"""This search finds the PDR as `ndr` finds the NDR, with a little loss allowed (`--loss-ratio`)."""
 
 from __future__ import annotations
 
