@@ -68,7 +68,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "switch_version": record.switch_version,
         "switch_mode": record.switch_mode,
         "nics": {str(end): nic for end, nic in record.nics.items()},
-        "placement": record.placement or None,
+        "placement": record.placement,
         "reused": record.reused,
         "r_plus_pps": record.r_plus_pps,
         "setup_s": record.setup_s,
