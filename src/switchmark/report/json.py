@@ -23,6 +23,7 @@ from switchmark.metrics.throughput import (
     received,
     sent,
 )
+from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import AXES
 
@@ -31,7 +32,7 @@ __all__ = ["origin", "plain", "to_object"]
 _DECIMALS = 9
 
 
-def to_object(record: Record) -> dict[str, Any]:
+def to_object(record: Record) -> Printed:
     """The object of one test; what was not measured is null."""
     content = {
         "schema": SCHEMA,
@@ -77,7 +78,7 @@ def to_object(record: Record) -> dict[str, Any]:
     return {name: plain(value) for name, value in content.items()}
 
 
-def origin(record: Record) -> dict[str, Any]:
+def origin(record: Record) -> Printed:
     """The run, the time at which the test began, the host and the versions; null where they are
     not known."""
     known = record.origin
@@ -89,7 +90,7 @@ def origin(record: Record) -> dict[str, Any]:
     }
 
 
-def _test(record: Record) -> dict[str, Any]:
+def _test(record: Record) -> Printed:
     """Every axis, and the rate in frames per second, of a share of R+ as it was found."""
     test = record.test
     rate_pps = test.rate_pps
