@@ -12,6 +12,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
@@ -51,6 +52,8 @@ def pages() -> Iterator[tuple[str, str]]:
     lead = "Reasons not to trust a trial. `--rerun N` tries again where a passing one spoiled it."
     yield "doubts.md", page("Doubts", lead, doubts())
     index.append(("[doubts](doubts.md)", "when a trial is doubted, and what would cure it"))
+    yield "record.md", record()
+    index.append(("[record](record.md)", "the members of a record, with their units"))
     index.append(("[axes](axes.md)", "what a campaign or an option can set, with the defaults"))
     yield (
         "README.md",
@@ -60,6 +63,60 @@ def pages() -> Iterator[tuple[str, str]]:
             [("page", "about"), *index],
         ),
     )
+
+
+def record() -> str:
+    """Return the page of a record's members: a table for each part of a record."""
+    lines = [
+        "# Record",
+        "",
+        "What `records.jsonl` has in each `record`; `trials.jsonl` has the same of each `trial`.",
+        "`*` stands for any name. What a report tells of it:",
+        "[reading a record](../guide/reading-a-record.md).",
+    ]
+    for path, model in parts_of_record():
+        lead = as_json(inspect.getdoc(model) or "")
+        shown = {name: field for name, field in model.model_fields.items() if not field.exclude}
+        rows = [(f"`{name}`", as_json(field.description or "")) for name, field in shown.items()]
+        lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "what it is"))]
+        lines += ["|---|---|", *map(line, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(text: str) -> str:
+    """Return a docstring on one line, with JSON's word for None."""
+    return re.sub(r"\bNone\b", "null", " ".join(text.split()))
+
+
+def parts_of_record() -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield each part of a record with its place, such as `trials[].evidence`, but for the axes of
+    the test, which have a page of their own."""
+    from switchmark.model.record import Record
+    from switchmark.model.spec import Test
+
+    waiting: list[tuple[str, type[BaseModel]]] = [("", Record)]
+    seen: set[type[BaseModel]] = {Test}
+    while waiting:
+        path, model = waiting.pop(0)
+        if model in seen:
+            continue
+        seen.add(model)
+        yield path and f"`{path}`", model
+        children: list[tuple[str, type[BaseModel]]] = []
+        for name, field in model.model_fields.items():
+            if not field.exclude:
+                inner = models_in(field.annotation, f"{path}.{name}".lstrip("."))
+                children += inner
+        waiting = children + waiting
+
+
+def models_in(annotation: object, path: str) -> list[tuple[str, type[BaseModel]]]:
+    """Return the models within a type, each with its place."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return [(path, annotation)]
+    marks: dict[object, str] = {tuple: "[]", list: "[]", dict: ".*"}
+    path += marks.get(typing.get_origin(annotation), "")
+    return [found for arg in typing.get_args(annotation) for found in models_in(arg, path)]
 
 
 def page(title: str, lead: str, rows: Iterable[tuple[str, ...]]) -> str:

@@ -181,7 +181,8 @@ def test_a_pair_apart_and_in_one_process(
 ) -> None:
     record = measure(switch=switch, engine="dpdk", placement=placement, **load)
     assert_every_frame_is_accounted_for(record)
-    assert record.placement["policy"] == placement
+    assert record.placement is not None
+    assert record.placement.policy == placement
     known = [part.cores is not None for part in only(record).parts if part.part != "switch"]
     assert known == [placement == "pinned"] * 2
 

@@ -29,6 +29,7 @@ from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
+from switchmark.model.placement import Seat
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import Role
@@ -146,6 +147,15 @@ def calm(run: Callable[[], Record]) -> Record:
             return record
         told.append({doubt: record.trials[0].evidence.doubts.get(doubt) for doubt in DISTURBED})
     pytest.skip(f"others took CPU time from each of {CALM_TRIES} tries: {told}")
+
+
+def core_of(record: Record, part: str) -> int:
+    """Return the one core that a part had to itself."""
+    assert record.placement is not None
+    seat = record.placement.seats[part]
+    assert isinstance(seat, Seat)
+    (core,) = seat.cpus
+    return core
 
 
 # --- what a switch does to frames ------------------------------------------------------------
@@ -375,7 +385,7 @@ def hog(core: int, *, alone: bool = False) -> Iterator[None]:
 
 
 def test_a_hog_on_the_switchs_core(attempt: Try) -> None:
-    (core,) = attempt().placement["seats"]["switch"]["cpus"]
+    core = core_of(attempt(), "switch")
 
     def run() -> Record:
         with hog(core):
@@ -414,7 +424,7 @@ def test_a_trial_that_a_passing_hog_spoiled_is_run_again(
     kept = only(record)
     assert len(record.discarded) == len(trials) - 1 >= 1
     told = record.discarded[0].partition("host-busy: ")[2]
-    (core,) = record.placement["seats"][whose]["cpus"]
+    core = core_of(record, whose)
     assert json.JSONDecoder().raw_decode(told)[0]["taken"][str(core)] > 0.2
     assert kept.counters == trials[-1].counters
     assert len(trials) == 5 or "host-busy" not in kept.doubts

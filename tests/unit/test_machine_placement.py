@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -204,8 +202,8 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(policy: str) -> None:
 
 
 def test_a_record_keeps_the_placement() -> None:
-    kept = place([POLLING, *pairs(1)], TWO).as_dict()
-    assert json.loads(json.dumps(kept)) == {
+    kept = place([POLLING, *pairs(1)], TWO).recorded()
+    assert kept.model_dump(mode="json") == {
         "policy": "pinned",
         "seats": {
             "switch": {"cpus": [1], "yield": False},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -36,3 +38,21 @@ def test_a_sentence_ends_at_its_full_stop(reference: ModuleType) -> None:
 
 def test_a_bar_in_a_cell_is_escaped(reference: ModuleType) -> None:
     assert reference.line(["a|b", "c"]) == "| a\\|b | c |"
+
+
+def test_every_member_of_a_record_is_told(reference: ModuleType) -> None:
+    silent = {
+        f"{model.__name__}.{name}"
+        for _, model in reference.parts_of_record()
+        for name, field in model.model_fields.items()
+        if not field.description
+    }
+    assert silent == set()
+
+
+def test_the_guide_tells_every_field_that_is_printed() -> None:
+    objects = (REPOSITORY / "tests/unit/data/objects-0.1.0.jsonl").read_text().splitlines()
+    printed = {name for text in objects for name in json.loads(text)}
+    guide = (REPOSITORY / "docs/guide/reading-a-record.md").read_text()
+    told = {name for words in re.findall(r"`([^`]+)`", guide) for name in re.findall(r"\w+", words)}
+    assert printed - told == set()

@@ -14,6 +14,7 @@ import pytest
 
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.cable import Floor, NoFloor
+from switchmark.model.placement import PlacementRecord
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
@@ -147,7 +148,7 @@ def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: b
 def test_what_auto_placed_in_one_process_is_named() -> None:
     pinned = record(switch="a", placement="auto")
     together = record(switch="b", placement="auto").model_copy(
-        update={"placement": {"policy": "shared-process"}}
+        update={"placement": PlacementRecord(policy="shared-process", seats={})}
     )
     asked_for = together.model_copy(update={"test": record(placement="shared-process").test})
     note = "placement auto had the ends in one process, as there are too few cores for each: b"

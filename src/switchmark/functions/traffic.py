@@ -13,6 +13,7 @@ from switchmark.errors import CommandFailed, TrialFailed
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host, Process
 from switchmark.machine.jsonl import parse_line, to_line
+from switchmark.model.objects import Message
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
@@ -74,7 +75,7 @@ class TrafficProcess:
         self.part = part
         self._process = process
 
-    def ask(self, command: str, *, timeout_s: float = 10.0, **members: Any) -> dict[str, Any]:
+    def ask(self, command: str, *, timeout_s: float = 10.0, **members: Any) -> Message:
         """Send a command and return its answer.
 
         TrialFailed with the program's last words if it has died, with its reason if it
@@ -90,7 +91,7 @@ class TrafficProcess:
         except CommandFailed as broken:
             raise self._died() from broken
 
-    def answer(self, command: str, *, timeout_s: float = 10.0) -> dict[str, Any]:
+    def answer(self, command: str, *, timeout_s: float = 10.0) -> Message:
         """Return the answer to the command sent before."""
         line = self._process.receive(timeout_s)
         if line is None:

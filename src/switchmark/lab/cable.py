@@ -72,7 +72,8 @@ def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
 def key_of(cable: Test, placement: Placement, **more: Any) -> str:
     """A name for trials that can stand for each other: a test on a cable, the seats of its parts,
     and what `more` their figures depend on. Caches of earlier runs know it."""
-    seats = {part: seat for part, seat in placement.as_dict()["seats"].items() if part != "switch"}
+    every = placement.recorded().model_dump(mode="json")["seats"]
+    seats = {part: seat for part, seat in every.items() if part != "switch"}
     content = {"test": cable.model_dump(mode="json"), "seats": seats, **more}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from switchmark.errors import TrialFailed
 from switchmark.lab.crew import Crew
@@ -18,6 +18,7 @@ from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import Evidence
+from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.topology import Part, Role
@@ -34,7 +35,7 @@ _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
 the frames that look older, too few for the 99.9th percentile to be one of them."""
 
-_Sent = dict[str, tuple[tuple[Job, dict[str, Any]], ...]]
+_Sent = dict[str, tuple[tuple[Job, Message], ...]]
 """By flow, the tasks that sent it with their reports."""
 
 
@@ -50,14 +51,14 @@ class Outcome:
         self,
         spec: TrialSpec,
         interval_ns: int,
-        reports: Sequence[dict[str, Any]],
+        reports: Sequence[Message],
         path: PathCounters,
         used: Mapping[str, tuple[float, ...]],
         stolen: float,
     ) -> TrialResult:
         sums: dict[str, int] = {}
         sent: _Sent = {}
-        received: dict[str, dict[str, Any]] = {}
+        received: dict[str, Message] = {}
         parts: list[PartReport] = []
         for crew, report in zip(self.crews, reports, strict=True):
             if report["failure"]:
@@ -123,7 +124,7 @@ class Outcome:
         )
 
     def _part_reports(
-        self, crew: Crew, report: dict[str, Any], used: Mapping[str, tuple[float, ...]]
+        self, crew: Crew, report: Message, used: Mapping[str, tuple[float, ...]]
     ) -> list[PartReport]:
         opened = opened_by(self.layout, crew.parts)
         elapsed_ns = int(report["duration_ns"])
@@ -163,7 +164,7 @@ class Outcome:
 
     def _lost_at(
         self,
-        reports: Sequence[dict[str, Any]],
+        reports: Sequence[Message],
         path: PathCounters,
         sums: Mapping[str, int],
         stray: int,
@@ -209,12 +210,12 @@ class Outcome:
         places[Place(PlaceKind.BEYOND)] = sums["beyond"]
         return {place: frames for place, frames in places.items() if frames}
 
-    def _wire_bytes(self, received: Mapping[str, Any]) -> int:
+    def _wire_bytes(self, received: Message) -> int:
         """Return the bytes with headers and FCS, whatever part of a frame the engine sees."""
         headers = 42 if self.layout.receivers.needs_ip else 0
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
-    def _latency(self, received: Sequence[Mapping[str, Any]]) -> Latency | None:
+    def _latency(self, received: Sequence[Message]) -> Latency | None:
         kind: Literal["rtt", "one-way"] = (
             "rtt" if self.layout.test.dimension == "latency" else "one-way"
         )
@@ -224,9 +225,7 @@ class Outcome:
             [report["ipdv"] for report in received if "ipdv" in report],
         )
 
-    def _per_flow(
-        self, sent: _Sent, received: Mapping[str, dict[str, Any]]
-    ) -> tuple[FlowCounts, ...]:
+    def _per_flow(self, sent: _Sent, received: Mapping[str, Message]) -> tuple[FlowCounts, ...]:
         test = self.layout.test
         if test.touch == "none":
             return ()
@@ -269,7 +268,7 @@ class Outcome:
     def _taken(
         self,
         spec: TrialSpec,
-        reports: Sequence[dict[str, Any]],
+        reports: Sequence[Message],
         used: Mapping[str, tuple[float, ...]],
     ) -> dict[str, float]:
         """Return by CPU the share of it that others took: those who poll there were ready to run,
@@ -301,7 +300,7 @@ class Outcome:
                 found[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
         return found
 
-    def _started_late(self, reports: Sequence[dict[str, Any]]) -> dict[str, int]:
+    def _started_late(self, reports: Sequence[Message]) -> dict[str, int]:
         """Return how long after its start each part began the measured phase, of those that were
         late."""
         found = {}

@@ -78,7 +78,7 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, trust: Trust) 
             ),
             "gate": path.gate,
             "discarded": tuple(trust.discarded),
-            "placement": path.placement.as_dict(),
+            "placement": path.placement.recorded(),
             "trials": estimate.trials,
             "search": estimate.summary,
         }

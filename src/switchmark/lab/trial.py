@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from switchmark.errors import SetupFailed
 from switchmark.lab.crew import Crew
@@ -24,6 +23,7 @@ from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
 from switchmark.model.counters import PathCounters
+from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import Endpoint, Part
 from switchmark.model.trial import TrialSpec
@@ -72,7 +72,7 @@ class Trials:
         self._alive = alive
         self._meter = meter
         self.lag_s = 0.0
-        self._openings: dict[Crew, dict[str, Any]] = {}
+        self._openings: dict[Crew, Message] = {}
         self._clocks: dict[str, dict[str, int]] = {}
         self._ahead_ns: dict[str, int] = {}
 
@@ -214,7 +214,7 @@ class Trials:
     def _sends(self, crew: Crew) -> bool:
         return any(self._layout.sent_by(part) for part in crew.parts)
 
-    def _load(self, job: Job, spec: TrialSpec) -> dict[str, Any]:
+    def _load(self, job: Job, spec: TrialSpec) -> Message:
         """Return what a task does in a trial."""
         return load_of(self._layout, self._played(), job, spec)
 

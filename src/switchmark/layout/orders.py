@@ -4,7 +4,6 @@ what each task sends and expects. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from switchmark.engines.base import Engine
 from switchmark.layout.layout import UDP_PORT, Layout, frame_sizes
@@ -13,6 +12,7 @@ from switchmark.layout.roles import engine_of, own_kernel, place_of, rewrites_of
 from switchmark.layout.sharing import RX_BURST
 from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.placement import Placement
+from switchmark.model.objects import Message
 from switchmark.model.topology import Flow, Part, Port, Role, Semantics
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import LAYER_2_BYTES
@@ -23,7 +23,7 @@ _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 
-def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> dict[str, Any]:
+def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> Message:
     """Return what a process that plays these parts opens: its ports, and the threads with their
     tasks."""
     played = [port for part in parts for port in part.ports]
@@ -62,10 +62,10 @@ def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> d
     return {"ports": ports, "threads": threads}
 
 
-def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> dict[str, Any]:
+def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> Message:
     test, endpoint = layout.test, layout.endpoints[port.id]
     engine = engine_of(layout, part)
-    opened: dict[str, Any] = {
+    opened: Message = {
         "engine": engine.name,
         "ifname": endpoint.ifname,
         "burst": max(test.burst, RX_BURST),
@@ -88,7 +88,7 @@ def _frame_bytes(layout: Layout, engine: Engine) -> int:
     return max(frame_sizes(layout.test))
 
 
-def _addresses(layout: Layout, port: Port) -> dict[str, Any]:
+def _addresses(layout: Layout, port: Port) -> Message:
     for flow in layout.flows:
         a = layout.addressing[flow.id]
         if port.id in (flow.source, flow.sink):
@@ -104,7 +104,7 @@ def _addresses(layout: Layout, port: Port) -> dict[str, Any]:
     return {}
 
 
-def _seat(layout: Layout, placement: Placement, part: Part) -> dict[str, Any]:
+def _seat(layout: Layout, placement: Placement, part: Part) -> Message:
     seat = placement.seats[part.id]
     if own_kernel(layout, part):  # whose only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
@@ -112,14 +112,14 @@ def _seat(layout: Layout, placement: Placement, part: Part) -> dict[str, Any]:
     return {**pinned, "yield": seat.yield_}
 
 
-def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) -> dict[str, Any]:
+def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) -> Message:
     """Return what a task does in a trial; `players` are all parts that the traffic program
     plays."""
     test, part, role = layout.test, job.part, job.role
     # Nobody but a switch that learns listens to who is where.
     learning = layout.wiring.semantics is Semantics.LEARNING
     if role is Role.FORWARDER:
-        forward: dict[str, Any] = {
+        forward: Message = {
             "burst": RX_BURST,
             "rewrite": rewrites_of(layout, part),
         }
@@ -128,7 +128,7 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
         return forward
     sends = role in (Role.SENDER, Role.CLIENT)
     flows = distinct(layout.sent_by(part) if sends else layout.received_by(part))
-    load: dict[str, Any] = {
+    load: Message = {
         "first_flow": layout.first_flow(flows[0]) + job.first,
         "flows": job.flows,
         "burst": test.burst if sends else RX_BURST,
@@ -161,11 +161,11 @@ def _stagger(layout: Layout, players: Sequence[Part], job: Job) -> float:
     return senders.index(job) / len(senders)
 
 
-def _address(layout: Layout, flow: Flow, share: int) -> dict[str, Any]:
+def _address(layout: Layout, flow: Flow, share: int) -> Message:
     """Return the addresses of a sender's first flow; `share` is its number among the part's."""
     test, a = layout.test, layout.addressing[flow.id]
     first = layout.first_flow(flow) + share
-    address: dict[str, Any] = {
+    address: Message = {
         "src_mac": a.sent_src_mac,
         "dst_mac": a.sent_dst_mac,
         "src_ip": a.source_ip,
@@ -183,7 +183,7 @@ def _address(layout: Layout, flow: Flow, share: int) -> dict[str, Any]:
     return address
 
 
-def promised_of(layout: Layout, job: Job) -> dict[str, Any]:
+def promised_of(layout: Layout, job: Job) -> Message:
     """Return the headers that a receiver's frames are to have."""
     part = job.part
     answers = job.role is Role.CLIENT
@@ -191,7 +191,7 @@ def promised_of(layout: Layout, job: Job) -> dict[str, Any]:
         return {}
     flows = distinct(layout.sent_by(part) if answers else layout.received_by(part))
     originals = [layout.copies(flow)[0] for flow in flows]
-    expect: dict[str, Any] = {"address": [_seen(layout, flow, answers) for flow in originals]}
+    expect: Message = {"address": [_seen(layout, flow, answers) for flow in originals]}
     by = layout.test.flows_by
     if layout.test.flows > 1 and not (by == "mac" and _writes_macs(layout, originals[0])):
         expect["vary"] = [f"dst_{by}" if answers else f"src_{by}"]
@@ -202,7 +202,7 @@ def _writes_macs(layout: Layout, flow: Flow) -> bool:
     return layout.addressing[flow.id].rewritten
 
 
-def _seen(layout: Layout, flow: Flow, answered: bool) -> dict[str, Any]:
+def _seen(layout: Layout, flow: Flow, answered: bool) -> Message:
     """Return the addresses of a flow's first frames where they arrive; or of their answers, which
     are reflected and come back as they went."""
     sent, a = _address(layout, flow, 0), layout.addressing[flow.id]
@@ -221,7 +221,7 @@ def _seen(layout: Layout, flow: Flow, answered: bool) -> dict[str, Any]:
     return {**back, **macs, **vlan, "ttl": _TTL - crossed * a.routed}
 
 
-def _announcement(layout: Layout, port: Port) -> dict[str, Any]:
+def _announcement(layout: Layout, port: Port) -> Message:
     flow = next(f for f in layout.flows if port.id in (f.sink, f.source, *f.hops))
     a = layout.addressing[flow.id]
     vlan = {} if layout.test.vlan is None else {"vlan": layout.test.vlan}

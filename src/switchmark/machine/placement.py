@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
+from switchmark.model.placement import PlacementRecord, Seat
 
 __all__ = [
     "AUTO",
@@ -44,15 +44,6 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """This record says where a part is pinned: its CPUs (none: wherever the kernel likes), and
-    whether it must yield because another part shares them."""
-
-    cpus: tuple[int, ...] = ()
-    yield_: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """A placement says where every part is pinned, by id, and names a CPU for the orchestrator
     where one is left. `policy` is the one that was followed, never `auto`."""
@@ -68,17 +59,14 @@ class Placement:
         others = {cpu for who, seat in self.seats.items() if who != part for cpu in seat.cpus}
         return bool(own) and not own & others
 
-    def as_dict(self) -> dict[str, Any]:
+    def recorded(self) -> PlacementRecord:
         """Return the placement as a record keeps it."""
-        return {
-            "policy": self.policy,
-            "seats": {
-                part: {"cpus": list(seat.cpus), "yield": seat.yield_}
-                for part, seat in self.seats.items()
-            },
-            "orchestrator": self.orchestrator,
-            "doubts": list(self.doubts),
-        }
+        return PlacementRecord(
+            policy=self.policy,
+            seats=dict(self.seats),
+            orchestrator=self.orchestrator,
+            doubts=self.doubts,
+        )
 
 
 def place(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from switchmark.model.cable import Floor, NoFloor
 from switchmark.model.latency import Latency, LatencyFigures, Variation, VariationFigures
+from switchmark.model.objects import Message
 from switchmark.model.record import Record, TrialResult
 
 __all__ = [
@@ -110,8 +111,8 @@ def _summary(
 
 def from_counts(
     kind: Literal["rtt", "one-way"],
-    histograms: Sequence[Mapping[str, Any]],
-    variations: Sequence[Mapping[str, Any]] = (),
+    histograms: Sequence[Message],
+    variations: Sequence[Message] = (),
 ) -> Latency | None:
     """Return a trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum`
     in nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
@@ -123,7 +124,7 @@ def from_counts(
     return Latency(kind=kind, **told, ipdv=None if varied is None else Variation(**varied))
 
 
-def _told(histograms: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any] | None:
+def _told(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any] | None:
     found = [histogram for histogram in histograms if histogram["count"]]
     if not found:
         return None

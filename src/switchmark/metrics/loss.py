@@ -4,8 +4,8 @@ corrupted, foreign."""
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
+from switchmark.model.objects import Printed
 from switchmark.model.place import Place
 from switchmark.model.record import Record
 
@@ -14,7 +14,7 @@ __all__ = ["losses"]
 _COUNTS = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
 
 
-def losses(record: Record) -> dict[str, Any]:
+def losses(record: Record) -> Printed:
     """Return `lost`, `lost_at`, `unaccounted` and the other counts, summed over the trials; None,
     and no places, where no trial was finished."""
     if not record.trials:

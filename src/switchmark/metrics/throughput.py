@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from switchmark.metrics import statistics
 from switchmark.metrics.latency import merged
 from switchmark.metrics.statistics import median_interval, mser_start
+from switchmark.model.objects import Printed
 from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
@@ -39,7 +39,7 @@ MIN_REPEATS = 3
 """Fewer figures have no interval."""
 
 
-def sent(record: Record) -> dict[str, Any] | None:
+def sent(record: Record) -> Printed | None:
     """Return the field `tx`: frames of the measured phase, frames per second, and frames that had
     no room."""
     if not record.trials:
@@ -52,7 +52,7 @@ def sent(record: Record) -> dict[str, Any] | None:
     }
 
 
-def received(record: Record) -> dict[str, Any] | None:
+def received(record: Record) -> Printed | None:
     """Return the field `rx`: all frames that arrived, duplicates too, and the rate of distinct ones
     in frames and in bits per second of L1 and L2: the median of the trials."""
     if not record.trials:
@@ -161,7 +161,7 @@ def confidence(record: Record) -> tuple[float, float] | None:
 _COUNTS = tuple(name for name in FlowCounts.model_fields if name not in ("flow", "latency"))
 
 
-def per_flow(record: Record) -> list[dict[str, Any]]:
+def per_flow(record: Record) -> list[Printed]:
     """Return the counts of each flow, summed over the trials, and its latency where each was
     measured by itself."""
     flows: dict[str, list[FlowCounts]] = {}
@@ -170,7 +170,7 @@ def per_flow(record: Record) -> list[dict[str, Any]]:
             flows.setdefault(counts.flow, []).append(counts)
     summed = []
     for flow, each in flows.items():
-        told: dict[str, Any] = {"flow": flow}
+        told: Printed = {"flow": flow}
         for name in _COUNTS:
             told[name] = sum(getattr(counts, name) for counts in each)
         latency = merged([counts.latency for counts in each if counts.latency])

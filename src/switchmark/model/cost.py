@@ -1,4 +1,5 @@
-"""What frames cost: what was counted of one trial, and what a test's trials come to.
+"""This module says what frames cost: what was counted of one trial, and what a test's trials come
+to.
 
 Cores are CPU time for elapsed time: 1.0 is one whole core. CPUs are named by their numbers, as
 texts. What is not known is None.
@@ -6,9 +7,9 @@ texts. What is not known is None.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
+from pydantic import Field
 
 from switchmark.model.written import Written
 
@@ -25,14 +26,13 @@ __all__ = [
     "SchedulerCounts",
     "SchedulerFigures",
     "TrialCost",
-    "WrittenCost",
 ]
 
 # --- one trial -------------------------------------------------------------------------------
 
 
 class InterruptTimes(Written):
-    """The kernel's work in interrupts on one CPU."""
+    """This record says how long the kernel worked in interrupts on one CPU."""
 
     irq: float
     """Cores that interrupts by devices took."""
@@ -45,7 +45,7 @@ class InterruptTimes(Written):
 
 
 class InterruptCost(Written):
-    """The kernel's work in interrupts on the CPUs of the test."""
+    """This record says how long the kernel worked in interrupts on the CPUs of the test."""
 
     cpus: dict[str, InterruptTimes]
     """By CPU."""
@@ -58,7 +58,7 @@ class InterruptCost(Written):
 
 
 class SchedulerCounts(Written):
-    """What the scheduler did with all threads of one place."""
+    """This record says what the scheduler did with all threads of one place."""
 
     roles: tuple[str, ...]
     """What is done there."""
@@ -71,7 +71,8 @@ class SchedulerCounts(Written):
 
 
 class ProcessorCounts(Written):
-    """What the processor counted of one place. A counter that this host has not is missing."""
+    """This record says what the processor counted of one place. A counter that this host has not
+    is missing."""
 
     by: Literal["thread", "cpu"]
     """Read of its threads, or of whole CPUs."""
@@ -96,7 +97,7 @@ class ProcessorCounts(Written):
 
 
 class PerfCost(Written):
-    """The processor's counters."""
+    """This record has the processor's counters, or says why there are none."""
 
     missing: str | None = None
     """Why there are none."""
@@ -109,7 +110,7 @@ class PerfCost(Written):
 
 
 class TrialCost(Written):
-    """What the measured phase of a trial cost, and its drain."""
+    """This record says what the measured phase of a trial cost, and its drain."""
 
     elapsed_ns: int
     """How long that took, in nanoseconds."""
@@ -127,23 +128,11 @@ class TrialCost(Written):
     """Ticks of the cycle counter a second."""
 
 
-def _measured(value: object) -> object:
-    return None if value == {} else value
-
-
-def _written(cost: TrialCost | None, write: SerializerFunctionWrapHandler) -> object:
-    return {} if cost is None else write(cost)
-
-
-WrittenCost = Annotated[TrialCost | None, BeforeValidator(_measured), WrapSerializer(_written)]
-"""The cost of a trial as a member of a record; an empty object where it was not measured."""
-
-
 # --- a test ----------------------------------------------------------------------------------
 
 
 class InterruptFigures(Written):
-    """The kernel's work in interrupts on the CPUs of a test."""
+    """These figures say how long the kernel worked in interrupts on the CPUs of a test."""
 
     cores: float
     """Cores that it took."""
@@ -159,7 +148,7 @@ class InterruptFigures(Written):
 
 
 class SchedulerFigures(Written):
-    """What the scheduler did with the threads of one role."""
+    """These figures say what the scheduler did with the threads of one role."""
 
     context_switches: int = 0
     """How often they were taken off a CPU."""
@@ -169,8 +158,8 @@ class SchedulerFigures(Written):
 
 
 class ProcessorFigures(Written):
-    """What the processor counted of one role. A frame is one sent, of a sender, and else one
-    received."""
+    """These figures say what the processor counted of one role. A frame is one sent, of a sender,
+    and else one received."""
 
     by: Literal["thread", "cpu"]
     """Read of its threads, or of whole CPUs."""
@@ -207,7 +196,7 @@ class ProcessorFigures(Written):
 
 
 class PerfFigures(Written):
-    """The processor's counters of a test."""
+    """These figures are the processor's counters of a test."""
 
     missing: str | None
     """Why there are none."""
@@ -220,7 +209,7 @@ class PerfFigures(Written):
 
 
 class Disagreement(Written):
-    """A role whose cores the scheduler and a cycle counter tell differently."""
+    """The scheduler and a cycle counter disagree on the cores of a role."""
 
     part: str
     """The role."""
@@ -236,7 +225,7 @@ class Disagreement(Written):
 
 
 class CostFigures(Written):
-    """What the frames of a test cost, over all its trials."""
+    """These figures say what the frames of a test cost, over all its trials."""
 
     mpps_per_core: float | None
     """10^6 frames received a second, for each core that the parts used and the kernel beside them;

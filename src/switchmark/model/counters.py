@@ -1,5 +1,5 @@
-"""What the ends of a path's ports, its switch and its functions have counted: at one moment, or
-between two."""
+"""This module holds what the ends of a path's ports, its switch and its functions have counted: up
+to one moment, or between two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SWITCH, _FUNCTION = "switch", "function"
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Frames at one port as who counts there sees it; None where it does not tell."""
+    """These are the frames at one port as who counts there sees it; None where it does not tell."""
 
     rx: int | None = None
     """Frames that came in there."""
@@ -36,7 +36,7 @@ class PortCounters:
     """Frames that were to leave and were dropped."""
 
     def since(self, before: PortCounters) -> PortCounters:
-        """What was counted since `before`."""
+        """Return what was counted since `before`."""
         return PortCounters(
             rx=_less(before.rx, self.rx),
             tx=_less(before.tx, self.tx),
@@ -51,7 +51,7 @@ LinkCounters = Mapping[PortEnd, PortCounters]
 
 @dataclass(frozen=True, slots=True)
 class PathCounters:
-    """Counters of a path at one moment, or between two."""
+    """These are the counters of a path up to one moment, or between two."""
 
     links: LinkCounters = field(default_factory=dict)
     """By end of a port."""
@@ -67,16 +67,16 @@ class PathCounters:
 
     @property
     def at_switch(self) -> Mapping[str, PortCounters]:
-        """By port, what was counted at its end at the switch."""
+        """Return by port what was counted at its end at the switch."""
         return {end.port: counted for end, counted in self.links.items() if end.at_switch}
 
     @property
     def at_parts(self) -> Mapping[str, PortCounters]:
-        """By port, what was counted at its end at the part."""
+        """Return by port what was counted at its end at the part."""
         return {end.port: counted for end, counted in self.links.items() if not end.at_switch}
 
     def since(self, before: PathCounters) -> PathCounters:
-        """What was counted since `before`."""
+        """Return what was counted since `before`."""
         return PathCounters(
             _difference(before.links, self.links),
             _less(before.busy_cycles, self.busy_cycles),
@@ -88,7 +88,7 @@ class PathCounters:
         )
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
-        """The counters as a record keeps them: by place, and the cycles under `switch`."""
+        """Return the counters as a record keeps them: by place, and the cycles under `switch`."""
         found = {str(end): asdict(each) for end, each in self.links.items()}
         for part, ports in self.functions.items():
             found |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
@@ -99,7 +99,7 @@ class PathCounters:
 
     @classmethod
     def parse(cls, written: Mapping[str, Mapping[str, Any]]) -> PathCounters:
-        """The counters that a record keeps like this."""
+        """Return the counters that a record keeps like this."""
         links: dict[PortEnd, PortCounters] = {}
         functions: dict[str, dict[str, PortCounters]] = {}
         for place, found in written.items():

@@ -1,4 +1,4 @@
-"""What the verdict, the doubts and the balance of a trial rest on."""
+"""This module says what the verdict, the doubts and the balance of a trial rest on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Blamed = Literal["switch", "receiver", "function"]
 
 
 class HeaderCheck(Written):
-    """The headers of a flow's frames, held against what the switch's addressing says of them."""
+    """This check holds the headers of a flow's frames against what the switch says that it makes of
+    them."""
 
     compared: int
     """Frames whose headers were compared."""
@@ -43,7 +44,7 @@ class HeaderCheck(Written):
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A stretch of the path by its counters; a record says `in` and `out`."""
+    """A balance is a stretch of the path by its counters; a record says `in` and `out`."""
 
     entered: int
     """Frames that went into it."""
@@ -64,7 +65,7 @@ _WrittenBalance = Annotated[Balance, BeforeValidator(_balance), PlainSerializer(
 
 
 class PastSwitch(Written):
-    """A port that counted fewer frames than must have come through it."""
+    """Frames went past a port that counted fewer than must have come through it."""
 
     arrived: int
     """Frames that arrived by way of it."""
@@ -74,8 +75,8 @@ class PastSwitch(Written):
 
 
 class VerdictEvidence(Written):
-    """What a verdict was found by. Rates are frames a second; of three, they are low, mean and
-    high."""
+    """This record says what a verdict was found by. Rates are frames a second; of three, they are
+    low, mean and high."""
 
     rule: str = ""
     """The rule that decided."""
@@ -130,7 +131,7 @@ class VerdictEvidence(Written):
 
 
 class Evidence(Written):
-    """All of a trial."""
+    """This record has all evidence of a trial."""
 
     taken: dict[str, float] = Field(default_factory=dict)
     """By CPUs, such as `0-1`: the share of them that others took."""
@@ -145,8 +146,8 @@ class Evidence(Written):
     """Frames that came before they were sent, by the clocks."""
 
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
-    """By stretch of the path, as far as counters tell. One that gives more than it got multiplies
-    frames."""
+    """By stretch of the path, as far as counters tell: frames `in` and `out`. One that gives more
+    than it got multiplies frames."""
 
     past: dict[WrittenPlace, PastSwitch] = Field(default_factory=dict)
     """By place, where frames went past a port of the switch."""

@@ -1,4 +1,4 @@
-"""What the functional trial before measuring showed of a path."""
+"""This module says what the functional trial before measuring showed of a path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["GateResult"]
 
 
 class GateResult(Written):
-    """Whether the switch does the work that it is to be measured by."""
+    """This record says whether the switch does the work that it is to be measured by."""
 
     passed: bool
     """It does."""

@@ -1,4 +1,5 @@
-"""Latencies: of one trial, with the histogram that they are read from, and of several.
+"""This module has latencies: of one trial, with the histogram that they are read from, and of
+several.
 
 Nanoseconds from when a frame should have left. A percentile is None unless at least ten samples lie
 beyond it.
@@ -16,8 +17,8 @@ __all__ = ["Latency", "LatencyFigures", "Variation", "VariationFigures"]
 
 
 class Variation(BaseModel):
-    """How the delays of frames sent in turn differ (IPDV, RFC 5481): absolute nanoseconds, of
-    those of a flow that arrived in turn too."""
+    """A variation says how the delays of frames sent in turn differ (IPDV, RFC 5481): absolute
+    nanoseconds, of those of a flow that arrived in turn too."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -50,7 +51,7 @@ class Variation(BaseModel):
 
 
 class Latency(BaseModel):
-    """The latency of some frames of one trial."""
+    """This record has the latency of some frames of one trial."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -98,7 +99,7 @@ class Latency(BaseModel):
 
 
 class VariationFigures(Written):
-    """A `Variation` without its histogram."""
+    """These figures are a `Variation` without its histogram."""
 
     count: int
     """Pairs of frames."""
@@ -126,7 +127,7 @@ class VariationFigures(Written):
 
 
 class LatencyFigures(Written):
-    """The latency of all frames of some trials, as it is told."""
+    """These figures tell the latency of all frames of some trials."""
 
     kind: Literal["rtt", "one-way"]
     """There and back, or by one clock that both ends read."""

@@ -1,4 +1,4 @@
-"""What else happened on a host: around a test, and during each of its trials.
+"""This module says what else happened on a host: around a test, and during each of its trials.
 
 CPUs are named by their numbers, as texts. What a host does not tell is None.
 """
@@ -13,7 +13,7 @@ __all__ = ["HostActivity", "Jitter", "Noise", "NoiseCertificate"]
 
 
 class Jitter(Written):
-    """What a busy loop on one CPU had to do without."""
+    """This record says what a busy loop on one CPU had to do without."""
 
     lost: float | None = None
     """The share of its time that it did not get."""
@@ -34,7 +34,7 @@ class _Probe(Written):
 
 
 class HostActivity(Written):
-    """What the kernel counted between two moments."""
+    """This record says what the kernel counted between two moments."""
 
     elapsed_s: float = 0.0
     """The time between them, in seconds."""
@@ -57,15 +57,15 @@ class HostActivity(Written):
 
 # Of two bases, the members of the last come first.
 class NoiseCertificate(HostActivity, _Probe):
-    """The noise of some CPUs at one time: what a busy loop lost, and what the kernel counted
-    meanwhile."""
+    """A certificate tells the noise of some CPUs at one time: what a busy loop lost, and what the
+    kernel counted meanwhile."""
 
     tsc: tuple[str, ...] = ()
     """What the processor promises of its cycle counter: `constant_tsc`, `nonstop_tsc`."""
 
 
 class Noise(Written):
-    """The host's certificates of a test."""
+    """This record has the host's certificates of a test."""
 
     before: NoiseCertificate
     """From just before it."""

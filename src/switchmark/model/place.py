@@ -1,4 +1,4 @@
-"""Where on a path frames are counted, and where they are lost.
+"""This module names where on a path frames are counted, and where they are lost.
 
 Each place has one way to be written, which a record keeps: `f0@switch in`, `ring f1`. Whatever else
 a record names as a place is kept as it is.
@@ -18,13 +18,13 @@ _AT_SWITCH = "@switch"
 
 
 def part_of(port: str) -> str:
-    """The part that a port is of: `f1` of `f1.0`."""
+    """Return the part that a port is of: `f1` of `f1.0`."""
     return port.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class PortEnd:
-    """One of the two ends that a port has: `f0`, at its part, or `f0@switch`, at the switch."""
+    """A port has two ends: `f0`, at its part, and `f0@switch`, at the switch."""
 
     port: str
     """The port, such as `f0` or `f1.0`."""
@@ -34,7 +34,7 @@ class PortEnd:
 
     @classmethod
     def parse(cls, text: str) -> PortEnd:
-        """The end that is written like this."""
+        """Return the end that is written like this."""
         return cls(text.removesuffix(_AT_SWITCH), text.endswith(_AT_SWITCH))
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class PortEnd:
 
 
 class PlaceKind(StrEnum):
-    """What kind of place it is at which a frame is lost."""
+    """A frame is lost at a place of one of these kinds."""
 
     RING = "ring"
     """A receiver's socket or ring was full."""
@@ -91,7 +91,7 @@ _OF_PATH = frozenset(PlaceKind) - {*_OF_PARTS, *_OF_ENDS, PlaceKind.OTHER}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place at which frames are lost."""
+    """A place is where frames are lost: of some kind, at a port or a function."""
 
     kind: PlaceKind
     """What kind of place it is."""
@@ -105,27 +105,32 @@ class Place:
 
     @classmethod
     def ring(cls, port: str) -> Place:
+        """Return the place of a receiver's socket or ring."""
         return cls(PlaceKind.RING, port)
 
     @classmethod
     def engine(cls, port: str) -> Place:
+        """Return the place of an engine, at a port."""
         return cls(PlaceKind.ENGINE, port)
 
     @classmethod
     def function(cls, part: str) -> Place:
+        """Return the place of a function."""
         return cls(PlaceKind.FUNCTION, part)
 
     @classmethod
     def out(cls, end: PortEnd) -> Place:
+        """Return the place where frames leave at an end of a port."""
         return cls(PlaceKind.OUT, end.port, end.at_switch)
 
     @classmethod
     def into(cls, end: PortEnd) -> Place:
+        """Return the place where frames come in at an end of a port."""
         return cls(PlaceKind.IN, end.port, end.at_switch)
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """The place that is written like this."""
+        """Return the place that is written like this."""
         word, _, rest = text.partition(" ")
         if word in _OF_PARTS and rest:
             return cls(PlaceKind(word), rest)
@@ -139,7 +144,7 @@ class Place:
 
     @property
     def part(self) -> str:
-        """The part at which it is; empty where the kind names none."""
+        """Return the part at which it is; empty where the kind names none."""
         return "" if self.kind is PlaceKind.OTHER else part_of(self.at)
 
     def __str__(self) -> str:

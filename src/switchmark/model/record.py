@@ -1,4 +1,5 @@
-"""What a trial yields and what a record says: schema 1 of docs/guide/reading-a-record.md.
+"""This module says what a trial yields and what a record has: schema 1 of
+docs/guide/reading-a-record.md.
 
 Counts are integers and exact; rates are derived by whoever prints them.
 """
@@ -10,16 +11,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.cable import Calibration, Floor, NoCalibration, NoFloor
-from switchmark.model.cost import WrittenCost
+from switchmark.model.cost import TrialCost
 from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.evidence import Evidence
 from switchmark.model.gate import GateResult
 from switchmark.model.latency import Latency, Variation
 from switchmark.model.noise import Noise
 from switchmark.model.place import WrittenEnd, WrittenPlace
+from switchmark.model.placement import PlacementRecord
 from switchmark.model.search import SearchResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.model.written import OrEmpty
 
 __all__ = [
     "SCHEMA",
@@ -43,7 +46,7 @@ class _Frozen(BaseModel):
 
 
 class FlowCounts(_Frozen):
-    """One flow's frames of the measured phase."""
+    """These counts are one flow's frames of the measured phase."""
 
     flow: str
     """The flow: its sender and its receiver, such as `f0-f1`, and a number where there are more."""
@@ -71,7 +74,8 @@ class FlowCounts(_Frozen):
 
 
 class PartReport(_Frozen):
-    """What one part used in the measured phase. Cores are CPU time for elapsed time."""
+    """This report says what one part used in the measured phase. Cores are CPU time for
+    elapsed time."""
 
     part: str
     """The part, or `switch`."""
@@ -114,8 +118,8 @@ class PartReport(_Frozen):
 
 
 class TrialResult(_Frozen):
-    """One finished trial: sums over all flows. Of each frame a switch makes `copies`, so that
-    `copies * tx_frames == rx_frames - duplicated + lost`."""
+    """This record is one finished trial: sums over all flows. Of each frame there are `copies`,
+    so that `copies * tx_frames == rx_frames - duplicated + lost`."""
 
     spec: TrialSpec
     """What was asked for."""
@@ -188,10 +192,12 @@ class TrialResult(_Frozen):
     """What the verdict, the doubts and the balance of the ports rest on."""
 
     counters: WrittenCounters = PathCounters()
-    """What the ports' ends, the switch and its functions have counted."""
+    """Frames that the ends of each port have counted (`f0`, at its part; `f0@switch`), and
+    functions (`function f2 f2.0`); the cycles of a `switch` that polls."""
 
-    cost: WrittenCost = None
-    """What the kernel and the processor counted of the measured phase and its drain."""
+    cost: OrEmpty[TrialCost] = None
+    """What the kernel and the processor counted of the measured phase and its drain; an empty
+    object where they were not asked."""
 
     @property
     def distinct(self) -> int:
@@ -204,7 +210,8 @@ class TrialResult(_Frozen):
 
 
 class Origin(_Frozen):
-    """Where a record comes from. A run folder knows; a record made elsewhere has none."""
+    """An origin says where a record comes from. A run folder knows; a record made elsewhere has
+    none."""
 
     run: str
     """The name of its run."""
@@ -217,7 +224,7 @@ class Origin(_Frozen):
 
 
 class Record(BaseModel):
-    """One test's outcome. `report.json` gives it the names that a reader meets."""
+    """A record is one test's outcome. `report.json` gives it the names that a reader meets."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -281,8 +288,8 @@ class Record(BaseModel):
     discarded: tuple[str, ...] = ()
     """For each trial that was run again: the disturbance that spoiled it, and its evidence."""
 
-    placement: dict[str, Any] = Field(default_factory=dict)
-    """The CPUs of each part."""
+    placement: OrEmpty[PlacementRecord] = None
+    """The CPUs of each part; an empty object where it has none."""
 
     trials: tuple[TrialResult, ...] = ()
     """The trials that make the figure, in order."""

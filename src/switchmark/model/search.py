@@ -1,4 +1,4 @@
-"""What a search found: its goals, each with the rate that met it."""
+"""This module says what a search found: its goals, each with the rate that met it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["Goal", "SearchResult"]
 
 
 class Goal(Written):
-    """One goal of a search. Rates are those of one sender, frames a second; those of `r+` are of
-    all receivers together."""
+    """A goal of a search has the rate that met it. Rates are those of one sender, frames a
+    second; those of `r+` are of all receivers together."""
 
     goal: str
     """Its name: `ndr`, `pdr`, `r+`, `back-to-back`, or a share of R+."""
@@ -53,7 +53,7 @@ class Goal(Written):
 
 
 class SearchResult(Written):
-    """What a search found of a test."""
+    """This record says what a search found of a test."""
 
     name: str
     """The search."""

@@ -1,4 +1,5 @@
-"""Parts of a record: they are written with the members that they were given, and no others.
+"""This module has the base of all parts of a record that may lack members: they are written with
+those that they were given, and no others.
 
 So a record of an earlier version is read and written again the same: what it did not know is not
 added, what this version does not know is kept.
@@ -6,15 +7,24 @@ added, what this version does not know is kept.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    model_serializer,
+)
 
-__all__ = ["Written"]
+__all__ = ["OrEmpty", "Written"]
+
+_T = TypeVar("_T")
 
 
 class Written(BaseModel):
-    """A part of a record. A member that has a default is one that may be missing."""
+    """A part of a record has members; one with a default may be missing."""
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
@@ -22,3 +32,15 @@ class Written(BaseModel):
     def _as_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         given = self.model_fields_set
         return {name: value for name, value in write(self).items() if name in given}
+
+
+def _known(value: object) -> object:
+    return None if value == {} else value
+
+
+def _or_empty(value: object, write: SerializerFunctionWrapHandler) -> object:
+    return {} if value is None else write(value)
+
+
+OrEmpty = Annotated[_T | None, BeforeValidator(_known), WrapSerializer(_or_empty)]
+"""A part of a record that is None where a record has an empty object."""

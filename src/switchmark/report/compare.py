@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.statistics import difference_p, ratio_interval
 from switchmark.metrics.throughput import is_lower_bound, rates_pps, received
 from switchmark.model.labels import label, telling
+from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import AXES, Test
 from switchmark.model.units import format_pps
@@ -151,7 +152,7 @@ def within(records: Sequence[Record]) -> list[Pair]:
     return compared
 
 
-def as_object(pair: Pair) -> dict[str, Any]:
+def as_object(pair: Pair) -> Printed:
     """Return the pair as the JSON object of `--json`, in the words of `report.json`."""
     return {
         "schema": SCHEMA,
@@ -165,7 +166,7 @@ def as_object(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _side(record: Record | None, figure: float | None) -> dict[str, Any] | None:
+def _side(record: Record | None, figure: float | None) -> Printed | None:
     if record is None:
         return None
     content = to_object(record)

@@ -4,8 +4,8 @@ stand before them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.units import PPS, format_pps, scaled, scaled_to
 from switchmark.report.json import to_object
@@ -40,19 +40,19 @@ _NS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
 _SMALLEST_SHARE = 0.0001
 
 
-def rate(content: dict[str, Any]) -> str:
+def rate(content: Printed) -> str:
     """Return the received rate of a test's object, marked where it is doubted or only bounds."""
     if content["rx"] is None:
         return "-"
     return f"{doubt(content)}{bound(content)}{format_pps(content['rx']['pps'])}"
 
 
-def doubt(content: dict[str, Any]) -> str:
+def doubt(content: Printed) -> str:
     """Return the mark of a test's object that is doubted."""
     return f"{DOUBT_MARK} " if content["doubts"] else ""
 
 
-def bound(content: dict[str, Any]) -> str:
+def bound(content: Printed) -> str:
     """Return the mark of a test's object whose rate only bounds the switch's."""
     return BOUND_MARK if content["lower_bound"] else ""
 
@@ -70,7 +70,7 @@ def outcome(record: Record) -> str:
     return ", ".join(filter(None, words))
 
 
-def floor(content: dict[str, Any]) -> str:
+def floor(content: Printed) -> str:
     """Return the median latency on the cable; `above` where it is above that of the test, and so
     says nothing of it; nothing where it is not known."""
     told = content["latency_floor_ns"] or {}

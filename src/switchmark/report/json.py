@@ -24,6 +24,7 @@ from switchmark.metrics.throughput import (
     received,
     sent,
 )
+from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import AXES
 
@@ -32,7 +33,7 @@ __all__ = ["origin", "plain", "to_object"]
 _DECIMALS = 9
 
 
-def to_object(record: Record) -> dict[str, Any]:
+def to_object(record: Record) -> Printed:
     """Return the object of one test; what was not measured is null."""
     content = {
         "schema": SCHEMA,
@@ -69,7 +70,7 @@ def to_object(record: Record) -> dict[str, Any]:
         "switch_version": record.switch_version,
         "switch_mode": record.switch_mode,
         "nics": {str(end): nic for end, nic in record.nics.items()},
-        "placement": record.placement or None,
+        "placement": record.placement,
         "reused": record.reused,
         "r_plus_pps": record.r_plus_pps,
         "setup_s": record.setup_s,
@@ -78,7 +79,7 @@ def to_object(record: Record) -> dict[str, Any]:
     return {name: plain(value) for name, value in content.items()}
 
 
-def origin(record: Record) -> dict[str, Any]:
+def origin(record: Record) -> Printed:
     """Return the run, the time at which the test began, the host and the versions; null where they
     are not known."""
     known = record.origin
@@ -90,7 +91,7 @@ def origin(record: Record) -> dict[str, Any]:
     }
 
 
-def _test(record: Record) -> dict[str, Any]:
+def _test(record: Record) -> Printed:
     """Return every axis, and the rate in frames per second, of a share of R+ as it was found."""
     test = record.test
     rate_pps = test.rate_pps

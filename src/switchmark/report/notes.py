@@ -35,7 +35,9 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     together = [
         label(record.test, axes)
         for record in records
-        if record.test.placement == "auto" and record.placement.get("policy") == "shared-process"
+        if record.test.placement == "auto"
+        and record.placement
+        and record.placement.policy == "shared-process"
     ]
     if together:
         notes.append(

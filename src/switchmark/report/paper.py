@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, confidence, is_lower_bound, received
+from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.papers.experiment import Claim, Experiment, Row
 from switchmark.report.figures import BOUND_MARK, DOUBT_MARK
@@ -143,7 +144,7 @@ def _record(row: Row, records: Sequence[Record]) -> Record | None:
 
 
 def _figure(record: Record | None, unit: str) -> float | None:
-    content: dict[str, Any] = to_object(record) if record and record.status == "ok" else {}
+    content: Printed = to_object(record) if record and record.status == "ok" else {}
     rx, latency = content.get("rx"), content.get("latency_ns")
     if unit == "us":
         return latency["mean"] / 1e3 if latency else None

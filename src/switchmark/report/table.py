@@ -9,9 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from switchmark.model.labels import telling
+from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.report.figures import bound, doubt, floor, format_ns, interval, rate, share
@@ -186,7 +186,7 @@ def _usual(test: Test, axis: str) -> object:
     return getattr(Test(dimension=test.dimension), axis)
 
 
-_Objects = Sequence[dict[str, Any]]
+_Objects = Sequence[Printed]
 
 
 def _of_rate(objects: _Objects) -> list[Column]:
@@ -230,7 +230,7 @@ def _of_latency(objects: _Objects) -> list[Column]:
 
 
 def _cells(
-    objects: _Objects, text: Callable[[dict[str, Any]], str], *, failed: bool = False
+    objects: _Objects, text: Callable[[Printed], str], *, failed: bool = False
 ) -> tuple[str, ...]:
     """Return a cell for each test, empty for one without trials; what `failed` names says why."""
     return tuple(text(o) if o["rx"] else o["status"] if failed else "" for o in objects)
@@ -255,7 +255,7 @@ def _losses(objects: _Objects) -> list[Column]:
     """Return the lost frames of those sent, and where there are any, unsent ones of those to be
     sent."""
 
-    def unsent(o: dict[str, Any]) -> str:
+    def unsent(o: Printed) -> str:
         return share(o["tx"]["unsent"], o["tx"]["frames"] + o["tx"]["unsent"])
 
     lost = _cells(objects, lambda o: share(o["lost"], o["tx"]["frames"] * o["test"]["copies"]))
@@ -288,7 +288,7 @@ def _cores(objects: _Objects) -> list[Column]:
     return listed
 
 
-def _cores_of(content: dict[str, Any], role: str) -> str:
+def _cores_of(content: Printed, role: str) -> str:
     cores = content["cpu"].get(role)
     if cores is None:
         return ""
@@ -296,20 +296,20 @@ def _cores_of(content: dict[str, Any], role: str) -> str:
     return f"{cores:.2f} ({by_cycles[role]:.2f})" if role in by_cycles else f"{cores:.2f}"
 
 
-def _softirq(content: dict[str, Any]) -> str:
+def _softirq(content: Printed) -> str:
     kernel = content["cost"]["kernel_softirq"]
     return f"{kernel['cores']:.2f}" if kernel and kernel["cores"] >= SHOWN_CORES else ""
 
 
-def _rate_interval(content: dict[str, Any]) -> str:
+def _rate_interval(content: Printed) -> str:
     return interval(content["ci95_pps"], content["rx"]["pps"], "pps")
 
 
-def _latency_interval(content: dict[str, Any]) -> str:
+def _latency_interval(content: Printed) -> str:
     return interval(content["ci95_ns"], (content["latency_ns"] or {}).get("p50"), "ns")
 
 
-def _median(content: dict[str, Any]) -> str:
+def _median(content: Printed) -> str:
     median = format_ns((content["latency_ns"] or {}).get("p50"))
     return f"{doubt(content)}{median}" if median else "-"
 

@@ -271,8 +271,8 @@ def goal_of(
     loss: float | None = None,
     **more: float | None,
 ) -> Goal:
-    """A goal as a record tells it; latency is that of `trials`, and loss too, unless it is that
-    which the goal allows. `more` has what else it tells."""
+    """Return a goal as a record tells it. Latency is that of `trials`, and loss too, unless it is
+    that which the goal allows; `more` has what else it tells."""
     return Goal(
         goal=name,
         loss_ratio=loss_ratio(trials) if loss is None else loss,
