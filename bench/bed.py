@@ -19,7 +19,7 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.layout.assembly import create_nodes
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.needs import attachments_of
-from switchmark.layout.roles import tenants_of
+from switchmark.layout.roles import cpu_users_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost, Process
@@ -44,7 +44,7 @@ class Track:
         return self.layout.nodes[part]
 
     def cpu(self, part: str) -> int:
-        return self.placement.seats[part].cpus[0]
+        return self.placement.pins[part].cpus[0]
 
     @property
     def opened_by_programs(self) -> bool:
@@ -106,8 +106,8 @@ class Bed:
         test = Test.model_validate({"switch": switch, "engine": engine, **axes})
         prefix, folder = f"{self._workspace.run}-{letter}", str(self._workspace.folder)
         layout = lay_out(test, prefix=prefix, run_dir=folder)
-        placement = place(tenants_of(layout), read_cpus(LocalHost()), "pinned")
-        cores = placement.seats["switch"].cpus
+        placement = place(cpu_users_of(layout), read_cpus(LocalHost()), "pinned")
+        cores = placement.pins["switch"].cpus
         layout = lay_out(test, prefix=prefix, run_dir=folder, cores=cores)
         track = Track(layout, placement)
         self.executor.execute(_plan(track))

@@ -14,9 +14,9 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
+from switchmark.lab.worker import Worker
 from switchmark.layout.assembly import join, settled
 from switchmark.machine.host import LocalHost
 from switchmark.machine.perf import Counting
@@ -59,17 +59,17 @@ def trial(
         receivers=ENGINES[receiver],
     )
     with bed.block():
-        crews = []
+        workers = []
         for part in layout.parts:
             name, node = f"ours-{part.id}", track.node(part.id)
             ports = [layout.endpoints[port.id] for port in part.ports]
             bed.executor.execute(layout.engine.prepare(layout.wiring, node, ports))
             bed.start(name, (traffic_program(), "serve"), node)
-            crews.append(Crew(TrafficProcess(part.id, bed.executor.process(name)), (part,)))
+            workers.append(Worker(TrafficProcess(part.id, bed.executor.process(name)), (part,)))
         trials = Trials(
             layout,
             track.placement,
-            crews,
+            workers,
             counters=lambda: PathCounters({}),
             used_ns=dict,
             stolen=lambda: 0.0,

@@ -342,7 +342,7 @@ def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         engine="raw-mmsg" if kernel else "dpdk",
     )
     assert check(test) == []
-    return lay_out(test, prefix="sm0000", run_dir="/run/x", seats={"f1": (2,)})
+    return lay_out(test, prefix="sm0000", run_dir="/run/x", cpus={"f1": (2,)})
 
 
 def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Layout) -> None:

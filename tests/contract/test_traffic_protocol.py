@@ -180,8 +180,8 @@ def test_headers_are_compared_with_those_expected(program: Program) -> None:
         assert headers["broken"] == pytest.approx(received["frames"] * broken / 6, abs=6)
         assert received["latency"]["count"] == 0
     # The second flow's source MAC is one more than the first's.
-    found, promised = bytes.fromhex(headers["found"]), bytes.fromhex(headers["promised"])
-    assert found[:12] == promised[:11] + bytes([promised[11] + 1])
+    found, expected = bytes.fromhex(headers["found"]), bytes.fromhex(headers["promised"])
+    assert found[:12] == expected[:11] + bytes([expected[11] + 1])
 
 
 NETWORK = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c")

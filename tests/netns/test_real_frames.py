@@ -191,8 +191,8 @@ def test_perf_counts_what_the_kernel_counts(
         "cpus": "cpu",
     }
     for part in alone.parts:
-        counted, books = parts[part.part], alone.cost.scheduler[part.part]
-        assert abs((counted.model_extra or {})["context_switches"] - books.context_switches) <= 5
+        counted, balance = parts[part.part], alone.cost.scheduler[part.part]
+        assert abs((counted.model_extra or {})["context_switches"] - balance.context_switches) <= 5
         assert part.cores is not None
         ran_ns = part.cores * alone.elapsed_ns
         assert 0.99 * ran_ns <= (counted.model_extra or {})["task_clock"] <= alone.cost.elapsed_ns

@@ -24,7 +24,7 @@ class Truth(links.KernelSwitch):
     counters = links.COUNTERS
     program = "truth-switch"
     faults: tuple[str, ...] = ()
-    promised: Mapping[str, object] = MappingProxyType({})
+    expected: Mapping[str, object] = MappingProxyType({})
     """Other than that frames pass as they are: of `Addressing`."""
 
     def probe(self, host: Host) -> Version:
@@ -35,7 +35,7 @@ class Truth(links.KernelSwitch):
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
         as_sent = super().addressing(wiring)
-        return {flow: replace(a, **self.promised) for flow, a in as_sent.items()}  # type: ignore[arg-type]
+        return {flow: replace(a, **self.expected) for flow, a in as_sent.items()}  # type: ignore[arg-type]
 
     def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()

@@ -29,7 +29,7 @@ from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
-from switchmark.model.placement import Seat
+from switchmark.model.placement import Pin
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import Role
@@ -73,11 +73,11 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         *faults: object,
         rerun: int = 0,
         gate: str = "off",
-        promised: dict[str, object] | None = None,
+        expected: dict[str, object] | None = None,
         **axes: Any,
     ) -> Record:
         monkeypatch.setattr(truth, "faults", tuple(map(str, faults)), raising=False)
-        monkeypatch.setattr(truth, "promised", promised or {}, raising=False)
+        monkeypatch.setattr(truth, "expected", expected or {}, raising=False)
         test = Test(
             **{
                 "switch": "truth",
@@ -152,9 +152,9 @@ def calm(run: Callable[[], Record]) -> Record:
 def core_of(record: Record, part: str) -> int:
     """Return the one core that a part had to itself."""
     assert record.placement is not None
-    seat = record.placement.seats[part]
-    assert isinstance(seat, Seat)
-    (core,) = seat.cpus
+    pin = record.placement.seats[part]
+    assert isinstance(pin, Pin)
+    (core,) = pin.cpus
     return core
 
 
@@ -183,8 +183,8 @@ def test_every_tenth_frame_sent_twice(attempt: Try) -> None:
     trial = only(attempt("--duplicate", 10))
     assert trial.duplicated == trial.tx_frames // 10 > 0
     assert trial.lost == 0
-    books = trial.evidence.balance[INSIDE]
-    assert books.left - books.entered == trial.duplicated
+    balance = trial.evidence.balance[INSIDE]
+    assert balance.left - balance.entered == trial.duplicated
 
 
 def test_every_tenth_frame_overtaken(attempt: Try) -> None:
@@ -263,8 +263,8 @@ def test_the_gate_refuses_a_broken_switch(
 
 
 def test_the_gate_refuses_a_switch_that_does_not_write_what_it_says(attempt: Try) -> None:
-    promised = {"routed": 1, "seen_src_mac": "02:52:4d:00:00:01"}
-    record = attempt(gate="refuse", promised=promised)
+    expected = {"routed": 1, "seen_src_mac": "02:52:4d:00:00:01"}
+    record = attempt(gate="refuse", expected=expected)
     assert "TTL 64 instead of 63" in (record.error or "")
     assert "source MAC 02:53:4d:00:00:00 instead of 02:52:4d:00:00:01" in (record.error or "")
 
@@ -414,7 +414,7 @@ def test_a_trial_that_a_passing_hog_spoiled_is_run_again(
     measured = Trials.measure
 
     def disturbed(self: Trials, spec: Any, **how: Any) -> TrialResult:
-        (core,) = self._placement.seats[whose].cpus
+        (core,) = self._placement.pins[whose].cpus
         with nullcontext() if trials else hog(core):
             trials.append(measured(self, spec, **how))
         return trials[-1]
@@ -439,7 +439,7 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     kept_off: list[TrialResult] = []
 
     def disturbed(self: Trials, spec: Any, *, proving: bool = False) -> TrialResult:
-        (core,) = self._placement.seats["f0"].cpus
+        (core,) = self._placement.pins["f0"].cpus
         if not proving or len(kept_off) == 2:
             return measured(self, spec, proving=proving)
         with hog(core, alone=True):

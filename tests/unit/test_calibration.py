@@ -13,7 +13,7 @@ from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.layout.layout import lay_out
-from switchmark.layout.roles import tenants_of
+from switchmark.layout.roles import cpu_users_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
 from switchmark.machine.recording import RecordingHost
@@ -95,7 +95,7 @@ class Bench:
 def drawn(**axes: Any) -> Drawn:
     test = Test(**axes)
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)]), {})
+    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {})
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_chain_has_its_ends_and_its_functions_on_cables(bench: Bench) -> None:
     found = bench.of(scenario="loopback", chain=2, cpu_limit="function:50")
     (ends, seats), (functions, _) = bench.asked
     assert (ends.switch, ends.scenario, ends.cpu_limit) == ("direct", "p2p", None)
-    assert set(seats.seats) == {"switch", "a0", "b0"}
+    assert set(seats.pins) == {"switch", "a0", "b0"}
     assert (functions.scenario, functions.chain, functions.cpu_limit) == (
         *("loopback", 2, "function:50"),
     )
@@ -132,7 +132,7 @@ def test_chains_beside_each_other_have_cables_beside_each_other(bench: Bench) ->
     (ends, _), (functions, placement) = bench.asked
     assert (ends.flows, ends.flows_by) == (2, "mac")
     assert (functions.pairs, functions.chains) == (2, 1)
-    seats = placement.seats
+    seats = placement.pins
     assert seats["a1"].cpus == seats["a0"].cpus
     assert seats["a1"].yield_
     assert "c2f1" in seats
@@ -142,7 +142,7 @@ def test_copies_have_a_sender_each_at_the_seat_of_the_one(bench: Bench) -> None:
     found = bench.of(copies=2)
     (ends, _), (apart, placement) = bench.asked
     assert [(test.copies, test.pairs) for test in (ends, apart)] == [(1, 1), (1, 2)]
-    seats = {part: seat.cpus for part, seat in placement.seats.items()}
+    seats = {part: pin.cpus for part, pin in placement.pins.items()}
     assert seats["f2"] == seats["f0"]
     assert isinstance(found, Calibration)
     assert found.apart is not None

@@ -14,7 +14,7 @@ from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import hosted_parts, rewrites_of, steering_of
 from switchmark.machine.cpus import Cpu
-from switchmark.machine.placement import Tenant, place
+from switchmark.machine.placement import CpuUser, place
 from switchmark.model.plan import Run
 from switchmark.model.spec import Test
 from switchmark.model.topology import Flow, Port, Semantics, mac_address
@@ -183,27 +183,27 @@ CPUS = [Cpu(id=id_, node=0, siblings=(), isolated=False) for id_ in range(4)]
 
 def test_a_function_that_never_yields_is_left_alone_while_there_is_a_choice() -> None:
     parts = [
-        Tenant("switch", "switch", polls=True),
-        Tenant("a0", "sender", polls=True, group=0),
-        Tenant("f1", "function", polls=True),
-        Tenant("b0", "receiver", polls=True, group=0),
+        CpuUser("switch", "switch", polls=True),
+        CpuUser("a0", "sender", polls=True, group=0),
+        CpuUser("f1", "function", polls=True),
+        CpuUser("b0", "receiver", polls=True, group=0),
     ]
     four = place(parts, CPUS)
-    assert len({seat.cpus for seat in four.seats.values()}) == 4
+    assert len({pin.cpus for pin in four.pins.values()}) == 4
     assert four.doubts == ()
     three = place(parts, CPUS[:3])
-    assert three.seats["a0"].cpus == three.seats["b0"].cpus
+    assert three.pins["a0"].cpus == three.pins["b0"].cpus
     assert three.doubts == ("cores-shared",)
     two = place(parts, CPUS[:2])
-    assert two.seats["switch"].cpus not in [two.seats[part].cpus for part in ("a0", "f1", "b0")]
+    assert two.pins["switch"].cpus not in [two.pins[part].cpus for part in ("a0", "f1", "b0")]
     assert "cores-overcommitted" in two.doubts
-    assert [two.seats[part].yield_ for part in ("a0", "f1", "b0")] == [True, False, True]
+    assert [two.pins[part].yield_ for part in ("a0", "f1", "b0")] == [True, False, True]
 
 
 def test_a_function_that_sleeps_has_no_seat() -> None:
-    parts = [Tenant("a0", "sender", polls=True), Tenant("f1", "function", polls=False)]
+    parts = [CpuUser("a0", "sender", polls=True), CpuUser("f1", "function", polls=False)]
     placement = place(parts, CPUS[:1])
-    assert placement.seats["f1"].cpus == ()
+    assert placement.pins["f1"].cpus == ()
     assert placement.doubts == ()
 
 

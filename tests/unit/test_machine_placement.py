@@ -8,25 +8,25 @@ from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu
-from switchmark.machine.placement import Placement, Tenant, place
+from switchmark.machine.placement import CpuUser, Placement, place
 
-KERNEL = Tenant("switch", "switch", polls=False)
-POLLING = Tenant("switch", "switch", polls=True)
+KERNEL = CpuUser("switch", "switch", polls=False)
+POLLING = CpuUser("switch", "switch", polls=True)
 
 
-def pairs(count: int) -> list[Tenant]:
+def pairs(count: int) -> list[CpuUser]:
     return [
-        tenant
+        cpu_user
         for index in range(count)
-        for tenant in (
-            Tenant(f"s{index}", "sender", polls=True, group=index),
-            Tenant(f"r{index}", "receiver", polls=True, group=index),
+        for cpu_user in (
+            CpuUser(f"s{index}", "sender", polls=True, group=index),
+            CpuUser(f"r{index}", "receiver", polls=True, group=index),
         )
     ]
 
 
-def forwarders(count: int) -> list[Tenant]:
-    return [Tenant(f"f{index}", "forwarder", polls=True) for index in range(count)]
+def forwarders(count: int) -> list[CpuUser]:
+    return [CpuUser(f"f{index}", "forwarder", polls=True) for index in range(count)]
 
 
 def plain(count: int, isolated: tuple[int, ...] = ()) -> list[Cpu]:
@@ -46,7 +46,7 @@ SIBLINGS = ("sibling-busy",)
 
 TABLE: dict[
     str,
-    tuple[list[Cpu], list[Tenant], str, dict[str, tuple[int, ...]], int | None, tuple[str, ...]],
+    tuple[list[Cpu], list[CpuUser], str, dict[str, tuple[int, ...]], int | None, tuple[str, ...]],
 ] = {
     "two cores, a pair": (
         TWO, [KERNEL, *pairs(1)], "pinned",
@@ -65,7 +65,7 @@ TABLE: dict[
         {"switch": (), "s0": (1,), "r0": (0,), "s1": (1,), "r1": (0,)}, None, SHARED,
     ),
     "two cores, a polling switch of two": (
-        TWO, [Tenant("switch", "switch", True, cores=2), *pairs(1)], "pinned",
+        TWO, [CpuUser("switch", "switch", True, cores=2), *pairs(1)], "pinned",
         {"switch": (0, 1), "s0": (1,), "r0": (0,)}, None, OVERCOMMITTED,
     ),
     "two cores, a pair in one process": (
@@ -140,12 +140,12 @@ TABLE: dict[
 def test_parts_are_seated(case: str) -> None:
     cpus, parts, policy, seats, orchestrator, doubts = TABLE[case]
     placement = place(parts, cpus, policy)
-    assert {part: seat.cpus for part, seat in placement.seats.items()} == seats
+    assert {part: pin.cpus for part, pin in placement.pins.items()} == seats
     assert placement.orchestrator == orchestrator
     assert placement.doubts == doubts
 
 
-AUTO: dict[str, tuple[list[Cpu], list[Tenant], bool, str]] = {
+AUTO: dict[str, tuple[list[Cpu], list[CpuUser], bool, str]] = {
     "a core for each part": (FOUR, [POLLING, *pairs(1)], True, "pinned"),
     "nobody else polls": (TWO, [KERNEL, *pairs(1)], True, "pinned"),
     "too few cores": (TWO, [POLLING, *pairs(1)], True, "shared-process"),
@@ -155,7 +155,7 @@ AUTO: dict[str, tuple[list[Cpu], list[Tenant], bool, str]] = {
     "one core for all": (TWO[:1], [POLLING, *pairs(1)], True, "shared-process"),
     "too few, and the ends must be apart": (TWO, [POLLING, *pairs(1)], False, "pinned"),
     "a process for both would help nobody": (
-        TWO, [Tenant("switch", "switch", True, cores=2), *pairs(1)], True, "pinned",
+        TWO, [CpuUser("switch", "switch", True, cores=2), *pairs(1)], True, "pinned",
     ),
     "hyperthreads are cores enough": (
         FOUR_THREADS, [POLLING, *pairs(1)], True, "pinned",
@@ -172,7 +172,7 @@ def test_what_auto_becomes(case: str) -> None:
 
 
 def yields(placement: Placement) -> dict[str, bool]:
-    return {part: seat.yield_ for part, seat in placement.seats.items()}
+    return {part: pin.yield_ for part, pin in placement.pins.items()}
 
 
 def test_who_shares_a_core_yields_and_nobody_else() -> None:
@@ -183,7 +183,7 @@ def test_who_shares_a_core_yields_and_nobody_else() -> None:
 
 
 def test_a_part_that_blocks_does_not_yield_but_is_yielded_to() -> None:
-    bridge = Tenant("f0", "forwarder", polls=False)
+    bridge = CpuUser("f0", "forwarder", polls=False)
     placement = place([KERNEL, *pairs(1), bridge], TWO)
     assert yields(placement) == {"switch": False, "s0": True, "r0": False, "f0": False}
     assert placement.doubts == SHARED
@@ -235,13 +235,13 @@ def machines(draw: st.DrawFn) -> list[Cpu]:
 def test_what_holds_on_every_machine(
     cpus: list[Cpu], pair_count: int, forwarder_count: int, polls: bool, switch_cores: int
 ) -> None:
-    switch = Tenant("switch", "switch", polls, cores=switch_cores)
+    switch = CpuUser("switch", "switch", polls, cores=switch_cores)
     parts = [switch, *pairs(pair_count), *forwarders(forwarder_count)]
     placement = place(parts, cpus)
     assert placement == place(parts, cpus)
-    assert set(placement.seats) == {part.id for part in parts}
+    assert set(placement.pins) == {part.id for part in parts}
     known = {cpu.id for cpu in cpus}
-    used = [cpu for seat in placement.seats.values() for cpu in seat.cpus]
+    used = [cpu for pin in placement.pins.values() for cpu in pin.cpus]
     assert set(used) <= known
     shared = len(used) > len(set(used))
     busy = sum(part.cores for part in parts if part.kind != "switch" or polls)
@@ -250,20 +250,20 @@ def test_what_holds_on_every_machine(
         assert placement.doubts in ((), SIBLINGS)
     if shared:
         assert "cores-shared" in placement.doubts
-    own = placement.seats["switch"].cpus
+    own = placement.pins["switch"].cpus
     if polls and switch_cores < len(cpus):
-        assert not any(cpu in own for part in parts[1:] for cpu in placement.seats[part.id].cpus)
+        assert not any(cpu in own for part in parts[1:] for cpu in placement.pins[part.id].cpus)
     assert (placement.orchestrator is None) == (set(used) == known)
     assert placement.orchestrator not in used
 
 
 def test_a_list_of_cpus_is_written_without_commas_too() -> None:
     four = plain(4)
-    assert place(pairs(1), four, "1+3").seats == place(pairs(1), four, "1,3").seats
+    assert place(pairs(1), four, "1+3").pins == place(pairs(1), four, "1,3").pins
 
 
 def test_everybody_has_a_seat_without_pins() -> None:
-    assert set(place([KERNEL, *pairs(1)], TWO, "unpinned").seats) == {KERNEL.id, "s0", "r0"}
+    assert set(place([KERNEL, *pairs(1)], TWO, "unpinned").pins) == {KERNEL.id, "s0", "r0"}
 
 
 def test_who_has_cpus_to_itself() -> None:

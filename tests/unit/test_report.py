@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from switchmark.errors import RecordFailed, UsageError
-from switchmark.model.cable import Floor, NoFloor
+from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.placement import PlacementRecord
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
@@ -117,7 +117,7 @@ def test_semantics_are_shown_and_not_ranked_across() -> None:
     assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
 
 
-FLOOR = Floor(
+FLOOR = CableLatency(
     switch="direct", rate_pps=1000, trials=1, kind="rtt", count=400, min=1, mean=1.0, max=10**6
 )
 
@@ -128,7 +128,7 @@ def test_the_floor_stands_beside_a_latency() -> None:
     headings, rows = columns_and_rows([late.model_copy(update={"floor": floor})])
     assert rows[0][headings.index("floor p50")] == "850 ns"
     assert "floor p50" not in columns_and_rows([late])[0]
-    failed = late.model_copy(update={"floor": NoFloor(switch="direct", error="no root")})
+    failed = late.model_copy(update={"floor": NoCableLatency(switch="direct", error="no root")})
     assert "floor p50" not in columns_and_rows([failed])[0]
 
 

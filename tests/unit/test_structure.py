@@ -90,7 +90,7 @@ OF_THIS_PROCESS = {
 
 WRITES_JSON = {
     "machine/jsonl.py": "the lines",
-    "lab/trust.py": "a figure within a sentence",
+    "lab/judging.py": "a figure within a sentence",
     "report/files.py": "a list within a cell of a table",
 }
 """Who may write JSON without an indentation: file, and what."""

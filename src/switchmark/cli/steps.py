@@ -42,7 +42,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         {name: _mode(ENVIRONMENTS[name].probe) for name in environments_of(test)},
         _reservable,
     )
-    seats = [f"#   {part}: {_seat_in_words(placement, part)}" for part in placement.seats]
+    pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
     try:
         lent = describe(lend_nics(LocalHost(), layout, find_nics(LocalHost(), layout)), inside)
@@ -50,7 +50,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         lent = _impossible(error)
     return [
         f"# placement: {placement.policy}{' (auto)' * (test.placement == AUTO)}",
-        *seats,
+        *pins,
         *doubts,
         *lent,
         *describe(build(layout), inside),
@@ -87,9 +87,9 @@ def _reservable(steps: Plan) -> bool:
     return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
 
 
-def _seat_in_words(placement: Placement, part: str) -> str:
-    seat = placement.seats[part]
-    if not seat.cpus:
+def _pin_in_words(placement: Placement, part: str) -> str:
+    pin = placement.pins[part]
+    if not pin.cpus:
         return "no CPU of its own" if part == "switch" else "any CPU"
-    cpus = ", ".join(map(str, seat.cpus))
-    return f"CPU {cpus}, yielding" if seat.yield_ else f"CPU {cpus}"
+    cpus = ", ".join(map(str, pin.cpus))
+    return f"CPU {cpus}, yielding" if pin.yield_ else f"CPU {cpus}"

@@ -65,7 +65,7 @@ class Engine:
         """Return the steps that a process with these ports needs before it starts."""
         return ()
 
-    def guest_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
+    def vm_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
         """Return the memory that a virtual machine needs for a process with these ports, beyond the
         usual."""
         return 0

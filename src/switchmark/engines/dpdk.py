@@ -59,7 +59,7 @@ class Dpdk(Engine):
             return ()
         return (Reserve(f"memory for the frames of {node.name}", megabytes, node=wiring.node),)
 
-    def guest_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
+    def vm_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
         guest = pci.guest_devices(endpoints)
         return self._megabytes(wiring, len(guest), guest=True) if guest else 0
 

@@ -7,6 +7,6 @@ from switchmark.model.topology import PortKind
 
 ENGINE = Engine(
     name="null",
-    summary="no I/O: the floor",
+    summary="no I/O: shows what the program itself costs",
     port_kinds=frozenset({PortKind.NULL}),
 )

@@ -46,7 +46,8 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """A test on a cable, its placement, and the key of all that its figures depend on."""
+    """This record is a test on a cable, its placement, and the key of all that its figures depend
+    on."""
 
     test: Test
     placement: Placement
@@ -55,8 +56,8 @@ class Cable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dated(Generic[T]):
-    """What one trial on a cable showed, and when. `calm` where no passing disturbance spoiled it,
-    `own` where the run has that test on the cable for its own sake."""
+    """This record says what one trial on a cable showed, and when. `calm` where no passing
+    disturbance spoiled it, `own` where the run has that test on the cable for its own sake."""
 
     at: float
     shown: T
@@ -65,22 +66,23 @@ class Dated(Generic[T]):
 
 
 def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
-    """The trials that count: those that nothing disturbed, or all where each was disturbed."""
+    """Return the trials that count: those that nothing disturbed, or all where each was
+    disturbed."""
     return [each for each in trials if each.calm] or trials
 
 
 def key_of(cable: Test, placement: Placement, **more: Any) -> str:
-    """A name for trials that can stand for each other: a test on a cable, the seats of its parts,
-    and what `more` their figures depend on. Caches of earlier runs know it."""
+    """Return a name for trials that can stand for each other: a test on a cable, the CPUs of its
+    parts, and what `more` their figures depend on. Caches of earlier runs know it."""
     every = placement.recorded().model_dump(mode="json")["seats"]
-    seats = {part: seat for part, seat in every.items() if part != "switch"}
-    content = {"test": cable.model_dump(mode="json"), "seats": seats, **more}
+    pins = {part: pin for part, pin in every.items() if part != "switch"}
+    content = {"test": cable.model_dump(mode="json"), "seats": pins, **more}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class OnCable(ABC, Generic[T]):
-    """What trials on cables showed, by the key of each cable. They are measured for the first test
-    that wants them and serve the others; one that fails is not tried again."""
+    """This object keeps what trials on cables showed, by the key of each cable. They are measured
+    for the first test that wants them and serve the others; one that fails is not tried again."""
 
     def __init__(self, measure: MeasureOnCable, clock: Callable[[], float]) -> None:
         self._measure = measure
@@ -89,7 +91,7 @@ class OnCable(ABC, Generic[T]):
         self._failed: dict[str, SwitchmarkError] = {}
 
     def lacks(self, drawn: Drawn) -> bool:
-        """Whether something is to be measured for a test now. Then no path may be up."""
+        """Say whether something is to be measured for a test now. Then no path may be up."""
         return any(self._wants(drawn.test, cable) for cable in self._cables(drawn).values())
 
     def learn(self, drawn: Drawn, trial: TrialResult) -> None:
@@ -99,7 +101,7 @@ class OnCable(ABC, Generic[T]):
             self._note(cable.key, self._dated([trial], own=True))
 
     def _measure_missing(self, drawn: Drawn) -> Mapping[str, Cable]:
-        """The cables of a test, by name, once what it lacks of them has been measured."""
+        """Return the cables of a test, by name, once what it lacks of them has been measured."""
         cables = self._cables(drawn)
         for cable in cables.values():
             if self._wants(drawn.test, cable):
@@ -122,11 +124,11 @@ class OnCable(ABC, Generic[T]):
 
     @abstractmethod
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
-        """What stands for a test without its switch, by name; nothing where no cable can."""
+        """Return what stands for a test without its switch, by name; nothing where no cable can."""
 
     @abstractmethod
     def _wants(self, test: Test, cable: Cable) -> bool:
-        """Whether a cable is to be measured now for a test."""
+        """Say whether a cable is to be measured now for a test."""
 
     @abstractmethod
     def _trials(self, cable: Cable) -> Sequence[TrialResult]:
@@ -134,8 +136,8 @@ class OnCable(ABC, Generic[T]):
 
     @abstractmethod
     def _shows(self, trial: TrialResult) -> T | None:
-        """What is kept of a trial; None if it shows nothing."""
+        """Return what is kept of a trial; None if it shows nothing."""
 
     @abstractmethod
     def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
-        """Whether a trial of a test on the cable is such as `_trials` would measure for it."""
+        """Say whether a trial of a test on the cable is such as `_trials` would measure for it."""

@@ -25,7 +25,7 @@ from switchmark.lab.cable import (
     key_of,
     undisturbed,
 )
-from switchmark.layout.cables import CABLE, seats_on_cable, without_switch
+from switchmark.layout.cables import CABLE, pins_on_cable, without_switch
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import steering_of
 from switchmark.machine.caches import cache_folder, read_cache, write_cache
@@ -115,9 +115,9 @@ class Calibrations(OnCable[CableFigures]):
         versions = {k: v for k, v in drawn.versions.items() if not k.startswith(_NOT_OF_CABLE)}
         cables = {}
         for name, cable in without_switch(drawn.test, drawn.layout).items():
-            seated = seats_on_cable(cable, drawn.layout, drawn.placement)
-            key = key_of(cable, seated, versions=versions, boot=self._boot, cpu=self._cpu)
-            cables[name] = Cable(cable, seated, key)
+            placed = pins_on_cable(cable, drawn.layout, drawn.placement)
+            key = key_of(cable, placed, versions=versions, boot=self._boot, cpu=self._cpu)
+            cables[name] = Cable(cable, placed, key)
         return cables
 
     def _wants(self, test: Test, cable: Cable) -> bool:

@@ -11,8 +11,8 @@ from switchmark.lab.prepare import environments_of, prepare
 from switchmark.lab.probes import Probes
 from switchmark.layout.capture import check_capture
 from switchmark.layout.layout import Layout
-from switchmark.layout.needs import guest_megabytes
-from switchmark.layout.roles import parts_in_guests
+from switchmark.layout.needs import vm_megabytes
+from switchmark.layout.roles import parts_in_vms
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit
 from switchmark.machine.host import Host
@@ -83,10 +83,10 @@ def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
 def _refuse_without_memory(layout: Layout, host: Host) -> None:
     """Raise Unavailable where the virtual machines of a test would not fit into this host's
     memory."""
-    needed, meminfo = guest_megabytes(layout), host.read("/proc/meminfo")
+    needed, meminfo = vm_megabytes(layout), host.read("/proc/meminfo")
     free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
     if needed > free:
-        count = len(parts_in_guests(layout))
+        count = len(parts_in_vms(layout))
         raise Unavailable(
             f"{count} virtual machines need {needed} MB of memory; {free} MB are available",
             hint="--pairs with a smaller number",

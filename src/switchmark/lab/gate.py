@@ -155,11 +155,11 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
         yield f"{trial.distinct - seen} frames arrived with headers that cannot be read"
     for flow, headers in every.items():
         if headers.broken:
-            found, promised = (
+            arrived_as, expected = (
                 bytes.fromhex(text or "") for text in (headers.found, headers.promised)
             )
             yield f"{headers.broken} frames of {flow} arrived with " + "; ".join(
-                differences(found, promised)
+                differences(arrived_as, expected)
             )
     for place, frames in trial.evidence.past.items():
         arrived, counted = frames.arrived, frames.counted

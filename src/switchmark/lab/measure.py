@@ -17,15 +17,15 @@ from switchmark.engines.base import traffic_program
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.lab.cable import Drawn
+from switchmark.lab.cable_latency import CableLatencies
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
-from switchmark.lab.floor import Floors
 from switchmark.lab.gate import Gate, pass_gate
+from switchmark.lab.judging import JudgedTrials, used_cpus
 from switchmark.lab.path import BuiltPath, build_path, entrances
 from switchmark.lab.prepare import check_noise
 from switchmark.lab.probes import Probes
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
-from switchmark.lab.trust import Trust, used_cpus
 from switchmark.layout.capture import captures
 from switchmark.layout.layout import Layout
 from switchmark.layout.noise import noise_beside
@@ -77,7 +77,7 @@ class Lab:
         self._rerun = rerun
         self._host: Host = LocalHost()
         self._calibrations = Calibrations(calibrate, self._without_switch, self._host)
-        self._floors = Floors(calibrate != "never", self._without_switch)
+        self._cable_latencies = CableLatencies(calibrate != "never", self._without_switch)
         self._probes = Probes(self._host)
         self._counting: Counting | None = None
         self._workspace: Workspace
@@ -157,11 +157,11 @@ class Lab:
         layout, placement = (path.layout, path.placement) if path else self._drawn(test)
         noise = self._noise(layout, placement)
         drawn = Drawn(test, layout, placement, versions)
-        calibration, floor = self._calibrations.of(drawn), self._floors.of(drawn)
+        calibration, cable_latency = self._calibrations.of(drawn), self._cable_latencies.of(drawn)
         before = time.monotonic()
         path = path or self._bring_up(layout, placement)
         setup_s = 0.0 if reused else time.monotonic() - before
-        trust = Trust(
+        judged = JudgedTrials(
             self._host,
             layout,
             placement,
@@ -177,13 +177,13 @@ class Lab:
         def keep(trial: TrialResult) -> None:
             visit.on_trial(trial)
             self._calibrations.learn(drawn, trial)
-            self._floors.learn(drawn, trial)
+            self._cable_latencies.learn(drawn, trial)
 
         down = not self._keep
         estimate: Estimate | None = None
         try:
             with suppress(Paused):
-                estimate = self._estimate(path, trust, replace(visit, on_trial=keep))
+                estimate = self._estimate(path, judged, replace(visit, on_trial=keep))
             down = down and not shares_path(test, visit.then)
         finally:
             before = time.monotonic()
@@ -195,7 +195,7 @@ class Lab:
         if estimate is None and not self._not_undone:
             return None
         version = self._probes.of_switch(test)
-        done = recorded(record, estimate or Estimate((), None), path, trust)
+        done = recorded(record, estimate or Estimate((), None), path, judged)
         return done.model_copy(
             update={
                 "status": "failed" if self._not_undone else "ok",
@@ -204,14 +204,14 @@ class Lab:
                 "switch_mode": version.mode,
                 "noise": Noise(before=noise, after=self._noise(layout, placement)),
                 "calibration": calibration,
-                "floor": floor,
+                "floor": cable_latency,
                 "reused": reused,
                 "setup_s": round(setup_s, 3),
                 "teardown_s": round(teardown_s, 3),
             }
         )
 
-    def _estimate(self, path: BuiltPath, trust: Trust, visit: Visit) -> Estimate:
+    def _estimate(self, path: BuiltPath, judged: JudgedTrials, visit: Visit) -> Estimate:
         """Return what the test's search finds on a path; what accompanies its trials ends with
         them. Paused where it wants more new trials than the visit allows."""
         stored, new = list(visit.stored), 0
@@ -219,11 +219,11 @@ class Lab:
         def measure(spec: TrialSpec) -> TrialResult:
             nonlocal new
             if (before := next_stored(stored, spec)) is not None:
-                return trust.recall(before)
+                return judged.recall(before)
             if new == visit.limit:
                 raise Paused
             new += 1
-            result = trust.measure(path.trials, spec)
+            result = judged.measure(path.trials, spec)
             check_noise(self._executor, noise)
             visit.on_trial(result)
             return result
@@ -249,7 +249,7 @@ class Lab:
             return False
         layout = replace(path.layout, test=test)
         drawn = Drawn(test, layout, path.placement, versions)
-        if self._calibrations.lacks(drawn) or self._floors.lacks(drawn):
+        if self._calibrations.lacks(drawn) or self._cable_latencies.lacks(drawn):
             return False
         with suppress(TrialFailed):
             path.layout = layout
@@ -299,7 +299,7 @@ class Lab:
         """Run trials of a test without a switch, on the CPUs of another one's placement and beside
         the same noise, until there are enough. No path may be up."""
         layout, _ = prepared(test, self._workspace, self._probes, self._executor.can)
-        layout = replace(layout, seats={part: s.cpus for part, s in placement.seats.items()})
+        layout = replace(layout, cpus={part: s.cpus for part, s in placement.pins.items()})
         mark = self._executor.mark()
         try:
             path = self._build(layout, placement)

@@ -17,7 +17,7 @@ from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
 from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
-from switchmark.machine.placement import Placement, Seat
+from switchmark.machine.placement import Pin, Placement
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.machine.threads import thread_switches, threads
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
@@ -185,11 +185,11 @@ def _whose_counters(
     in_kernel = not layout.switch.own_core(layout.wiring.mode)
     for place in pids:
         first = place.partition("+")[0]
-        seat = meter.placement.seats.get(first, Seat())
+        pin = meter.placement.pins.get(first, Pin())
         if first in guests or (place == _SWITCH and in_kernel):
             continue
-        if seat.yield_:
-            sharing[seat.cpus].append(place)
+        if pin.yield_:
+            sharing[pin.cpus].append(place)
         else:
             by_thread.append(place)
     by_cpu = {"+".join(places): cpus for cpus, places in sharing.items() if cpus}

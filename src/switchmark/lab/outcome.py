@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from switchmark.errors import TrialFailed
-from switchmark.lab.crew import Crew
+from switchmark.lab.worker import Worker
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock
@@ -45,7 +45,7 @@ class Outcome:
 
     layout: Layout
     placement: Placement
-    crews: Sequence[Crew]
+    workers: Sequence[Worker]
 
     def result(
         self,
@@ -60,11 +60,11 @@ class Outcome:
         sent: _Sent = {}
         received: dict[str, Message] = {}
         parts: list[PartReport] = []
-        for crew, report in zip(self.crews, reports, strict=True):
+        for worker, report in zip(self.workers, reports, strict=True):
             if report["failure"]:
-                raise TrialFailed(f"{crew.process.part}: {report['failure']}")
+                raise TrialFailed(f"{worker.process.part}: {report['failure']}")
             tasks = iter(report["tasks"])
-            for part in crew.parts:
+            for part in worker.parts:
                 for job in jobs_of(self.layout, part):
                     task = next(tasks)
                     if "sent" in task:
@@ -74,7 +74,7 @@ class Outcome:
                         # A client receives the answers to its own flow.
                         flows = self.layout.received_by(part) or self.layout.sent_by(part)
                         received[flows[0].id] = task["received"]
-            parts += self._part_reports(crew, report, used)
+            parts += self._part_reports(worker, report, used)
         for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
         stray = sum(report["stray"] for report in received.values())
@@ -124,27 +124,27 @@ class Outcome:
         )
 
     def _part_reports(
-        self, crew: Crew, report: Message, used: Mapping[str, tuple[float, ...]]
+        self, worker: Worker, report: Message, used: Mapping[str, tuple[float, ...]]
     ) -> list[PartReport]:
-        opened = opened_by(self.layout, crew.parts)
+        opened = opened_by(self.layout, worker.parts)
         elapsed_ns = int(report["duration_ns"])
-        together = len(crew.parts) > 1
-        found = []
+        together = len(worker.parts) > 1
+        part_reports = []
         tasks = iter(report["tasks"])
-        for index, part in enumerate(crew.parts):
+        for index, part in enumerate(worker.parts):
             thread = report["threads"][0 if together else index]
             mine = [next(tasks) for _ in jobs_of(self.layout, part)]
             cpu = None if thread["cpu"] < 0 else thread["cpu"]
             cores = None if together else thread["cpu_ns"] / elapsed_ns
             if own_kernel(self.layout, part):
-                cpu = next(iter(self.layout.seats.get(part.id, ())), None)
+                cpu = next(iter(self.layout.cpus.get(part.id, ())), None)
                 cores = used[part.id][0]
             # What a guest thinks it used is not what its machine took of the host.
             unknown = together or own_kernel(self.layout, part)
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
-            found.append(
+            part_reports.append(
                 PartReport(
                     part=part.id,
                     roles=tuple(role.value for role in roles_of(self.layout, part)),
@@ -160,7 +160,7 @@ class Outcome:
                     engine_mode=report["ports"][opened.index((part, part.ports[0], 0))]["mode"],
                 )
             )
-        return found
+        return part_reports
 
     def _lost_at(
         self,
@@ -171,13 +171,13 @@ class Outcome:
     ) -> dict[Place, int]:
         """Return each lost frame's place, as far as somebody counted it."""
         places: dict[Place, int] = defaultdict(int)
-        for crew, report in zip(self.crews, reports, strict=True):
+        for worker, report in zip(self.workers, reports, strict=True):
             for (_, port, _), counts in zip(
-                opened_by(self.layout, crew.parts), report["ports"], strict=True
+                opened_by(self.layout, worker.parts), report["ports"], strict=True
             ):
                 places[Place.ring(port.id)] += counts["rx_ring_drops"]
                 places[Place.engine(port.id)] += counts["tx_drops"] + counts["rx_invalid"]
-            jobs = [job for part in crew.parts for job in jobs_of(self.layout, part)]
+            jobs = [job for part in worker.parts for job in jobs_of(self.layout, part)]
             for job, task in zip(jobs, report["tasks"], strict=True):
                 if job.role is Role.FORWARDER:
                     places[Place.function(job.part.id)] += sum(task["forwarded"]["dropped"])
@@ -229,7 +229,7 @@ class Outcome:
         test = self.layout.test
         if test.touch == "none":
             return ()
-        found = []
+        flows = []
         apart = test.flows == 1 and len(sent) > 1
         for flow in self.layout.flows:
             if flow.id not in received:
@@ -251,7 +251,7 @@ class Outcome:
             for name, tx, (rx, duplicated, reordered, corrupted) in zip(
                 names, counts, received[flow.id]["flows"], strict=True
             ):
-                found.append(
+                flows.append(
                     FlowCounts(
                         flow=name,
                         tx=tx,
@@ -263,7 +263,7 @@ class Outcome:
                         latency=self._latency([received[flow.id]]) if alone else None,
                     )
                 )
-        return tuple(found)
+        return tuple(flows)
 
     def _taken(
         self,
@@ -277,42 +277,42 @@ class Outcome:
         if self.layout.test.limits:
             return {}
         shares = dict(used)
-        seats = {part: seat.cpus for part, seat in self.placement.seats.items() if seat.cpus}
+        cpus_of = {part: pin.cpus for part, pin in self.placement.pins.items() if pin.cpus}
         ended = {part.id for part in self.layout.parts if self.layout.sent_by(part)}
-        for crew, report in zip(self.crews, reports, strict=True):
-            for parts, thread in zip(self._threads(crew), report["threads"], strict=True):
+        for worker, report in zip(self.workers, reports, strict=True):
+            for parts, thread in zip(self._threads(worker), report["threads"], strict=True):
                 if thread["wait_ns"] >= 0 and parts[0].id not in used:
                     ns = (thread["cpu_ns"], thread["wait_ns"])
                     shares["+".join(part.id for part in parts)] = tuple(
                         each / report["duration_ns"] for each in ns
                     )
-        found = {}
-        groups = sorted(set(seats.values()))
+        by_cpu = {}
+        groups = sorted(set(cpus_of.values()))
         for cpus in groups:
             if any(set(cpus) & set(other) for other in groups if other != cpus):
                 continue  # who waits there may wait for another part
-            here = [who for who in shares if seats.get(who.partition("+")[0]) == cpus]
+            here = [who for who in shares if cpus_of.get(who.partition("+")[0]) == cpus]
             # A burst ends before its trial does, and its sender with it.
             busy = [who for who in here if not (spec.frames and who in ended)]
             if busy:
                 ready = min(sum(shares[who]) for who in busy)
                 ran = sum(shares[who][0] for who in here)
-                found[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
-        return found
+                by_cpu[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
+        return by_cpu
 
     def _started_late(self, reports: Sequence[Message]) -> dict[str, int]:
         """Return how long after its start each part began the measured phase, of those that were
         late."""
-        found = {}
-        for crew, report in zip(self.crews, reports, strict=True):
-            for parts, thread in zip(self._threads(crew), report["threads"], strict=True):
+        late = {}
+        for worker, report in zip(self.workers, reports, strict=True):
+            for parts, thread in zip(self._threads(worker), report["threads"], strict=True):
                 if thread["started_late_ns"]:
-                    found["+".join(part.id for part in parts)] = thread["started_late_ns"]
-        return found
+                    late["+".join(part.id for part in parts)] = thread["started_late_ns"]
+        return late
 
-    def _threads(self, crew: Crew) -> list[tuple[Part, ...]]:
+    def _threads(self, worker: Worker) -> list[tuple[Part, ...]]:
         """Return the parts of a process by its threads."""
-        return [crew.parts] if self.layout.together else [(part,) for part in crew.parts]
+        return [worker.parts] if self.layout.together else [(part,) for part in worker.parts]
 
     def _doubts(
         self,
@@ -322,22 +322,22 @@ class Outcome:
         taken: Mapping[str, float],
         started_late: Mapping[str, int],
     ) -> tuple[str, ...]:
-        found = list(self.placement.doubts)
+        doubts = list(self.placement.doubts)
         if any(share > _TAKEN for share in taken.values()):
-            found.append("host-busy")
+            doubts.append("host-busy")
         if self.layout.test.dimension == "throughput" and not all(
             reads_one_clock(self.layout, part) for part in self.layout.parts
         ):
-            found.append("clock")  # one-way latency would compare two of them
+            doubts.append("clock")  # one-way latency would compare two of them
         if stolen > _STEAL:
-            found.append("cpu-stolen")
+            doubts.append("cpu-stolen")
         if any(ns > _STARTED_LATE * spec.duration_s * 1e9 for ns in started_late.values()):
-            found.append("started-late")
+            doubts.append("started-late")
         if spec.duration_s < _SHORT_S:
-            found.append("short")
+            doubts.append("short")
         if foreign:
-            found.append("foreign-frames")
-        return tuple(dict.fromkeys(found))
+            doubts.append("foreign-frames")
+        return tuple(dict.fromkeys(doubts))
 
 
 def _mean(shares: Sequence[float]) -> float | None:

@@ -10,12 +10,12 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
-from switchmark.lab.crew import Crew
+from switchmark.lab.judging import used_cpus
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
-from switchmark.lab.trust import used_cpus
-from switchmark.layout.assembly import construct, join, machine_of, part_counters, settled
+from switchmark.lab.worker import Worker
+from switchmark.layout.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.layout.layout import Layout
 from switchmark.layout.needs import stack_of
 from switchmark.layout.roles import hosted_parts, processes_of
@@ -69,8 +69,8 @@ def build_path(
     nics = find_nics(host, layout)
     executor.execute(lend_nics(host, layout, nics))
     executor.execute(construct(layout))
-    crews = [
-        Crew(
+    workers = [
+        Worker(
             TrafficProcess(
                 "+".join(part.id for part in parts), executor.process(process_name(node))
             ),
@@ -95,10 +95,8 @@ def build_path(
     }
 
     # What a guest's process takes of its machine is less than the machine takes of this host.
-    machines = {
-        part.id: boot
-        for part in layout.parts
-        for boot in _spawned(executor, machine_of(layout, part))
+    vms = {
+        part.id: boot for part in layout.parts for boot in _spawned(executor, vm_of(layout, part))
     }
 
     def alive() -> None:
@@ -117,7 +115,7 @@ def build_path(
             for place, (_, at, processes) in daemons.items()
             if processes
         }
-        return {**at_work, **{part: children(host, boot.pid) for part, boot in machines.items()}}
+        return {**at_work, **{part: children(host, boot.pid) for part, boot in vms.items()}}
 
     @cache  # the traffic program stays, and to look for it in a container takes a while
     def playing() -> dict[str, Collection[int]]:
@@ -131,7 +129,7 @@ def build_path(
     trials = Trials(
         layout,
         placement,
-        crews,
+        workers,
         counters=lambda: _counters(executor, layout),
         used_ns=lambda: {place: cpu_ns(host, pids) for place, pids in hosted().items()},
         stolen=Steal(host),

@@ -10,7 +10,7 @@ from switchmark.errors import TrialFailed
 from switchmark.layout.assembly import construct
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import may_share_process
-from switchmark.layout.roles import tenants_of
+from switchmark.layout.roles import cpu_users_of
 from switchmark.machine.cgroups import cpu_root
 from switchmark.machine.cpus import Cpu, read_cpus
 from switchmark.machine.executor import Executor
@@ -82,7 +82,7 @@ def prepare(
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
     cpus = read_cpus(host)
     placement = _placed(test, layout, cpus)
-    used = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
+    used = {cpu for pin in placement.pins.values() for cpu in pin.cpus}
     draw = partial(
         lay_out,
         test,
@@ -90,11 +90,11 @@ def prepare(
         run_dir=run_dir,
         policy=placement.policy,
         mode=mode,
-        cores=placement.seats["switch"].cpus,
+        cores=placement.pins["switch"].cpus,
         node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
         cgroups=cpu_root(host),
         modes=modes,
-        seats={part: seat.cpus for part, seat in placement.seats.items()},
+        cpus={part: pin.cpus for part, pin in placement.pins.items()},
     )
     layout = draw(memory="hugepages")
     pages = tuple(step for step in construct(layout) if isinstance(step, Reserve))
@@ -111,7 +111,7 @@ def followed(host: Host, test: Test, mode: str | None) -> str:
 
 def _placed(test: Test, layout: Layout, cpus: Sequence[Cpu]) -> Placement:
     may_share = test.placement == AUTO and may_share_process(test)
-    return place(tenants_of(layout), cpus, test.placement, may_share=may_share)
+    return place(cpu_users_of(layout), cpus, test.placement, may_share=may_share)
 
 
 def check_noise(executor: Executor, noise: Plan) -> None:

@@ -1,10 +1,10 @@
-"""What a search is given to work with, which of its trials are there already, and what a record
-says of what it found."""
+"""This module gives a search what it works with, knows which of its trials are there already, and
+writes what it found into a record."""
 
 from __future__ import annotations
 
+from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath
-from switchmark.lab.trust import Trust
 from switchmark.layout.roles import has_own_memory, steering_of
 from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
@@ -22,10 +22,10 @@ class Paused(Exception):
 
 
 def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | None:
-    """The first of some stored trials that was asked for in the same way, or None.
+    """Return the first of some stored trials that was asked for in the same way, or None.
 
-    It and those before it are taken off the list: they were asked for when the R+ was another
-    one. Such trials stay in the run folder, and what was measured after them stands behind them.
+    It and those before it are taken off the list: they were asked for when the R+ was another one.
+    Such trials stay in the run folder, and what was measured after them stands behind them.
     """
     while stored:
         trial = stored.pop(0)
@@ -35,8 +35,8 @@ def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | Non
 
 
 def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
-    """The loads that a test's search may ask for, of each of so many senders. `r_plus_pps` is what
-    a rate in percent is a share of."""
+    """Return the loads that a test's search may ask for, of each of so many senders. `r_plus_pps`
+    is what a rate in percent is a share of."""
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and r_plus_pps is not None:
         rate_pps = test.parsed_rate.share * r_plus_pps / streams
@@ -55,8 +55,8 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     )
 
 
-def recorded(record: Record, estimate: Estimate, path: BuiltPath, trust: Trust) -> Record:
-    """The record with what was found, and of which path."""
+def recorded(record: Record, estimate: Estimate, path: BuiltPath, judged: JudgedTrials) -> Record:
+    """Return the record with what was found, and of which path."""
     test, layout = record.test, path.layout
     modes = dict.fromkeys(
         part.engine_mode for trial in estimate.trials for part in trial.parts if part.engine_mode
@@ -77,7 +77,7 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, trust: Trust) 
                 )
             ),
             "gate": path.gate,
-            "discarded": tuple(trust.discarded),
+            "discarded": tuple(judged.discarded),
             "placement": path.placement.recorded(),
             "trials": estimate.trials,
             "search": estimate.summary,

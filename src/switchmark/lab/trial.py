@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from switchmark.errors import SetupFailed
-from switchmark.lab.crew import Crew
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
+from switchmark.lab.worker import Worker
 from switchmark.layout.assembly import awaits_switch
 from switchmark.layout.layout import Layout
-from switchmark.layout.orders import load_of, opening_of, promised_of
+from switchmark.layout.orders import expected_of, load_of, opening_of
 from switchmark.layout.roles import own_kernel
 from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
@@ -55,7 +55,7 @@ class Trials:
         self,
         layout: Layout,
         placement: Placement,
-        crews: Sequence[Crew],
+        workers: Sequence[Worker],
         *,
         counters: Callable[[], PathCounters],
         used_ns: Callable[[], Mapping[str, tuple[int, int]]],
@@ -65,14 +65,14 @@ class Trials:
     ) -> None:
         self._layout = layout
         self._placement = placement
-        self._crews = crews
+        self._workers = workers
         self._counters = counters
         self._used_ns = used_ns
         self._stolen = stolen
         self._alive = alive
         self._meter = meter
         self.lag_s = 0.0
-        self._openings: dict[Crew, Message] = {}
+        self._openings: dict[Worker, Message] = {}
         self._clocks: dict[str, dict[str, int]] = {}
         self._ahead_ns: dict[str, int] = {}
 
@@ -83,69 +83,72 @@ class Trials:
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
         self._openings = {
-            crew: opening_of(self._layout, self._placement, crew.parts) for crew in self._crews
+            worker: opening_of(self._layout, self._placement, worker.parts)
+            for worker in self._workers
         }
-        waiting = [crew for crew in self._crews if awaits_switch(self._layout, crew.parts)]
-        left = list(self._crews)
+        waiting = [worker for worker in self._workers if awaits_switch(self._layout, worker.parts)]
+        left = list(self._workers)
         while left:  # side by side, but for those that another has to listen for
-            ready = [crew for crew in left if not self._connects(crew, left)] or left[:1]
-            for crew in ready:
-                crew.process.send("open", **self._openings[crew])
-            for crew in ready:
-                if crew not in waiting:
-                    crew.process.answer("open", timeout_s=_OPEN_S)
-            left = [crew for crew in left if crew not in ready]
+            ready = [worker for worker in left if not self._connects(worker, left)] or left[:1]
+            for worker in ready:
+                worker.process.send("open", **self._openings[worker])
+            for worker in ready:
+                if worker not in waiting:
+                    worker.process.answer("open", timeout_s=_OPEN_S)
+            left = [worker for worker in left if worker not in ready]
         join()
-        for crew in waiting:
-            crew.process.answer("open", timeout_s=_OPEN_S)
+        for worker in waiting:
+            worker.process.answer("open", timeout_s=_OPEN_S)
         settle()
-        for crew in self._crews:
-            crew.process.ask("ready", timeout_ms=5000)
-        self._read_clocks(self._crews)
+        for worker in self._workers:
+            worker.process.ask("ready", timeout_ms=5000)
+        self._read_clocks(self._workers)
 
-    def _read_clocks(self, crews: Sequence[Crew]) -> None:
+    def _read_clocks(self, workers: Sequence[Worker]) -> None:
         """Read the clocks of these processes: all on this host's kernel get one and the same; of
         others, how far CLOCK_MONOTONIC there is ahead of this host's, to some milliseconds."""
         of_host: dict[str, int] | None = None
-        for crew in crews:
-            name, foreign = crew.process.part, self._foreign(crew)
+        for worker in workers:
+            name, foreign = worker.process.part, self._foreign(worker)
             if not foreign and of_host is not None:
                 self._clocks[name] = of_host
                 continue
             before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            found = crew.process.ask("clock")
-            self._clocks[name] = {key: found[key] for key in ("ticks", "ns", "hz")}
-            self._ahead_ns[name] = found["ns"] - before if foreign else 0
+            clock = worker.process.ask("clock")
+            self._clocks[name] = {key: clock[key] for key in ("ticks", "ns", "hz")}
+            self._ahead_ns[name] = clock["ns"] - before if foreign else 0
             of_host = of_host if foreign else self._clocks[name]
 
-    def _foreign(self, crew: Crew) -> bool:
+    def _foreign(self, worker: Worker) -> bool:
         """Say whether a process is on another kernel than this host's, with another clock."""
-        return any(own_kernel(self._layout, part) for part in crew.parts)
+        return any(own_kernel(self._layout, part) for part in worker.parts)
 
-    def _connects(self, crew: Crew, others: Sequence[Crew]) -> bool:
+    def _connects(self, worker: Worker, others: Sequence[Worker]) -> bool:
         """Say whether a process connects to a socket on which one of the others listens."""
         listening = {end.path for other in others for end in self._ends(other) if end.server}
-        return any(end.path in listening for end in self._ends(crew) if end.path and not end.server)
+        return any(
+            end.path in listening for end in self._ends(worker) if end.path and not end.server
+        )
 
-    def _ends(self, crew: Crew) -> list[Endpoint]:
-        return [self._layout.endpoints[port.id] for part in crew.parts for port in part.ports]
+    def _ends(self, worker: Worker) -> list[Endpoint]:
+        return [self._layout.endpoints[port.id] for part in worker.parts for port in part.ports]
 
     def turn_to(self, layout: Layout) -> None:
         """Measure another test of the same path from now on. Ports that are opened otherwise for
         it are closed and opened anew."""
         self._layout = layout
-        for crew in self._crews:
-            opening = opening_of(layout, self._placement, crew.parts)
-            if opening != self._openings[crew]:
-                crew.process.ask("close")
-                crew.process.ask("open", timeout_s=_OPEN_S, **opening)
-                crew.process.ask("ready", timeout_ms=5000)
-                self._openings[crew] = opening
+        for worker in self._workers:
+            opening = opening_of(layout, self._placement, worker.parts)
+            if opening != self._openings[worker]:
+                worker.process.ask("close")
+                worker.process.ask("open", timeout_s=_OPEN_S, **opening)
+                worker.process.ask("ready", timeout_ms=5000)
+                self._openings[worker] = opening
 
     def end(self) -> None:
         """Let all processes end, side by side; each is still to be stopped."""
-        for crew in self._crews:
-            crew.process.hang_up()
+        for worker in self._workers:
+            worker.process.hang_up()
 
     # -- a trial -----------------------------------------------------------------------
 
@@ -158,25 +161,25 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = secrets.randbelow(2**32 - 1) + 1
-        self._read_clocks([crew for crew in self._crews if self._foreign(crew)])
-        for crew in sorted(self._crews, key=self._sends):
-            crew.process.ask(
+        self._read_clocks([worker for worker in self._workers if self._foreign(worker)])
+        for worker in sorted(self._workers, key=self._sends):
+            worker.process.ask(
                 "arm",
                 run=run,
                 touch="full" if proving else self._layout.test.touch,
                 longest_ns=_longest_ns(spec),
                 interval_ns=_interval_ns(spec),
-                clock=self._clocks[crew.process.part],
+                clock=self._clocks[worker.process.part],
                 tasks=[
-                    {**self._load(job, spec), **(promised_of(self._layout, job) if proving else {})}
-                    for part in crew.parts
+                    {**self._load(job, spec), **(expected_of(self._layout, job) if proving else {})}
+                    for part in worker.parts
                     for job in jobs_of(self._layout, part)
                 ],
             )
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        ticks = [self._clocks[c.process.part]["hz"] for c in self._crews if not self._foreign(c)]
+        ticks = [self._clocks[c.process.part]["hz"] for c in self._workers if not self._foreign(c)]
         before = self._counted()
         window.begin()
         spent, since = self._used_ns(), time.monotonic_ns()
@@ -186,7 +189,7 @@ class Trials:
         spent_after, until = self._used_ns(), time.monotonic_ns()
         cost = window.end(next(iter(ticks), None))
         stolen, after = self._stolen(), self._counted()
-        reports = [crew.process.ask("report", timeout_s=30.0) for crew in self._crews]
+        reports = [worker.process.ask("report", timeout_s=30.0) for worker in self._workers]
         # They work until the path is quiet, which is after the measured phase.
         window_ns = until - since
         used = {
@@ -196,7 +199,7 @@ class Trials:
         layout = self._layout
         if proving:  # whatever is touched else
             layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
-        result = Outcome(layout, self._placement, self._crews).result(
+        result = Outcome(layout, self._placement, self._workers).result(
             spec, _interval_ns(spec), reports, after.since(before), used, stolen
         )
         return result.model_copy(update={"cost": cost})
@@ -211,8 +214,8 @@ class Trials:
             self._alive()
             raise
 
-    def _sends(self, crew: Crew) -> bool:
-        return any(self._layout.sent_by(part) for part in crew.parts)
+    def _sends(self, worker: Worker) -> bool:
+        return any(self._layout.sent_by(part) for part in worker.parts)
 
     def _load(self, job: Job, spec: TrialSpec) -> Message:
         """Return what a task does in a trial."""
@@ -220,34 +223,34 @@ class Trials:
 
     def _played(self) -> list[Part]:
         """Return the parts that the processes play."""
-        return [part for crew in self._crews for part in crew.parts]
+        return [part for worker in self._workers for part in worker.parts]
 
     def _phase(self, phase: str, duration_s: float) -> None:
         """Send for `duration_s`, then wait until the path is quiet."""
-        lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._crews)
-        lead_ns += _LEAD_TO_A_GUEST_NS * any(map(self._foreign, self._crews))
+        lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
+        lead_ns += _LEAD_TO_A_GUEST_NS * any(map(self._foreign, self._workers))
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
         # Receivers first: they poll before the first frame leaves.
-        for crew in sorted(self._crews, key=self._sends):
-            crew.process.ask(
+        for worker in sorted(self._workers, key=self._sends):
+            worker.process.ask(
                 "start",
                 phase=phase,
-                at_ns=at_ns + self._ahead_ns.get(crew.process.part, 0),
+                at_ns=at_ns + self._ahead_ns.get(worker.process.part, 0),
                 duration_ns=round(duration_s * 1e9),
             )
         limit_s = duration_s + _PHASE_SLACK_S
-        for crew in self._crews:
+        for worker in self._workers:
             limit = {"timeout_ms": round(limit_s * 1000)}
-            crew.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
+            worker.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
         functions = {hop.rpartition(".")[0] for f in self._layout.flows for hop in f.hops}
         quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + _QUIET_A_FUNCTION_MS * len(functions))
         if self._layout.test.limits:
             quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
         drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}
-        for crew in self._crews:
-            crew.process.send("drain", **drain)
-        for crew in self._crews:
-            crew.process.answer("drain", timeout_s=_DRAIN_S + 5.0)
+        for worker in self._workers:
+            worker.process.send("drain", **drain)
+        for worker in self._workers:
+            worker.process.answer("drain", timeout_s=_DRAIN_S + 5.0)
 
 
 def _longest_ns(spec: TrialSpec) -> int:

@@ -16,7 +16,7 @@ from switchmark.layout.roles import (
     engine_of,
     hosted_parts,
     own_kernel,
-    parts_in_guests,
+    parts_in_vms,
     processes_of,
 )
 from switchmark.machine.cgroups import limited_group
@@ -29,10 +29,10 @@ __all__ = [
     "construct",
     "create_nodes",
     "join",
-    "machine_of",
     "node_of",
     "part_counters",
     "settled",
+    "vm_of",
 ]
 
 
@@ -46,10 +46,10 @@ def construct(layout: Layout) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(layout)
     steps += _limited(layout, "switch", layout.wiring.at, layout.switch.start(layout.wiring))
-    for part in parts_in_guests(layout):
+    for part in parts_in_vms(layout):
         # A machine is started with its ports there.
-        steps += _limited(layout, "function", layout.nodes[part.id], machine_of(layout, part))
-    if _machines_await_switch(layout):
+        steps += _limited(layout, "function", layout.nodes[part.id], vm_of(layout, part))
+    if _vms_await_switch(layout):
         steps += _join(layout)
     for part in layout.parts:
         node = layout.nodes[part.id]
@@ -66,7 +66,7 @@ def construct(layout: Layout) -> Plan:
     return tuple(sorted(steps, key=lambda step: not isinstance(step, Reserve)))
 
 
-def machine_of(layout: Layout, part: Part) -> Plan:
+def vm_of(layout: Layout, part: Part) -> Plan:
     """Return the steps that start the virtual machine of a part; none where it is in another
     node."""
     return node_of(layout, part) if own_kernel(layout, part) else ()
@@ -117,7 +117,7 @@ def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
 def join(layout: Layout) -> Plan:
     """Return the steps that wait for the sockets of functions that the switch connects to, and join
     them. There are none where virtual machines, which start only then, have been joined."""
-    return () if _machines_await_switch(layout) else _join(layout)
+    return () if _vms_await_switch(layout) else _join(layout)
 
 
 def _join(layout: Layout) -> Plan:
@@ -130,19 +130,19 @@ def _join(layout: Layout) -> Plan:
         for parts in programs
         if awaits_switch(layout, parts)
     ]
-    if _machines_await_switch(layout):
+    if _vms_await_switch(layout):
         # What else the switch connects to listens later: it is tried again.
-        machines = parts_in_guests(layout)
-        paths = [layout.endpoints[port.id].path for part in machines for port in part.ports]
+        vms = parts_in_vms(layout)
+        paths = [layout.endpoints[port.id].path for part in vms for port in part.ports]
     listening = tuple(
         Wait(f"the function listens on {path}", Check(("test", "-S", path))) for path in paths
     )
     return listening + layout.switch.join(layout.wiring)
 
 
-def _machines_await_switch(layout: Layout) -> bool:
+def _vms_await_switch(layout: Layout) -> bool:
     """Say whether virtual machines start only when the switch has connected to their ports."""
-    ends = [layout.endpoints[port.id] for part in parts_in_guests(layout) for port in part.ports]
+    ends = [layout.endpoints[port.id] for part in parts_in_vms(layout) for port in part.ports]
     return any(end.kind is PortKind.VHOST_USER and end.server for end in ends)
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
-from switchmark.layout.roles import steering_of, tenants_of
-from switchmark.machine.placement import Placement, Seat
+from switchmark.layout.roles import cpu_users_of, steering_of
+from switchmark.machine.placement import Pin, Placement
 from switchmark.model.spec import Test, usual_values
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["CABLE", "on_cable", "seats_on_cable", "without_switch"]
+__all__ = ["CABLE", "on_cable", "pins_on_cable", "without_switch"]
 
 CABLE = "direct"
 
@@ -66,20 +66,20 @@ def _without_functions(cable: Test) -> Test:
     return cable.model_copy(update={**changes, "scenario": _ENDS})
 
 
-def seats_on_cable(cable: Test, layout: Layout, placement: Placement) -> Placement:
+def pins_on_cable(cable: Test, layout: Layout, placement: Placement) -> Placement:
     """Return the placement of a test for its cable: each sender, receiver and forwarder there has
     the CPUs of one of the test's, in turn where there are fewer, and yields where it shares
     them."""
     of_kind: dict[str, list[str]] = {}
-    for tenant in tenants_of(layout):
-        of_kind.setdefault(tenant.kind, []).append(tenant.id)
+    for cpu_user in cpu_users_of(layout):
+        of_kind.setdefault(cpu_user.kind, []).append(cpu_user.id)
     turns: dict[str, int] = {}
-    seats: dict[str, Seat] = {}
-    for tenant in tenants_of(lay_out(cable, prefix="sm", run_dir="/run")):
-        if tenant.kind not in of_kind:
+    pins: dict[str, Pin] = {}
+    for cpu_user in cpu_users_of(lay_out(cable, prefix="sm", run_dir="/run")):
+        if cpu_user.kind not in of_kind:
             continue
-        turn = turns[tenant.kind] = turns.get(tenant.kind, -1) + 1
-        whose = of_kind[tenant.kind]
-        seat = placement.seats[whose[turn % len(whose)]]
-        seats[tenant.id] = replace(seat, yield_=True) if turn >= len(whose) else seat
-    return replace(placement, seats={**seats, "switch": placement.seats["switch"]})
+        turn = turns[cpu_user.kind] = turns.get(cpu_user.kind, -1) + 1
+        whose = of_kind[cpu_user.kind]
+        pin = placement.pins[whose[turn % len(whose)]]
+        pins[cpu_user.id] = replace(pin, yield_=True) if turn >= len(whose) else pin
+    return replace(placement, pins={**pins, "switch": placement.pins["switch"]})

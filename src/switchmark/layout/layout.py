@@ -69,7 +69,7 @@ class Layout:
     policy: str
     cgroups: str = V2
     modes: Mapping[str, str | None] = field(default_factory=dict)
-    seats: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """Return the flows that begin at a part."""
@@ -125,7 +125,7 @@ def lay_out(
     memory: Literal["hugepages", "no-huge"] = "hugepages",
     cgroups: str = V2,
     modes: Mapping[str, str | None] = MappingProxyType({}),
-    seats: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    cpus: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
@@ -185,7 +185,7 @@ def lay_out(
         policy=policy or test.placement,
         cgroups=cgroups,
         modes=modes,
-        seats=seats,
+        cpus=cpus,
     )
 
 

@@ -11,7 +11,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import Layout
-from switchmark.layout.roles import engine_of, parts_in_guests
+from switchmark.layout.roles import engine_of, parts_in_vms
 from switchmark.machine.pci import guest_devices
 from switchmark.machine.programs import beside_python
 from switchmark.model.plan import Node
@@ -19,12 +19,12 @@ from switchmark.model.topology import Addressing, Part, Port
 
 __all__ = [
     "attachments_of",
-    "guest_megabytes",
     "needs_of",
     "netns_of",
     "network_stack",
     "stack_of",
     "switch_needs",
+    "vm_megabytes",
 ]
 
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
@@ -33,9 +33,9 @@ _GUEST_MB = 256
 _GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
 
 
-def guest_megabytes(layout: Layout) -> int:
+def vm_megabytes(layout: Layout) -> int:
     """Return the memory of all virtual machines that are made for this test."""
-    return sum(needs_of(layout, part).megabytes for part in parts_in_guests(layout))
+    return sum(needs_of(layout, part).megabytes for part in parts_in_vms(layout))
 
 
 def netns_of(layout: Layout, part: Part) -> str | None:
@@ -88,7 +88,7 @@ def needs_of(layout: Layout, part: Part) -> Needs:
     engine = engine_of(layout, part)
     ends = [layout.endpoints[port.id] for port in part.ports]
     if FUNCTIONS[part.function].played:
-        more = engine.guest_megabytes(layout.wiring, ends)
+        more = engine.vm_megabytes(layout.wiring, ends)
     else:
         more = _GUEST_OF_DPDK_MB if guest_devices(ends) else 0
     return Needs(
@@ -98,7 +98,7 @@ def needs_of(layout: Layout, part: Part) -> Needs:
         capabilities=_capabilities(layout, part),
         hugepages=engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=None if part.physical else layout.test.limits.get("function"),
-        cpus=layout.seats.get(part.id, ()),
+        cpus=layout.cpus.get(part.id, ()),
         image=layout.nodes[part.id].image,
         attachments=tuple(attachments_of(layout, part)),
         mode=layout.modes.get(layout.nodes[part.id].environment),

@@ -26,16 +26,16 @@ def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> P
         return ()
     kind, where = parse_noise(test.noise)
     if isinstance(where, str):
-        seats = placement.seats
+        pins = placement.pins
         of_switch = where == "switch"
-        seated = {cpu for who in seats if (who == "switch") == of_switch for cpu in seats[who].cpus}
-        if not seated:
+        taken = {cpu for who in pins if (who == "switch") == of_switch for cpu in pins[who].cpus}
+        if not taken:
             raise UsageError(
                 f"noise {test.noise}: no CPU is set apart for the {where} here",
                 hint=f"--noise {kind}:0",
                 axes=("noise",),
             )
-        where = tuple(sorted(seated))
+        where = tuple(sorted(taken))
     allowed = [cpu.id for cpu in cpus]
     if outside := sorted(set(where) - set(allowed)):
         raise UsageError(

@@ -17,7 +17,7 @@ from switchmark.model.topology import Flow, Part, Port, Role, Semantics
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import LAYER_2_BYTES
 
-__all__ = ["load_of", "opening_of", "promised_of"]
+__all__ = ["expected_of", "load_of", "opening_of"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
@@ -56,7 +56,7 @@ def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> M
     if layout.together:
         tasks = [[task for some in tasks for task in some]]
     threads = [
-        {**_seat(layout, placement, part), "tasks": some}
+        {**_pin(layout, placement, part), "tasks": some}
         for part, some in zip(parts, tasks, strict=False)
     ]
     return {"ports": ports, "threads": threads}
@@ -104,12 +104,12 @@ def _addresses(layout: Layout, port: Port) -> Message:
     return {}
 
 
-def _seat(layout: Layout, placement: Placement, part: Part) -> Message:
-    seat = placement.seats[part.id]
+def _pin(layout: Layout, placement: Placement, part: Part) -> Message:
+    pin = placement.pins[part.id]
     if own_kernel(layout, part):  # whose only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
-    pinned = {"cpu": seat.cpus[0]} if len(seat.cpus) == 1 else {}
-    return {**pinned, "yield": seat.yield_}
+    pinned = {"cpu": pin.cpus[0]} if len(pin.cpus) == 1 else {}
+    return {**pinned, "yield": pin.yield_}
 
 
 def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) -> Message:
@@ -183,7 +183,7 @@ def _address(layout: Layout, flow: Flow, share: int) -> Message:
     return address
 
 
-def promised_of(layout: Layout, job: Job) -> Message:
+def expected_of(layout: Layout, job: Job) -> Message:
     """Return the headers that a receiver's frames are to have."""
     part = job.part
     answers = job.role is Role.CLIENT

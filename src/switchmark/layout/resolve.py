@@ -12,12 +12,12 @@ from switchmark.layout.combinations import listed, reasons_of_axes
 from switchmark.layout.layout import Layout, lay_out, opened_in
 from switchmark.layout.names import unknown_names
 from switchmark.layout.roles import (
+    cpu_users_of,
     engine_of,
     hosted_parts,
-    parts_in_guests,
+    parts_in_vms,
     played_parts,
     steering_of,
-    tenants_of,
 )
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
@@ -223,7 +223,7 @@ def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     except UsageError as error:
         yield _of_error(error, "noise")
         return
-    if isinstance(where, str) and not _seated(test, layout, where):
+    if isinstance(where, str) and not _has_cpus(test, layout, where):
         yield Refusal(
             ("noise", "placement", "switch"),
             f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
@@ -232,11 +232,11 @@ def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         )
 
 
-def _seated(test: Test, layout: Layout, where: str) -> bool:
+def _has_cpus(test: Test, layout: Layout, where: str) -> bool:
     """Say whether a placement gives CPUs to the switch, or to the functions, of a test."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
-    seats = place(tenants_of(layout), cpus, test.placement).seats
-    return any(seat.cpus for who, seat in seats.items() if (who == "switch") == (where == "switch"))
+    pins = place(cpu_users_of(layout), cpus, test.placement).pins
+    return any(pin.cpus for who, pin in pins.items() if (who == "switch") == (where == "switch"))
 
 
 def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
@@ -273,7 +273,7 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     name = test.environment
-    if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_guests(layout)):
+    if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_vms(layout)):
         yield Refusal(
             ("environment", "switch"),
             f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",

@@ -11,25 +11,25 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.layout.layout import Layout
-from switchmark.machine.placement import Tenant
+from switchmark.machine.placement import CpuUser
 from switchmark.model.plan import HOST, Node
 from switchmark.model.topology import Part, Role, Semantics
 
 __all__ = [
     "as_hosted",
+    "cpu_users_of",
     "engine_of",
     "forwards",
     "has_own_memory",
     "hosted_parts",
     "own_kernel",
-    "parts_in_guests",
+    "parts_in_vms",
     "place_of",
     "played_parts",
     "processes_of",
     "rewrites_of",
     "roles_of",
     "steering_of",
-    "tenants_of",
 ]
 
 
@@ -50,7 +50,7 @@ def hosted_parts(layout: Layout) -> tuple[tuple[Part, Function, Hosted], ...]:
 def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
     """Return what a function that plays these parts in one node is started with."""
     ports = tuple(port for part in parts for port in part.ports)
-    cores = tuple(cpu for part in parts for cpu in layout.seats.get(part.id, ()))
+    cores = tuple(cpu for part in parts for cpu in layout.cpus.get(part.id, ()))
     return Hosted(
         node, ports, tuple(layout.endpoints[port.id] for port in ports), layout.wiring, cores
     )
@@ -110,7 +110,7 @@ def has_own_memory(layout: Layout) -> bool:
     return any(engine_of(layout, part).own_memory for part in layout.parts)
 
 
-def tenants_of(layout: Layout) -> list[Tenant]:
+def cpu_users_of(layout: Layout) -> list[CpuUser]:
     """Return the parts as the placement knows them; parts of a pair share a group."""
     groups = {
         port: index
@@ -120,19 +120,19 @@ def tenants_of(layout: Layout) -> list[Tenant]:
         for port in pair
     }
     parts = [
-        Tenant(
+        CpuUser(
             part.id,
-            _kind_of_tenant(layout, part),
+            _kind_of_cpu_user(layout, part),
             polls=FUNCTIONS[part.function].polls,
             group=groups.get(part.ports[0].id),
         )
         for part in layout.parts
     ]
     busy = layout.switch.own_core(layout.wiring.mode)
-    return [Tenant("switch", "switch", polls=busy, cores=layout.test.switch_cores), *parts]
+    return [CpuUser("switch", "switch", polls=busy, cores=layout.test.switch_cores), *parts]
 
 
-def _kind_of_tenant(layout: Layout, part: Part) -> str:
+def _kind_of_cpu_user(layout: Layout, part: Part) -> str:
     function = FUNCTIONS[part.function]
     if not function.played:
         return "function"
@@ -146,8 +146,8 @@ def processes_of(layout: Layout) -> list[tuple[Node, tuple[Part, ...]]]:
     if not layout.together:
         return [(layout.nodes[part.id], (part,)) for part in played_parts(layout)]
     pairs: dict[int | None, list[Part]] = {}
-    for tenant, part in zip(tenants_of(layout)[1:], layout.parts, strict=True):
-        pairs.setdefault(tenant.group, []).append(part)
+    for cpu_user, part in zip(cpu_users_of(layout)[1:], layout.parts, strict=True):
+        pairs.setdefault(cpu_user.group, []).append(part)
     return [
         (Node(f"{layout.wiring.prefix}-pair{group}", HOST.environment), tuple(parts))
         for group, parts in pairs.items()
@@ -164,6 +164,6 @@ def own_kernel(layout: Layout, part: Part) -> bool:
     return ENVIRONMENTS[layout.nodes[part.id].environment].own_kernel
 
 
-def parts_in_guests(layout: Layout) -> tuple[Part, ...]:
+def parts_in_vms(layout: Layout) -> tuple[Part, ...]:
     """Return the parts that run in virtual machines: each on a kernel of its own."""
     return tuple(part for part in layout.parts if own_kernel(layout, part))

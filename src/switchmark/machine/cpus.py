@@ -19,8 +19,8 @@ _SIBLINGS = f"{_SYSTEM}/cpu/cpu[0-9]*/topology/thread_siblings_list"
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A logical CPU. `siblings` are the other CPUs of its physical core; `isolated` says that
-    the kernel schedules nothing there by itself (isolcpus)."""
+    """A CPU is a logical one. `siblings` are the other CPUs of its physical core; `isolated` says
+    that the kernel schedules nothing there by itself (isolcpus)."""
 
     id: int
     node: int = 0
@@ -29,8 +29,8 @@ class Cpu:
 
 
 def read_cpus(host: Host, allowed: Collection[int] | None = None) -> tuple[Cpu, ...]:
-    """The CPUs of a host that are online and allowed, in order; `allowed` are by default those
-    that this process may be scheduled on."""
+    """Return the CPUs of a host that are online and allowed, in order; `allowed` are by default
+    those that this process may be scheduled on."""
     files = host.read_all(_ONLINE, _ISOLATED, _NODES, _SIBLINGS)
     online, isolated = (_listed(files.get(path, b"")) for path in (_ONLINE, _ISOLATED))
     usable = _allowed(isolated) if allowed is None else frozenset(allowed)
@@ -54,7 +54,7 @@ def read_cpus(host: Host, allowed: Collection[int] | None = None) -> tuple[Cpu, 
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """CPU numbers as the kernel writes them: `0,2-5`."""
+    """Read CPU numbers as the kernel writes them: `0,2-5`."""
     cpus: set[int] = set()
     for item in text.strip().split(","):
         first, dash, last = item.strip().partition("-")
@@ -68,7 +68,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def format_cpus(cpus: Collection[int]) -> str:
-    """The inverse of `parse_cpus`."""
+    """Write CPU numbers as `parse_cpus` reads them."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][-1] == cpu - 1:

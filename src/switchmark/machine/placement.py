@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
-from switchmark.model.placement import PlacementRecord, Seat
+from switchmark.model.placement import Pin, PlacementRecord
 
 __all__ = [
     "AUTO",
     "POLICIES",
     "SHARED_PROCESS",
+    "CpuUser",
+    "Pin",
     "Placement",
-    "Seat",
-    "Tenant",
     "place",
     "wanted_cpus",
 ]
@@ -31,7 +31,7 @@ the values of an axis, it may be written `0+2-5`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class CpuUser:
     """A user of CPUs is a part, or the switch. `polls` says that it keeps `cores` of them busy;
     `group` is the index of its pair. `kind` is `switch`, `function` (a program that never yields),
     `sender`, `receiver`, `forwarder`."""
@@ -49,28 +49,28 @@ class Placement:
     where one is left. `policy` is the one that was followed, never `auto`."""
 
     policy: str
-    seats: Mapping[str, Seat]
+    pins: Mapping[str, Pin]
     orchestrator: int | None
     doubts: tuple[str, ...]
 
     def is_alone(self, part: str) -> bool:
         """Say whether a part has CPUs that it shares with no other."""
-        own = set(self.seats[part].cpus)
-        others = {cpu for who, seat in self.seats.items() if who != part for cpu in seat.cpus}
+        own = set(self.pins[part].cpus)
+        others = {cpu for who, pin in self.pins.items() if who != part for cpu in pin.cpus}
         return bool(own) and not own & others
 
     def recorded(self) -> PlacementRecord:
         """Return the placement as a record keeps it."""
         return PlacementRecord(
             policy=self.policy,
-            seats=dict(self.seats),
+            seats=dict(self.pins),
             orchestrator=self.orchestrator,
             doubts=self.doubts,
         )
 
 
 def place(
-    parts: Sequence[Tenant],
+    parts: Sequence[CpuUser],
     cpus: Sequence[Cpu],
     policy: str = PINNED,
     *,
@@ -102,9 +102,9 @@ def place(
         return _unpinned(parts, units, len(cpus))
     table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
-        table.seat(unit)
-    seats = {
-        part: Seat(
+        table.pin(unit)
+    pins = {
+        part: Pin(
             tuple(sorted(table.cpus_of(unit))),
             unit.polls and unit.kind != "function" and table.shares(unit),
         )
@@ -113,13 +113,13 @@ def place(
     }
     return Placement(
         policy,
-        {part.id: seats.get(part.id, Seat()) for part in parts},
-        _spare(cpus, {cpu for seat in seats.values() for cpu in seat.cpus}),
+        {part.id: pins.get(part.id, Pin()) for part in parts},
+        _spare(cpus, {cpu for pin in pins.values() for cpu in pin.cpus}),
         table.doubts(),
     )
 
 
-def _crowding(placement: Placement, parts: Sequence[Tenant]) -> tuple[int, int]:
+def _crowding(placement: Placement, parts: Sequence[CpuUser]) -> tuple[int, int]:
     """Return how badly busy parts share CPUs: by the doubts, and where these are the same, by how
     many the most crowded CPU has; both ends in one process count as one."""
     together = placement.policy == SHARED_PROCESS
@@ -128,7 +128,7 @@ def _crowding(placement: Placement, parts: Sequence[Tenant]) -> tuple[int, int]:
         cpu
         for unit in _units(parts, together=together)
         if unit.polls
-        for cpu in placement.seats[unit.ids[0]].cpus
+        for cpu in placement.pins[unit.ids[0]].cpus
     )
     return doubts, max(busy.values(), default=0)
 
@@ -153,7 +153,7 @@ class _Unit:
         return self.polls and self.kind in ("switch", "function")
 
 
-def _units(parts: Sequence[Tenant], *, together: bool) -> list[_Unit]:
+def _units(parts: Sequence[CpuUser], *, together: bool) -> list[_Unit]:
     """Return the parts that need CPUs, those with the strongest claim first."""
     units: list[_Unit] = []
     for part in parts:
@@ -176,7 +176,7 @@ def _units(parts: Sequence[Tenant], *, together: bool) -> list[_Unit]:
     )
 
 
-def _are_pair(unit: _Unit, part: Tenant) -> bool:
+def _are_pair(unit: _Unit, part: CpuUser) -> bool:
     pair = {unit.kind, part.kind}
     return unit.group == part.group is not None and pair == {"sender", "receiver"}
 
@@ -207,19 +207,19 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
     return parse_cpus(policy.replace("+", ","))
 
 
-def _unpinned(parts: Sequence[Tenant], units: Sequence[_Unit], count: int) -> Placement:
+def _unpinned(parts: Sequence[CpuUser], units: Sequence[_Unit], count: int) -> Placement:
     busy = sum(unit.cores for unit in units if unit.polls)
     doubts = []
     if busy > count:
         doubts.append("cores-shared")
         if busy > 2 * count or any(unit.never_yields for unit in units):
             doubts.append("cores-overcommitted")
-    seats = {
-        part: Seat((), unit.polls and unit.kind != "function" and busy > count)
+    pins = {
+        part: Pin((), unit.polls and unit.kind != "function" and busy > count)
         for unit in units
         for part in unit.ids
     }
-    every = {part.id: seats.get(part.id, Seat()) for part in parts}
+    every = {part.id: pins.get(part.id, Pin()) for part in parts}
     return Placement(UNPINNED, every, None, tuple(doubts))
 
 
@@ -238,7 +238,7 @@ class _Table:
         self._guests: dict[int, list[_Unit]] = {cpu.id: [] for cpu in cpus}
         self._home = self._home_node(needed)
 
-    def seat(self, unit: _Unit) -> None:
+    def pin(self, unit: _Unit) -> None:
         for _ in range(unit.cores):
             self._guests[min(self._guests, key=lambda cpu: self._cost(cpu, unit))].append(unit)
 

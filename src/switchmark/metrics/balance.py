@@ -34,7 +34,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leg:
+class _Span:
     """A span is a stretch of the path: frames that entered it and left it, and those of the missing
     that somebody has counted already. Of each frame that enters, `copies` leave, and one that goes
     missing is `lost` of those that were to arrive."""
@@ -67,45 +67,45 @@ def balanced(
     balance of each span, and where there is something to tell, the ports of the `ways` that counted
     fewer frames than came to be received by them.
     """
-    legs = [leg for leg in _legs(trial, ports, through, functions) if leg is not None]
+    spans = [span for span in _spans(trial, ports, through, functions) if span is not None]
     places = dict(trial.lost_at)
     left = trial.lost - sum(places.values())
-    for leg in legs:
-        frames = min(left, leg.missing)
+    for span in spans:
+        frames = min(left, span.missing)
         if frames > 0:
-            places[leg.place] = places.get(leg.place, 0) + frames
+            places[span.place] = places.get(span.place, 0) + frames
             left -= frames
-    balance = {leg.place: Balance(leg.entered, leg.left) for leg in legs}
+    balance = {span.place: Balance(span.entered, span.left) for span in spans}
     past = dict(_past(trial, ways))
     told = {"balance": balance, **({"past": past} if past else {})}
     evidence = trial.evidence.model_copy(update=told)
     return trial.model_copy(update={"lost_at": places, "evidence": evidence})
 
 
-def _legs(
+def _spans(
     trial: TrialResult,
     ports: Collection[str],
     through: bool,
     functions: Mapping[str, Collection[str]],
-) -> Iterable[_Leg | None]:
+) -> Iterable[_Span | None]:
     switch = trial.counters.at_switch
     own = trial.counters.at_parts
     parts = {port: own[port] for port in switch if port in own}
     for port, end in parts.items():
         out = Place.out(PortEnd(port))
         known = _known(trial, out, Place.into(_at_switch(port)))
-        yield _leg(out, end.tx, switch[port].rx, known, lost=trial.copies)
+        yield _span(out, end.tx, switch[port].rx, known, lost=trial.copies)
     whole = bool(switch) and set(switch) == set(ports)
     entered = _sum(end.rx for end in switch.values()) if whole else None
     left = _sum(end.tx for end in switch.values()) if whole else None
     if through and switch and not parts:
         ends = ((Place.into(_at_switch(port)), Place.engine(port)) for port in switch)
         known = sum(_known(trial, *places) for places in ends)
-        yield _leg(_TO_SWITCH, trial.tx_frames, entered, known, lost=trial.copies)
+        yield _span(_TO_SWITCH, trial.tx_frames, entered, known, lost=trial.copies)
     known = _known(trial, *(Place.out(_at_switch(port)) for port in switch))
-    yield _leg(Place(PlaceKind.INSIDE_SWITCH), entered, left, known, copies=trial.copies)
+    yield _span(Place(PlaceKind.INSIDE_SWITCH), entered, left, known, copies=trial.copies)
     for port, end in parts.items():
-        yield _leg(Place.into(PortEnd(port)), switch[port].tx, end.rx, 0)
+        yield _span(Place.into(PortEnd(port)), switch[port].tx, end.rx, 0)
     for name, of_it in functions.items():
         place = Place.function(name)
         rings = (kind(port) for kind in (Place.ring, Place.engine) for port in of_it)
@@ -113,14 +113,14 @@ def _legs(
         if parts.keys() >= set(of_it):
             taken = _sum(parts[port].rx for port in of_it)
             given = _sum(parts[port].tx for port in of_it)
-            yield _leg(place, taken, given, known)
+            yield _span(place, taken, given, known)
         elif switch.keys() >= set(of_it):
             taken = _sum(switch[port].tx for port in of_it)
             given = _sum(switch[port].rx for port in of_it)
-            yield _leg(place, taken, given, known)
+            yield _span(place, taken, given, known)
     if through and switch and not parts:
         counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, switch))
-        yield _leg(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted))
+        yield _span(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted))
 
 
 def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, PastSwitch]]:
@@ -177,7 +177,7 @@ def _at_switch(port: str) -> PortEnd:
     return PortEnd(port, at_switch=True)
 
 
-def _leg(
+def _span(
     place: Place,
     entered: int | None,
     left: int | None,
@@ -185,10 +185,10 @@ def _leg(
     *,
     copies: int = 1,
     lost: int = 1,
-) -> _Leg | None:
+) -> _Span | None:
     if entered is None or left is None:
         return None
-    return _Leg(place, entered, left, counted, copies, lost)
+    return _Span(place, entered, left, counted, copies, lost)
 
 
 def _known(trial: TrialResult, *places: Place) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from switchmark.model.cable import Floor, NoFloor
+from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.latency import Latency, LatencyFigures, Variation, VariationFigures
 from switchmark.model.objects import Message
 from switchmark.model.record import Record, TrialResult
@@ -15,7 +15,7 @@ from switchmark.model.record import Record, TrialResult
 __all__ = [
     "HIGHEST_NS",
     "PERCENTILES",
-    "floor_ns",
+    "cable_latency_ns",
     "from_counts",
     "latency_ns",
     "latency_of",
@@ -49,14 +49,17 @@ def latency_ns(record: Record) -> LatencyFigures | None:
     return latency_of(record.trials)
 
 
-def floor_ns(record: Record) -> Floor | NoFloor | None:
+def cable_latency_ns(record: Record) -> CableLatency | NoCableLatency | None:
     """Return the field `latency_floor_ns` of a test: what its record has of the cable, and whether
     that says something of the test. None where there is none."""
     floor = record.floor
     if floor is None:
         return None
-    found = latency_of(record.trials)
-    own, cable = found.p50 if found else None, floor.p50 if isinstance(floor, Floor) else None
+    latency = latency_of(record.trials)
+    own, cable = (
+        latency.p50 if latency else None,
+        floor.p50 if isinstance(floor, CableLatency) else None,
+    )
     holds = None if own is None or cable is None else cable <= own
     return floor.model_copy(update={"holds": holds})
 
@@ -64,45 +67,45 @@ def floor_ns(record: Record) -> Floor | NoFloor | None:
 def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     """Return the latency of all frames of some trials; None where none was measured. Minimum, mean
     and maximum are exact; percentiles are the histogram's, three digits of them."""
-    found = merged([trial.latency for trial in trials if trial.latency])
-    if found is None:
+    whole = merged([trial.latency for trial in trials if trial.latency])
+    if whole is None:
         return None
-    told = found.model_dump(exclude={"histogram", "ipdv"})
+    told = whole.model_dump(exclude={"histogram", "ipdv"})
     ipdv = None
-    if found.ipdv is not None:
-        ipdv = VariationFigures(**found.ipdv.model_dump(exclude={"histogram"}))
-    pdv = None if found.p999 is None else found.p999 - found.min
+    if whole.ipdv is not None:
+        ipdv = VariationFigures(**whole.ipdv.model_dump(exclude={"histogram"}))
+    pdv = None if whole.p999 is None else whole.p999 - whole.min
     return LatencyFigures(**told, pdv=pdv, ipdv=ipdv)
 
 
 def merged(parts: Sequence[Latency]) -> Latency | None:
     """Return one latency of several; None without samples. One without its histogram leaves no
     percentile to several."""
-    found = [part for part in parts if part.count]
-    if len(found) <= 1:
-        return found[0] if found else None
-    variations = [part.ipdv for part in found if part.ipdv and part.ipdv.count]
+    sampled = [part for part in parts if part.count]
+    if len(sampled) <= 1:
+        return sampled[0] if sampled else None
+    variations = [part.ipdv for part in sampled if part.ipdv and part.ipdv.count]
     return Latency(
-        kind=found[0].kind,
-        **_summary(found, tuple(PERCENTILES)),
+        kind=sampled[0].kind,
+        **_summary(sampled, tuple(PERCENTILES)),
         ipdv=Variation(**_summary(variations, _OF_VARIATION)) if variations else None,
     )
 
 
 def _summary(
-    found: Sequence[Latency] | Sequence[Variation], names: Sequence[str]
+    parts: Sequence[Latency] | Sequence[Variation], names: Sequence[str]
 ) -> dict[str, Any]:
-    count = sum(part.count for part in found)
-    highest = max(part.max for part in found)
-    texts = [part.histogram for part in found if part.histogram is not None]
-    known = len(texts) == len(found)
+    count = sum(part.count for part in parts)
+    highest = max(part.max for part in parts)
+    texts = [part.histogram for part in parts if part.histogram is not None]
+    known = len(texts) == len(parts)
     counts: Counter[int] = Counter()
     for text in texts if known else ():
         counts.update(_decoded(text))
     return {
         "count": count,
-        "min": min(part.min for part in found),
-        "mean": sum(part.mean * part.count for part in found) / count,
+        "min": min(part.min for part in parts),
+        "mean": sum(part.mean * part.count for part in parts) / count,
         "max": highest,
         **_percentiles(counts, count, highest, names),
         "histogram": _encoded(counts) if known else None,
@@ -125,19 +128,19 @@ def from_counts(
 
 
 def _told(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any] | None:
-    found = [histogram for histogram in histograms if histogram["count"]]
-    if not found:
+    sampled = [histogram for histogram in histograms if histogram["count"]]
+    if not sampled:
         return None
     counts: Counter[int] = Counter()
-    for histogram in found:
+    for histogram in sampled:
         for index, times in histogram["counts"]:
             counts[index] += times
-    count = sum(histogram["count"] for histogram in found)
-    highest = max(histogram["max"] for histogram in found)
+    count = sum(histogram["count"] for histogram in sampled)
+    highest = max(histogram["max"] for histogram in sampled)
     return {
         "count": count,
-        "min": min(histogram["min"] for histogram in found),
-        "mean": sum(histogram["sum"] for histogram in found) / count,
+        "min": min(histogram["min"] for histogram in sampled),
+        "mean": sum(histogram["sum"] for histogram in sampled) / count,
         "max": highest,
         **_percentiles(counts, count, highest, names),
         "histogram": _encoded(counts),
@@ -148,7 +151,7 @@ def _percentiles(
     counts: _Counts, count: int, highest: int, names: Sequence[str]
 ) -> dict[str, int | None]:
     """Return the highest value that the histogram cannot tell from the sample of that rank."""
-    found: dict[str, int | None] = dict.fromkeys(names)
+    values: dict[str, int | None] = dict.fromkeys(names)
     wanted = [
         (-(-count * PERCENTILES[name] // _ALL), name)
         for name in names
@@ -159,9 +162,9 @@ def _percentiles(
     for index in sorted(counts):
         seen += counts[index]
         while name and rank <= seen:
-            found[name] = min(_value(index + 1) - 1, highest)
+            values[name] = min(_value(index + 1) - 1, highest)
             rank, name = next(waiting, (0, ""))
-    return found
+    return values
 
 
 def _encoded(counts: _Counts) -> str:

@@ -6,7 +6,14 @@ from __future__ import annotations
 from switchmark.model.latency import LatencyFigures
 from switchmark.model.written import Written
 
-__all__ = ["CableFigures", "CableRate", "Calibration", "Floor", "NoCalibration", "NoFloor"]
+__all__ = [
+    "CableFigures",
+    "CableLatency",
+    "CableRate",
+    "Calibration",
+    "NoCableLatency",
+    "NoCalibration",
+]
 
 
 class CableRate(Written):
@@ -71,7 +78,7 @@ class NoCalibration(Written):
     """Why."""
 
 
-class _FloorTrials(_Cable):
+class _CableLatencyTrials(_Cable):
     rate_pps: float | None = None
     """The rate of a sender, in frames a second."""
 
@@ -82,7 +89,7 @@ class _FloorTrials(_Cable):
     """How many trials it is the latency of."""
 
 
-class Floor(LatencyFigures, _FloorTrials):
+class CableLatency(LatencyFigures, _CableLatencyTrials):
     """This record is the latency of a test on a cable, by trials shortly before it."""
 
     holds: bool | None = None
@@ -90,7 +97,7 @@ class Floor(LatencyFigures, _FloorTrials):
     floor, but tells of a host that was not the same both times."""
 
 
-class NoFloor(_Cable):
+class NoCableLatency(_Cable):
     """This record says that the latency on a cable could not be measured."""
 
     error: str

@@ -209,7 +209,7 @@ class PerfFigures(Written):
 
 
 class Disagreement(Written):
-    """The scheduler and a cycle counter disagree on the cores of a role."""
+    """This record names a role whose cores the scheduler and a cycle counter tell differently."""
 
     part: str
     """The role."""

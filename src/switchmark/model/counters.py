@@ -89,21 +89,21 @@ class PathCounters:
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
         """Return the counters as a record keeps them: by place, and the cycles under `switch`."""
-        found = {str(end): asdict(each) for end, each in self.links.items()}
+        by_place = {str(end): asdict(each) for end, each in self.links.items()}
         for part, ports in self.functions.items():
-            found |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
+            by_place |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
         if self.busy_cycles is not None:
             cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
-            return {**found, _SWITCH: cycles}
-        return found
+            return {**by_place, _SWITCH: cycles}
+        return by_place
 
     @classmethod
     def parse(cls, written: Mapping[str, Mapping[str, Any]]) -> PathCounters:
         """Return the counters that a record keeps like this."""
         links: dict[PortEnd, PortCounters] = {}
         functions: dict[str, dict[str, PortCounters]] = {}
-        for place, found in written.items():
-            counted = PortCounters(*map(found.get, ("rx", "tx", "rx_dropped", "tx_dropped")))
+        for place, counts in written.items():
+            counted = PortCounters(*map(counts.get, ("rx", "tx", "rx_dropped", "tx_dropped")))
             word, _, rest = place.partition(" ")
             if word == _FUNCTION and rest:
                 part, _, port = rest.partition(" ")

@@ -10,11 +10,11 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from switchmark.model.written import Written
 
-__all__ = ["PlacementRecord", "Seat"]
+__all__ = ["Pin", "PlacementRecord"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Pin:
     """A seat is where a part runs; a record says `cpus` and `yield`."""
 
     cpus: tuple[int, ...] = ()
@@ -24,20 +24,20 @@ class Seat:
     """It must yield, because somebody shares them."""
 
 
-def _seat(value: object) -> object:
+def _pin(value: object) -> object:
     if isinstance(value, Mapping):
-        return Seat(tuple(value["cpus"]), value["yield"])
+        return Pin(tuple(value["cpus"]), value["yield"])
     return tuple(value) if isinstance(value, list) else value
 
 
-def _cpus_and_yield(seat: Seat | tuple[int, ...]) -> dict[str, Any] | list[int]:
-    if isinstance(seat, Seat):
-        return {"cpus": list(seat.cpus), "yield": seat.yield_}
-    return list(seat)
+def _cpus_and_yield(pin: Pin | tuple[int, ...]) -> dict[str, Any] | list[int]:
+    if isinstance(pin, Pin):
+        return {"cpus": list(pin.cpus), "yield": pin.yield_}
+    return list(pin)
 
 
-_WrittenSeat = Annotated[
-    Seat | tuple[int, ...], BeforeValidator(_seat), PlainSerializer(_cpus_and_yield)
+_WrittenPin = Annotated[
+    Pin | tuple[int, ...], BeforeValidator(_pin), PlainSerializer(_cpus_and_yield)
 ]
 """A seat as a member of a record; in early ones its CPUs alone."""
 
@@ -48,7 +48,7 @@ class PlacementRecord(Written):
     policy: str
     """The policy that was followed, never `auto`."""
 
-    seats: dict[str, _WrittenSeat]
+    seats: dict[str, _WrittenPin]
     """By part: its `cpus`, and whether it must `yield` to a neighbour."""
 
     orchestrator: int | None = None

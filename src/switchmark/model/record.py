@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from switchmark.model.cable import Calibration, Floor, NoCalibration, NoFloor
+from switchmark.model.cable import CableLatency, Calibration, NoCableLatency, NoCalibration
 from switchmark.model.cost import TrialCost
 from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.evidence import Evidence
@@ -201,7 +201,7 @@ class TrialResult(_Frozen):
 
     @property
     def distinct(self) -> int:
-        """Frames that arrived at least once."""
+        """Return the frames that arrived at least once."""
         return self.rx_frames - self.duplicated
 
     @property
@@ -279,7 +279,7 @@ class Record(BaseModel):
     calibration: Calibration | NoCalibration | None = None
     """What the traffic program does on a cable; None without one."""
 
-    floor: Floor | NoFloor | None = None
+    floor: CableLatency | NoCableLatency | None = None
     """The latency of the same test on a cable; None for a test of no latency."""
 
     gate: GateResult | None = None

@@ -16,8 +16,8 @@ __all__ = [
     "BOUND_NOTE",
     "DOUBT_MARK",
     "bound",
+    "cable_latency",
     "doubt",
-    "floor",
     "format_ns",
     "interval",
     "outcome",
@@ -64,13 +64,13 @@ def outcome(record: Record) -> str:
     content = to_object(record)
     latency = content["latency_ns"] or {}
     median = format_ns(latency.get("p50"))
-    cable = floor(content)
+    cable = cable_latency(content)
     beside = f" ({cable} on a cable)" if cable and cable != ABOVE else ""
     words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
     return ", ".join(filter(None, words))
 
 
-def floor(content: Printed) -> str:
+def cable_latency(content: Printed) -> str:
     """Return the median latency on the cable; `above` where it is above that of the test, and so
     says nothing of it; nothing where it is not known."""
     told = content["latency_floor_ns"] or {}

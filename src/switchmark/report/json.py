@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from switchmark.metrics.cpu import cores_by_role, cost
-from switchmark.metrics.latency import floor_ns, latency_ns
+from switchmark.metrics.latency import cable_latency_ns, latency_ns
 from switchmark.metrics.loss import losses
 from switchmark.metrics.throughput import (
     confidence,
@@ -58,7 +58,7 @@ def to_object(record: Record) -> Printed:
         "rx": received(record),
         **losses(record),
         "latency_ns": latency_ns(record),
-        "latency_floor_ns": floor_ns(record),
+        "latency_floor_ns": cable_latency_ns(record),
         "cpu": cores_by_role(record),
         "cost": cost(record),
         "repeats": len(record.trials),

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.doubts import TABLE
-from switchmark.metrics.latency import floor_ns
+from switchmark.metrics.latency import cable_latency_ns
 from switchmark.metrics.throughput import is_lower_bound
-from switchmark.model.cable import Floor
+from switchmark.model.cable import CableLatency
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
@@ -29,7 +29,7 @@ _AT_LOADS = "latency-at-load"
 def footnotes(records: Sequence[Record]) -> list[str]:
     """Return a line or more for each thing that the tables of these records leave to be said."""
     notes = _doubts(records)
-    if any(isinstance(record.floor, Floor) for record in records):
+    if any(isinstance(record.floor, CableLatency) for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
     axes = telling([record.test for record in records])
     together = [
@@ -48,7 +48,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         f"{label(record.test, axes)}: no floor, the cable's median was above it "
         f"({format_ns(told.p50)}): the host was not the same both times"
         for record in records
-        if isinstance(told := floor_ns(record), Floor) and told.holds is False
+        if isinstance(told := cable_latency_ns(record), CableLatency) and told.holds is False
     ]
     notes += [
         f"{label(record.test, axes)}: {_goal(record.search.name, goal)}, "
@@ -103,20 +103,20 @@ def _softirq(records: Sequence[Record]) -> list[str]:
 def _costs(record: Record) -> list[str]:
     """Return what a frame cost, where the processor counts, and where two counters tell different
     things."""
-    found = cost(record)
-    if found is None:
+    costs = cost(record)
+    if costs is None:
         return []
     notes = []
-    parts = found.perf.parts if found.perf else {}
+    parts = costs.perf.parts if costs.perf else {}
     cycles = {role: part.cycles_per_frame for role, part in parts.items()}
     words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
-    if found.perf and words:
-        kind = "cycles outside of the kernel" if found.perf.user_only else "cycles"
+    if costs.perf and words:
+        kind = "cycles outside of the kernel" if costs.perf.user_only else "cycles"
         notes.append(f"{kind} a frame: {', '.join(words)}")
     notes += [
         f"{each.part} {each.scheduler_cores:.2f} cores by the scheduler, "
         f"{each.cycle_cores:.2f} by the cycle counter of {each.counted_by}"
-        for each in found.disagreements
+        for each in costs.disagreements
     ]
     return notes
 

@@ -14,7 +14,7 @@ from switchmark.model.labels import telling
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
-from switchmark.report.figures import bound, doubt, floor, format_ns, interval, rate, share
+from switchmark.report.figures import bound, cable_latency, doubt, format_ns, interval, rate, share
 from switchmark.report.json import to_object
 from switchmark.report.notes import SHOWN_CORES
 
@@ -217,7 +217,7 @@ def _of_latency(objects: _Objects) -> list[Column]:
         Column("95 %", _cells(objects, _latency_interval), numeric=True, expendable=_LAST),
         Column(
             "floor p50",
-            _cells(objects, floor),
+            _cells(objects, cable_latency),
             numeric=True,
             expendable=_DETAIL,
         ),

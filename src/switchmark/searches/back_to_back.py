@@ -56,7 +56,7 @@ class BackToBack(Search):
                 lambda frames: True,
                 first=_FIRST_FRAMES,
                 ceiling=longest,
-                floor=1,
+                lowest=1,
                 precision=bounds.precision,
                 least=1,
                 step=1.0,

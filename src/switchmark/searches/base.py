@@ -55,12 +55,13 @@ def _unjudged(trials: Sequence[TrialResult]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadBounds:
-    """What was asked. `rate_pps` is the rate of a sender, or the highest to be tried (None: as
-    fast as it goes); `duration_s` and `warmup_s` are those of a final trial. `loss_ratio` is that
-    of the goals with loss, `precision` the width of an interval found, relative to its upper end,
-    `loads` shares of R+. `until_certain` goes on repeating until the half width of the 95 %
-    interval, relative to the median, is below it: of the median latency with `latency`, else of
-    the rate. There are so many `senders`. `judge` gives the verdict on some trials."""
+    """These bounds say what was asked. `rate_pps` is the rate of a sender, or the highest to be
+    tried (None: as fast as it goes); `duration_s` and `warmup_s` are those of a final trial.
+    `loss_ratio` is that of the goals with loss, `precision` the width of an interval found,
+    relative to its upper end, `loads` shares of R+. `until_certain` goes on repeating until the
+    half width of the 95 % interval, relative to the median, is below it: of the median latency with
+    `latency`, else of the rate. There are so many `senders`. `judge` gives the verdict on some
+    trials."""
 
     rate_pps: float | None
     duration_s: float
@@ -128,14 +129,15 @@ class Probe:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the search has had all the trials that one may have."""
+        """Say whether the search has had all the trials that one may have."""
         return len(self.trials) >= MAX_TRIALS
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """What a trial as fast as it goes shows, in frames per second of one sender: what was sent,
-    what arrived (R+), and the highest rate worth trying, which is what was sent or asked for."""
+    """This record says what a trial as fast as it goes shows, in frames per second of one sender:
+    what was sent, what arrived (R+), and the highest rate worth trying, which is what was sent or
+    asked for."""
 
     trial: TrialResult
     sent_pps: float
@@ -144,7 +146,7 @@ class Saturation:
 
 
 def saturate(probe: Probe) -> Saturation:
-    """One trial without pacing: the bounds of every search for a rate."""
+    """Run one trial without pacing: it gives the bounds of every search for a rate."""
     trial = probe(None)
     sent = trial.tx_frames * 1e9 / trial.elapsed_ns / probe.bounds.senders
     received = min(steady_pps(trial) / probe.bounds.senders / trial.copies, sent)
@@ -155,7 +157,7 @@ def saturate(probe: Probe) -> Saturation:
 def repeated(
     measure: Measure, spec: TrialSpec, bounds: LoadBounds, *, steady: bool = False
 ) -> tuple[TrialResult, ...]:
-    """Trials of one load, as often as asked, or until the median of their figures is certain:
+    """Run trials of one load, as often as asked, or until the median of their figures is certain:
     of their rates, or with `steady` of the rates of their steady parts."""
     trials: list[TrialResult] = []
     while not _enough(figures(trials, latency=bounds.latency, steady=steady), bounds):
@@ -164,7 +166,7 @@ def repeated(
 
 
 def most_repeats(repeat: int, until_certain: float | None) -> int:
-    """How many trials of one load there can be at most."""
+    """Return how many trials of one load there can be at most."""
     if until_certain is None:
         return repeat
     return _MAX_FACTOR * max(repeat, _MIN_UNTIL_CERTAIN)
@@ -186,18 +188,18 @@ def bracket(
     *,
     first: float,
     ceiling: float,
-    floor: float,
+    lowest: float,
     precision: float,
     least: float = 0.0,
     step: float,
 ) -> tuple[float | None, float | None]:
-    """The highest value that passes and the lowest above it that fails, no further apart than
-    `precision` of the upper one, or than `least`.
+    """Return the highest value that passes and the lowest above it that fails, no further apart
+    than `precision` of the upper one, or than `least`.
 
     Begins at `first`, goes up or down by `step` of it, twice as far each time, until there is one
     of each kind, and bisects. The value found has to be `confirmed`; one that is not is a failure
     after all. The first of the pair is None if nothing passes, the second if `ceiling` does.
-    Nothing below `floor` is tried.
+    Nothing below `lowest` is tried.
     """
     passed: list[float] = []
     failed: list[float] = []
@@ -221,43 +223,45 @@ def bracket(
             value = min(low * (1 + step), ceiling)
             step *= 2
         elif high is not None:
-            if high <= floor:
+            if high <= lowest:
                 return None, high
-            value = max(high / (1 + step), floor)
+            value = max(high / (1 + step), lowest)
             step *= 2
 
 
 def meets(trial: TrialResult, allowed: float) -> bool:
-    """Whether a trial is within a loss ratio; a frame that was to be sent and was not is lost."""
+    """Say whether a trial is within a loss ratio; a frame that was to be sent and was not is
+    lost."""
     return loss_ratio([trial], unsent=True) <= allowed
 
 
 def limit_of(trial: TrialResult, start: Saturation, bounds: LoadBounds) -> str:
-    """Which part kept a trial from passing. Where the verdict is that none did, as so few frames
-    are missing, or that nobody knows: what limits the sender when it sends as fast as it goes, if
-    more frames were unsent than lost; the receiver if its rings dropped most of the lost ones."""
-    found = bounds.judge((trial,))
-    if found not in ("offered-load", "unknown"):
-        return found
+    """Return which part kept a trial from passing. Where the verdict is that none did, as so few
+    frames are missing, or that nobody knows: what limits the sender when it sends as fast as it
+    goes, if more frames were unsent than lost; the receiver if its rings dropped most of the lost
+    ones."""
+    verdict = bounds.judge((trial,))
+    if verdict not in ("offered-load", "unknown"):
+        return verdict
     if trial.tx_unsent > trial.lost:
         return _limit_of_sending(start, bounds)
     rings = sum(n for place, n in trial.lost_at.items() if place.kind is PlaceKind.RING)
     if 2 * rings > trial.lost > 0:
         return "receiver"
-    return found
+    return verdict
 
 
 def limit_of_all(start: Saturation, bounds: LoadBounds) -> str:
-    """What kept a goal from a higher rate where the highest that could be tried has passed: that
-    none was asked for, or what limits the sender when it sends as fast as it goes."""
+    """Return what kept a goal from a higher rate where the highest that could be tried has passed:
+    that none was asked for, or what limits the sender when it sends as fast as it goes."""
     if bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps:
         return "offered-load"
     return _limit_of_sending(start, bounds)
 
 
 def _limit_of_sending(start: Saturation, bounds: LoadBounds) -> str:
-    found = bounds.judge((start.trial,))
-    return found if found != "unknown" else "sender"
+    verdict = bounds.judge((start.trial,))
+    return verdict if verdict != "unknown" else "sender"
 
 
 def goal_of(

@@ -29,7 +29,7 @@ from switchmark.searches.base import (
     saturate,
 )
 
-__all__ = ["SEARCH", "BinarySearch", "Found", "majority", "search_rate"]
+__all__ = ["SEARCH", "BinarySearch", "RateBounds", "majority", "search_rate"]
 
 _FIRST_STEP = 4
 """Of the precision: how far from R+ a second rate is tried."""
@@ -70,7 +70,7 @@ class BinarySearch(Search):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RateBounds:
     """This record has the highest rate that passed, with those of its last trials that did, and the
     lowest above it that failed, with its last trial; None for what there is not. `lowest_beyond` is
     a trial of the lowest of all rates that failed."""
@@ -84,7 +84,7 @@ class Found:
 
 def search_rate(
     probe: Probe, start: Saturation, allowed: float, *, repeat: int | None = None
-) -> Found:
+) -> RateBounds:
     """Find the highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
     bounds say)."""
     bounds = probe.bounds
@@ -121,11 +121,11 @@ def search_rate(
         confirmed,
         first=start.received_pps if lost else start.ceiling_pps,
         ceiling=start.ceiling_pps,
-        floor=start.ceiling_pps * LOWEST_SHARE,
+        lowest=start.ceiling_pps * LOWEST_SHARE,
         precision=bounds.precision,
         step=_FIRST_STEP * bounds.precision,
     )
-    return Found(
+    return RateBounds(
         low,
         high,
         tuple(one for one in good[low] if meets(one, allowed)) if low is not None else (),

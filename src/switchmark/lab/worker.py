@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.model.topology import Part
 
-__all__ = ["Crew"]
+__all__ = ["Worker"]
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class Worker:
     """A worker is a traffic process and the parts that it plays."""
 
     process: TrafficProcess

@@ -21,12 +21,12 @@ from switchmark.layout.cables import CABLE, on_cable
 from switchmark.layout.resolve import check
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
-from switchmark.model.cable import Floor, NoFloor
+from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 
-__all__ = ["Floors"]
+__all__ = ["CableLatencies"]
 
 _USUAL_PPS = 1000.0
 """The rate of a sender where the test's own is all that it can, or depends on the switch."""
@@ -37,7 +37,7 @@ _NEAR_S = 60.0
 """What was measured on a cable is beside a test that begins so soon afterwards."""
 
 
-class Floors(OnCable[TrialResult]):
+class CableLatencies(OnCable[TrialResult]):
     """The floors of the tests of a run, if they are `wanted`: of each by trials on the cable that
     ended within a minute before it. Those are the run's own, if it has such a test, and else some
     that are measured for it, and for others of that minute. No path may be up then."""
@@ -52,7 +52,7 @@ class Floors(OnCable[TrialResult]):
         self._wanted = wanted
         self._beside: dict[Test, list[Dated[TrialResult]]] = {}
 
-    def of(self, drawn: Drawn) -> Floor | NoFloor | None:
+    def of(self, drawn: Drawn) -> CableLatency | NoCableLatency | None:
         """Return that of a test, by the trials beside all visits of it so far; those that were
         disturbed count only where all were. None for a test of no latency, or that no cable can
         stand for."""
@@ -63,7 +63,7 @@ class Floors(OnCable[TrialResult]):
         beside += [each for each in self._near(cable.key) if each not in beside]
         told = _told([each.shown for each in undisturbed(beside)], _spec(cable.test).rate_pps)
         failed = self._failed.get(cable.key, "no frame came back")
-        return told if told is not None else NoFloor(switch=CABLE, error=str(failed))
+        return told if told is not None else NoCableLatency(switch=CABLE, error=str(failed))
 
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         if not self._wanted or not of_latency(drawn.test):
@@ -100,10 +100,10 @@ def _spec(cable: Test) -> TrialSpec:
     return TrialSpec(rate_pps=rate_pps, duration_s=_DURATION_S, warmup_s=_WARMUP_S)
 
 
-def _told(trials: Sequence[TrialResult], rate_pps: float | None) -> Floor | None:
+def _told(trials: Sequence[TrialResult], rate_pps: float | None) -> CableLatency | None:
     latency = latency_of(trials)
     if latency is None:
         return None
     doubts = dict.fromkeys(doubt for trial in trials for doubt in trial.doubts if doubt != "short")
     told = {"rate_pps": rate_pps, "doubts": tuple(doubts), "trials": len(trials)}
-    return Floor(switch=CABLE, **told, **dict(latency))
+    return CableLatency(switch=CABLE, **told, **dict(latency))

@@ -27,7 +27,7 @@ from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import TrialResult
 from switchmark.model.trial import TrialSpec
 
-__all__ = ["Trust", "used_cpus"]
+__all__ = ["JudgedTrials", "used_cpus"]
 
 _LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
@@ -37,13 +37,13 @@ _PAST = 0.01
 
 def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ...]:
     """Return the CPUs that the parts of a test are pinned to, but for those of some parts."""
-    left_out = {cpu for part in but for cpu in placement.seats[part].cpus}
-    every = {cpu for seat in placement.seats.values() for cpu in seat.cpus}
+    left_out = {cpu for part in but for cpu in placement.pins[part].cpus}
+    every = {cpu for pin in placement.pins.values() for cpu in pin.cpus}
     return tuple(sorted(every - left_out))
 
 
 @dataclass(slots=True)
-class Trust:
+class JudgedTrials:
     """This object measures and judges the trials of one test. `at_work` tells the processes that do
     the switch's work, `noise` is the certificate from before the test, `calibration` what the
     traffic does on a cable, `gate` what the functional trial showed, `capture` how many frames of
@@ -97,7 +97,7 @@ class Trust:
         }
         ways = ways_of(self.layout)
         trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)
-        here = self._found(trial, window)
+        here = self._doubts_here(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *here)))
         trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
@@ -110,7 +110,7 @@ class Trust:
         trial = trial.model_copy(update={"verdict": verdict})
         return _with_evidence(trial, verdict=reasons, doubts=told)
 
-    def _found(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
+    def _doubts_here(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
         """Return the doubts that are found here, with their evidence. To find one more: a line."""
         finders = {
             "not-isolated": self._not_isolated(trial),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.lab.trust import Trust
+from switchmark.lab.judging import JudgedTrials
 from switchmark.layout.layout import lay_out
-from switchmark.layout.roles import tenants_of
+from switchmark.layout.roles import cpu_users_of
 from switchmark.layout.ways import ways_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.noise import Snapshot
@@ -82,7 +82,7 @@ def port(rx: int, tx: int) -> dict[str, Any]:
 
 
 def placed(found: TrialResult) -> dict[str, int]:
-    """Its lost frames by place, as a record has them."""
+    """Return its lost frames by place, as a record has them."""
     return {str(place): frames for place, frames in found.lost_at.items()}
 
 
@@ -440,7 +440,9 @@ def judged(
     drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
-    judge = Trust(RecordingHost(), drawn, place(tenants_of(drawn), CPUS[:2]), CPUS, **(trust or {}))
+    judge = JudgedTrials(
+        RecordingHost(), drawn, place(cpu_users_of(drawn), CPUS[:2]), CPUS, **(trust or {})
+    )
     found = found or trial()
     if not found.counters.links:
         ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}
@@ -537,19 +539,19 @@ RAISED_BY = {
     "host-busy": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "cpu-stolen": "root/test_truth.py::test_time_that_the_hypervisor_kept",
     "started-late": "netns/test_real_frames.py::test_a_late_start_is_doubted_and_floods_nobody",
-    "interrupts": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
-    "frequency-changed": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "interrupts": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "frequency-changed": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "emulated": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
     "no-hugepages": "root/test_bypass_failures.py"
     "::test_hugepages_that_cannot_be_had_are_counted_and_given_back",
-    "unstable": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "unstable": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "uncertain": "root/test_truth.py::test_repeats_that_end_before_they_are_certain",
     "short": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "clock": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
     "foreign-frames": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
     "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
-    "path-unseen": "unit/test_trust.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
 }
 """A test of each doubt: on a real path where this kind of host has its cause."""
@@ -573,7 +575,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         ),
         "lab/searching.py": ("uncertain",),
         "errors.py": ("not-equivalent", "host-busy"),
-        "lab/trust.py": (
+        "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
         ),

@@ -9,12 +9,12 @@ import pytest
 
 from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
-from switchmark.lab.floor import Floors
+from switchmark.lab.cable_latency import CableLatencies
 from switchmark.layout.layout import lay_out
-from switchmark.layout.roles import tenants_of
+from switchmark.layout.roles import cpu_users_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
-from switchmark.model.cable import Floor, NoFloor
+from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.record import Latency, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
@@ -29,7 +29,7 @@ class Bench:
         self.asked: list[Test] = []
         self.fails = False
         self.doubts: list[tuple[str, ...]] = []
-        self.floors = Floors(True, self._measure, lambda: self.now)
+        self.floors = CableLatencies(True, self._measure, lambda: self.now)
         self._ns = 999
 
     def _measure(
@@ -49,7 +49,7 @@ class Bench:
             trials.append(trial(self._ns, spec, doubts))
         return trials
 
-    def of(self, **axes: Any) -> Floor | NoFloor | None:
+    def of(self, **axes: Any) -> CableLatency | NoCableLatency | None:
         those = drawn(**axes)
         before = len(self.asked)
         lacks = self.floors.lacks(those)
@@ -77,7 +77,7 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
 def drawn(**axes: Any) -> Drawn:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(tenants_of(layout), [Cpu(0), Cpu(1)]), {})
+    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {})
 
 
 def of_1_kpps(frames: int | None = None) -> TrialSpec:
@@ -89,14 +89,14 @@ def bench() -> Bench:
     return Bench()
 
 
-def told(found: Floor | NoFloor | None) -> tuple[int, int, int]:
-    assert isinstance(found, Floor)
+def told(found: CableLatency | NoCableLatency | None) -> tuple[int, int, int]:
+    assert isinstance(found, CableLatency)
     return found.trials, found.min, found.max
 
 
 def test_a_floor_is_of_several_trials_at_the_rate_of_the_test(bench: Bench) -> None:
     found = bench.of(rate="500")
-    assert isinstance(found, Floor)
+    assert isinstance(found, CableLatency)
     assert told(found) == (3, 1000, 1002)
     assert (found.switch, found.rate_pps, found.doubts) == ("direct", 500, ())
     assert [(test.switch, test.rate) for test in bench.asked] == [("direct", "500")]
@@ -152,15 +152,15 @@ def test_what_was_disturbed_counts_only_where_all_was(bench: Bench) -> None:
     bench.doubts = [("host-busy",)] * 3
     found = bench.of(rate="2000")
     assert told(found) == (3, 1003, 1005)
-    assert isinstance(found, Floor)
+    assert isinstance(found, CableLatency)
     assert found.doubts == ("host-busy",)
 
 
 def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
     bench.fails = True
-    assert bench.of() == NoFloor(switch="direct", error="no cable today")
+    assert bench.of() == NoCableLatency(switch="direct", error="no cable today")
     bench.fails = False
-    assert bench.of() == NoFloor(switch="direct", error="no cable today")
+    assert bench.of() == NoCableLatency(switch="direct", error="no cable today")
 
 
 def test_a_rate_has_no_floor(bench: Bench) -> None:
