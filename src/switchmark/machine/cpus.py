@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 
 from switchmark.errors import UsageError
 from switchmark.machine.host import Host
 
-__all__ = ["Cpu", "format_cpus", "parse_cpus", "read_cpus"]
+__all__ = ["Cpu", "all_but", "format_cpus", "parse_cpus", "read_cpus"]
 
+_LAST_CPU = 1023  # more than any host has here: taskset leaves out those that are not there
 _SYSTEM = "/sys/devices/system"
 _ONLINE, _ISOLATED = f"{_SYSTEM}/cpu/online", f"{_SYSTEM}/cpu/isolated"
 _NODES = f"{_SYSTEM}/node/node[0-9]*/cpulist"
@@ -76,6 +78,14 @@ def format_cpus(cpus: Collection[int]) -> str:
         else:
             runs.append([cpu])
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def all_but(cpus: Collection[int]) -> str:
+    """Return all CPUs that there may be but these, as `taskset` takes them, whatever the host
+    has."""
+    edges = (-1, *sorted(set(cpus)), _LAST_CPU + 1)
+    gaps = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
 
 
 def _allowed(isolated: frozenset[int]) -> frozenset[int]:

@@ -27,7 +27,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 
-__all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch"]
+__all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch", "routed_addressing"]
 
 _Place = TypeVar("_Place")
 
@@ -138,3 +138,23 @@ class Switch(ABC):
 def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
     copied = len(wiring.copies(flow)) > 1
     return group_mac_address(flow.index) if copied else mac_address(sink.index)
+
+
+def routed_addressing(wiring: Wiring) -> Mapping[str, Addressing]:
+    """Return the addresses of each flow, by flow id, where the switch is a router with one /24 of
+    198.18.0.0/16 on each port: host 1 is the router's, host 2 the function's."""
+    return {
+        flow.id: Addressing(
+            sent_src_mac=mac_address(source.index),
+            sent_dst_mac=mac_address(source.index, router=True),
+            seen_src_mac=mac_address(sink.index, router=True),
+            seen_dst_mac=mac_address(sink.index),
+            source_ip=ip_address(2, net=source.index),
+            sink_ip=ip_address(2, net=sink.index),
+            prefix=24,
+            gateway=ip_address(1, net=source.index),
+            routed=1,
+        )
+        for flow in wiring.flows
+        for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
+    }

@@ -14,6 +14,7 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
+from switchmark.switches.base import routed_addressing
 from switchmark.switches.links import (
     CABLE,
     COUNTERS,
@@ -48,21 +49,7 @@ class IpForward(KernelSwitch):
         return None
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
-        return {
-            flow.id: Addressing(
-                sent_src_mac=mac_address(source.index),
-                sent_dst_mac=mac_address(source.index, router=True),
-                seen_src_mac=mac_address(sink.index, router=True),
-                seen_dst_mac=mac_address(sink.index),
-                source_ip=ip_address(2, net=source.index),
-                sink_ip=ip_address(2, net=sink.index),
-                prefix=24,
-                gateway=ip_address(1, net=source.index),
-                routed=1,
-            )
-            for flow in wiring.flows
-            for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
-        }
+        return routed_addressing(wiring)
 
     def start(self, wiring: Wiring) -> Plan:
         forwarding = set_sysctls(

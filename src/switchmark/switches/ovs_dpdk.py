@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 
 from switchmark.errors import Unavailable
+from switchmark.machine.cpus import all_but
 from switchmark.machine.host import Host
 from switchmark.machine.programs import probe_version, require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
@@ -50,7 +50,6 @@ _VERSIONS = r"Open vSwitch\) (\S+)\s+DPDK (\S+)"
 _PORT = re.compile(r"port \d+: (\S+) \(")
 _FRAMES = re.compile(r"([RT]X) packets:(\d+|\?) errors:\S+ dropped:(\d+|\?)")
 _CYCLES = re.compile(r"^\s*(idle|processing) cycles:\s*(\d+)", re.MULTILINE)
-_LAST_CPU = 1023  # more than any machine has here: taskset leaves out those that are not there
 
 
 def _interface(port: Port) -> str:
@@ -230,10 +229,7 @@ def _off_the_pmds_cpus(wiring: Wiring) -> Plan:
     main lcore's: the PMDs'."""
     if not wiring.cores:
         return ()
-    edges = (-1, *sorted(wiring.cores), _LAST_CPU + 1)
-    gaps = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
-    others = ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
-    number = f"{daemon_name(wiring)}-pid"
+    number, others = f"{daemon_name(wiring)}-pid", all_but(wiring.cores)
     return (
         Run(
             "the number of the switch's process",
