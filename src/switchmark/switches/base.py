@@ -27,7 +27,15 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 
-__all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch", "routed_addressing"]
+__all__ = [
+    "NO_COUNTERS",
+    "Counters",
+    "Counting",
+    "PortCounters",
+    "Switch",
+    "routed_addressing",
+    "wire_refusal",
+]
 
 _Place = TypeVar("_Place")
 
@@ -158,3 +166,15 @@ def routed_addressing(wiring: Wiring) -> Mapping[str, Addressing]:
         for flow in wiring.flows
         for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
     }
+
+
+def wire_refusal(wiring: Wiring, name: str) -> str | None:
+    """Return why a switch that joins one port to one other cannot make a wiring; None if it can."""
+    reached = [sink for sinks in wiring.ways.values() for sink in sinks]
+    for port_id, sinks in wiring.ways.items():
+        if len(sinks) != 1 or reached.count(port_id) != 1:
+            return (
+                f"{name} joins one port to one other: port {port_id} sends to {len(sinks)} and is "
+                f"sent to by {reached.count(port_id)}\n\nhint: --semantics {Semantics.LEARNING}"
+            )
+    return None
