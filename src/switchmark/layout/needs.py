@@ -72,19 +72,27 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
 
 def switch_needs(layout: Layout) -> Needs:
     """Return the needs of the switch's node: also the folders of programs that it starts by their
-    paths, as users' own builds are."""
+    paths, as users' own builds are, with their libraries beside them."""
     started = layout.switch.start(layout.wiring)
-    programs = [traffic_program()]
-    programs += [step.argv[0] for step in started if isinstance(step, Spawn)]
+    programs = [step.argv[0] for step in started if isinstance(step, Spawn)]
     return Needs(
         run_dir=layout.wiring.run_dir,
-        programs=(str(beside_python()), *(str(Path(path).parent) for path in programs)),
+        programs=(
+            *(str(beside_python()), str(Path(traffic_program()).parent)),
+            *map(_folder, programs),
+        ),
         capabilities=_SWITCH_CAPABILITIES,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=layout.test.limits.get("switch"),
         mode=layout.modes.get(layout.wiring.at.environment),
     )
+
+
+def _folder(program: str) -> str:
+    """Return the folder of a program, or what is above its `bin` and `lib`."""
+    folder = Path(program).parent
+    return str(folder.parent if folder.name in ("bin", "sbin") else folder)
 
 
 def needs_of(layout: Layout, part: Part) -> Needs:
