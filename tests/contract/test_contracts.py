@@ -3,6 +3,7 @@ what does not is refused."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -366,10 +367,14 @@ def test_what_a_function_makes_is_its_own(chained: Layout) -> None:
 
 def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Layout) -> None:
     for part, function, hosted in hosted_parts(chained):
-        words = " ".join(
-            word for step in function.start(hosted) if isinstance(step, Spawn) for word in step.argv
-        )
-        assert ("@2" in words) == (function.polls and part.id == "f1")
+        words = ""
+        for step in function.start(hosted):
+            if isinstance(step, Spawn):
+                words += " ".join((*step.argv, ""))
+            elif isinstance(step, Write):
+                words += step.content.decode()
+        pinned = re.search(r"@2\b|workers 2\b", words) is not None
+        assert pinned == (function.polls and part.id == "f1")
 
 
 def test_counters_of_a_function_that_are_garbled_are_a_value_error(chained: Layout) -> None:

@@ -85,6 +85,18 @@ def plans() -> Iterator[tuple[str, Test]]:
         yield f"variants/{switch}-vhost-user", Test(switch=switch, engine="dpdk")
         learning = {"semantics": "learning", "pairs": 2, "memory": "no-huge"}
         yield f"variants/{switch}-learning", Test(switch=switch, engine="dpdk", **learning)
+    yield (
+        "variants/vpp-learning-copies",
+        Test(switch="vpp", engine="dpdk", semantics="learning", scenario="v2v", copies=2),
+    )
+    yield (
+        "variants/vpp-memif-routed",
+        Test(switch="vpp", engine="dpdk", port="memif", semantics="routed", queues=2, flows=2),
+    )
+    yield (
+        "variants/vpp-loopback-vpp",
+        Test(switch="vpp", engine="dpdk", port="memif", scenario="loopback", function="vpp"),
+    )
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
@@ -113,7 +125,7 @@ def plans() -> Iterator[tuple[str, Test]]:
     )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"
-    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk"):
+    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk", "vpp"):
         yield f"variants/{switch}-nic-pci", Test(switch=switch, scenario="p2p", nic=nics)
     for switch in ("testpmd", "ovs-dpdk"):
         yield (
@@ -170,6 +182,8 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
     for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
+        monkeypatch.setenv(program_variable(name), name)
+    for name in ("vpp",):
         monkeypatch.setenv(program_variable(name), name)
 
 

@@ -28,6 +28,7 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
+from real_frames import skip_unpackaged
 from switchmark.lab.measure import Lab
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.model.record import Record
@@ -39,7 +40,7 @@ LONG = [
     *("--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"),
     *("--placement", "pinned"),  # each part is a process of its own, on few cores too
 ]
-DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp"}
+DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp", "vpp": "vpp_main"}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -215,11 +216,14 @@ def test_a_traffic_program_built_without_dpdk_has_all_but_that(
         ("direct", "memif"),
         ("testpmd", "vhost-user"),
         ("ovs-dpdk", "vhost-user"),
+        ("vpp", "vhost-user"),
+        ("vpp", "memif"),
     ],
 )
 def test_sockets_of_before_are_in_nobodys_way(
     tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch, switch: str, port: str
 ) -> None:
+    skip_unpackaged(switch)
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.chdir("/")
     with Lab(tmp_path) as lab, socket.socket(socket.AF_UNIX) as left:
@@ -238,6 +242,7 @@ def test_sockets_of_before_are_in_nobodys_way(
 def test_a_switch_that_is_killed_fails_its_test(
     environment: dict[str, str], tmp_path: Path, switch: str
 ) -> None:
+    skip_unpackaged(switch)
     run = start(environment, tmp_path, "run", "--switch", switch, *LONG)
     wait_for_a_trial(run, tmp_path)
     (daemon,) = marked(DAEMONS[switch], run)
@@ -288,13 +293,15 @@ def test_a_traffic_process_that_is_killed_fails_its_test(
     assert record["error"] == f"the traffic program of {part} was ended by signal 9"
 
 
+@pytest.mark.parametrize("switch", ["ovs-dpdk", "vpp"])
 def test_a_killed_run_is_cleaned_up(
-    environment: dict[str, str], tmp_path: Path, switchmark: Run
+    environment: dict[str, str], tmp_path: Path, switchmark: Run, switch: str
 ) -> None:
-    before = hugepages()
-    run = start(environment, tmp_path, "run", "--switch", "ovs-dpdk", *LONG)
+    skip_unpackaged(switch)
+    before, shared = hugepages(), {*Path("/dev/shm").iterdir()}
+    run = start(environment, tmp_path, "run", "--switch", switch, *LONG)
     wait_for_a_trial(run, tmp_path)
-    (daemon,) = marked(DAEMONS["ovs-dpdk"], run)
+    (daemon,) = marked(DAEMONS[switch], run)
     functions = traffic_processes(run)
     run.kill()
     run.communicate(timeout=10)
@@ -302,7 +309,8 @@ def test_a_killed_run_is_cleaned_up(
     done = switchmark("clean")
     assert done.returncode == 0, done.stderr
     assert hugepages() == before
-    assert daemon not in marked(DAEMONS["ovs-dpdk"])
+    assert {*Path("/dev/shm").iterdir()} <= shared
+    assert daemon not in marked(DAEMONS[switch])
     assert not {*functions} & {*traffic_processes()}
 
 

@@ -19,6 +19,7 @@ from switchmark.switches import (
     ovs_dpdk,
     snabb,
     testpmd,
+    vpp,
 )
 from switchmark.switches.base import Switch
 
@@ -34,6 +35,7 @@ TABLE: Table[Switch] = load_plugins(
         macvlan.SWITCH,
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
+        vpp.SWITCH,
         snabb.SWITCH,
         testpmd.SWITCH,
         basicfwd.SWITCH,

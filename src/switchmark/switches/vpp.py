@@ -1,0 +1,250 @@
+"""FD.io's vector packet processor cross-connects, bridges or routes, as its CLI tells it.
+
+Its defaults are its own, which it recommends: 16384 buffers a NUMA node ("needed only in scenarios
+with large number of interfaces and worker threads" are more; docs/configuration/reference.rst),
+rings of 1024 descriptors ("the qsz should be 1024"; docs/usecases/vhost/vhost02.rst), of memif as
+of vhost-user, whose length the function gives, vectors of at most 256 frames, a worker for each
+core, and a main thread that forwards nothing on another (`cpu`). SWITCHMARK_VPP names
+the program where it is not on PATH; `vppctl` lies beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from switchmark.machine.cpus import all_but
+from switchmark.machine.host import Host
+from switchmark.machine.programs import probe_version, program_path, require_programs
+from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.topology import (
+    Addressing,
+    Endpoint,
+    PortKind,
+    Semantics,
+    Wiring,
+    mac_address,
+)
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.base import (
+    Counters,
+    Counting,
+    PortCounters,
+    Switch,
+    routed_addressing,
+    wire_refusal,
+)
+from switchmark.switches.eal_ports import eal_endpoints
+from switchmark.switches.vpp_config import (
+    BUFFERS,
+    home,
+    interface,
+    process,
+    script,
+    startup,
+)
+
+_HINT = "build it (https://fd.io), then SWITCHMARK_VPP=/its/bin/vpp"
+_VERSION = r"vpp v(\S+)"
+_BUFFER_BYTES = 2560  # of which 2048 are a frame's
+_NETWORKS = 255
+_INTERFACE = re.compile(r"^(\S+) +\d+ +(?:up|down) +\S+", re.MULTILINE)
+_COUNTER = re.compile(r"([a-z][a-z0-9]*(?:[ -][a-z0-9]+)*) +(\d+) *$", re.MULTILINE)
+_CLOCK = re.compile(r"^Time now (\d*\.\d+)")  # of less than one it prints no zero
+_THREAD = re.compile(r"^Time [\d.]", re.MULTILINE)
+_RATE = re.compile(r"loops/sec (\d*\.\d+)")
+_NODE = re.compile(r"^(\S+) +([a-z]+(?: [a-z]+)?) +(\d+) +\d+ +\d+ ", re.MULTILINE)
+_ONCE = 'test -s "$2" || "$0" -s "$1" show runtime summary >"$2"; cat "$2"'
+_ERROR = re.compile(r"^ *(\d+) +(\S+)-tx ", re.MULTILINE)
+
+
+def _client() -> str:
+    """Return the path of the program that types: it lies beside the switch."""
+    return str(PurePath(program_path("vpp")).with_name("vppctl"))
+
+
+def _cli(wiring: Wiring, *words: str) -> tuple[str, ...]:
+    """Return what types a line to this instance."""
+    return (_client(), "-s", f"{home(wiring)}/cli.sock", *words)
+
+
+def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
+    client, _, socket = _cli(wiring)
+    idle = (*("sh", "-c", _ONCE, client, socket), f"{home(wiring)}/idle")
+    return (
+        Run("counters of the switch's ports", _cli(wiring, "show", "interface")),
+        Run("what it could not send", _cli(wiring, "show", "errors")),
+        Run("the time that it has run", _cli(wiring, "show", "clock")),
+        Run("how often its workers looped", _cli(wiring, "show", "runtime")),
+        Run("how often they loop in a second with nothing to do", idle),
+        *(links.link_counters(wiring) if wiring.kind is PortKind.VETH else ()),
+    )
+
+
+def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Parse the counters by port. vpp counts a frame as sent before it looks for room; what a
+    packet socket lost on either side only the kernel's counters of its interface tell."""
+    shown, errors, clock, runtime, idle = (output.decode() for output in outputs[:5])
+    parts = _INTERFACE.split(shown)
+    counted = {
+        name: {what: int(count) for what, count in _COUNTER.findall(body)}
+        for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    unsent: dict[str, int] = {}
+    for count, name in _ERROR.findall(errors):
+        unsent[name] = unsent.get(name, 0) + int(count)
+    kernel = links.parse_link_counters(outputs[5]) if len(outputs) > 5 else {}
+    ports = {}
+    for port in wiring.ports:
+        name = interface(wiring, port)
+        if name not in counted:
+            raise ValueError(f"show interface names no port {name}")
+        link = kernel.get(links.switch_ifname(wiring, port))
+        ports[port.id] = _of_port(counted[name], unsent.get(name, 0), wiring.kind, link)
+    return Counters(ports, *_loops(clock, runtime, idle))
+
+
+def _of_port(
+    counts: Mapping[str, int], unsent: int, kind: PortKind, link: PortCounters | None
+) -> PortCounters:
+    rx, tx = counts.get("rx packets", 0), counts.get("tx packets", 0)
+    dropped = sum(counts.get(what, 0) for what in ("drops", "rx-no-buf", "rx-miss", "rx-error"))
+    if link is not None and link.rx is not None and link.tx is not None:
+        return PortCounters(rx, link.tx, max(0, link.rx - rx) + dropped, max(0, tx - link.tx))
+    if kind is PortKind.VHOST_USER:  # its drops are both what came in and what was not sent
+        dropped = max(0, dropped - unsent)
+    unsent += counts.get("tx-error", 0)
+    return PortCounters(rx, tx - unsent, dropped, unsent)
+
+
+def _loops(clock: str, runtime: str, idle: str) -> tuple[int, int] | tuple[None, None]:
+    """Return the busy and idle time of all threads that forward, in loops with nothing to do; or
+    None, as packet sockets are not polled.
+
+    vpp tells no idle time. But it loops over its ports all the time, and tells how often: idle are
+    the loops that found nothing, of those that its time is enough for.
+    """
+    now = _CLOCK.search(clock)
+    per_second = [float(rate) for rate in _RATE.findall(idle)]
+    threads = _THREAD.split(runtime)[1:]
+    if now is None or not threads or len(per_second) != len(threads):
+        raise ValueError("vpp does not tell how often its threads loop")
+    first = 1 if len(threads) > 1 else 0  # with workers, the main thread forwards nothing
+    empty = sum(_empty(thread) for thread in threads[first:])
+    total = round(float(now[1]) * sum(per_second[first:]))
+    return (total - empty, empty) if empty else (None, None)
+
+
+def _empty(thread: str) -> int:
+    """Return how many loops of a thread found no frame."""
+    calls = {name: (state, int(count)) for name, state, count in _NODE.findall(thread)}
+    loops = max((count for state, count in calls.values() if state == "polling"), default=0)
+    return max(0, loops - calls.get("ethernet-input", ("", 0))[1])
+
+
+def _no_sockets(wiring: Wiring) -> Plan:
+    """Remove the sockets that it listens on, which it leaves when it is killed."""
+    ends = {} if wiring.given else SWITCH.endpoints(wiring)
+    paths = tuple(end.path for end in ends.values() if end.path)
+    remove = ("rm", "-f", *paths)
+    return (Run("no sockets of a switch before", remove, undo=remove),) if paths else ()
+
+
+class Vpp(Switch):
+    """`vpp`, and `vppctl` to configure it: a vhost-user or memif port listens, a packet socket
+    is at the switch's end of a veth pair, a NIC is that of its DPDK plugin."""
+
+    name = "vpp"
+    semantics = (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
+    port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
+    function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
+    counters = Counting(_counter_commands, _parse_counters)
+    resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
+
+    def probe(self, host: Host) -> Version:
+        (version,) = probe_version(host, (program_path("vpp"), "--version"), _VERSION, hint=_HINT)
+        require_programs(host, {_client(): "vpp"})
+        return Version(version)
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, wiring: Wiring) -> str | None:
+        if wiring.semantics is Semantics.PATCH:
+            return wire_refusal(wiring, self.name)
+        if wiring.semantics is Semantics.ROUTED and len(wiring.ports) > _NETWORKS:
+            return f"vpp gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
+        return None
+
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        if wiring.kind is PortKind.VETH:
+            return links.kernel_endpoints(wiring)
+        return eal_endpoints(wiring, {port.id: mac_address(port.index) for port in wiring.ports})
+
+    def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
+        return (
+            routed_addressing(wiring)
+            if wiring.semantics is Semantics.ROUTED
+            else super().addressing(wiring)
+        )
+
+    def start(self, wiring: Wiring) -> Plan:
+        folder, name, last = home(wiring), process(wiring), interface(wiring, wiring.ports[-1])
+        started = (program_path("vpp"), "-c", f"{folder}/startup.conf")
+        api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
+        number = f"{name}-pid"
+        typed = script(wiring, wiring.given or self.endpoints(wiring))
+        who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
+        made: Plan = ()
+        if wiring.kind is PortKind.VETH:
+            made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
+        if wiring.memory == "hugepages":
+            megabytes = -(-BUFFERS * _BUFFER_BYTES >> 20)
+            made += (Reserve(f"hugepages for {who}'s buffers", megabytes, node=wiring.node),)
+        return (
+            *made,
+            Run(f"a place for {who}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
+            *_no_sockets(wiring),
+            Run("no memory of its API of before", api, at=wiring.at, undo=api),
+            Write("its configuration", f"{folder}/startup.conf", startup(wiring).encode()),
+            Write("what is typed then", f"{folder}/ports.cli", typed.encode()),
+            Spawn(who, name, started, at=wiring.at),
+            Wait(f"{who} answers", Check(_cli(wiring, "show", "version")), unless_dead=name),
+            Run(
+                f"the number of {who}'s process",
+                ("cat", f"{folder}/vpp.pid"),
+                at=wiring.at,
+                save=number,
+            ),
+            Run(
+                "its main thread keeps off the workers' CPUs",
+                ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), f"${{{number}}}"),
+                at=wiring.at,
+                ok=(0, 1),
+            ),
+            Run("its ports and rules", _cli(wiring, "exec", f"{folder}/ports.cli")),
+            Wait(
+                "its last port is up",
+                Check(_cli(wiring, "show", "interface"), pattern=rf"^{re.escape(last)} +\d+ +up "),
+                unless_dead=name,
+            ),
+        )
+
+    def settled(self, wiring: Wiring) -> Plan:
+        return tuple(
+            Wait(
+                f"{wiring.at.name if wiring.given else 'the switch'} sees the link of port"
+                f" {port.index}",
+                Check(
+                    _cli(wiring, "show", "hardware-interfaces"),
+                    pattern=rf"^{re.escape(interface(wiring, port))} +\d+ +up ",
+                ),
+                unless_dead=process(wiring),
+            )
+            for port in wiring.ports
+        )
+
+
+SWITCH = Vpp()

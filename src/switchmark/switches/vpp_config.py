@@ -1,0 +1,124 @@
+"""This module writes a vector packet processor's files: its configuration, and what is typed once
+it runs. It knows no step of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from switchmark.model.topology import (
+    Endpoint,
+    Port,
+    PortKind,
+    Semantics,
+    Wiring,
+    ip_address,
+    mac_address,
+)
+from switchmark.switches import links
+
+__all__ = ["BUFFERS", "home", "interface", "process", "script", "startup"]
+
+BUFFERS = 16384
+"""Of a NUMA node, without those that NICs hold."""
+
+_PLUGINS = ("vhost", "memif", "af_packet", "dpdk")  # vhost was not yet one in 19.08
+_RING = 1024
+
+
+def home(wiring: Wiring) -> str:
+    """Return the folder of the instance."""
+    return f"{wiring.run_dir}/{wiring.prefix}-vpp"
+
+
+def process(wiring: Wiring) -> str:
+    """Return the name of the Spawn, with which its shared memory begins."""
+    return f"{wiring.prefix}-vpp"
+
+
+def _kind(wiring: Wiring, port: Port) -> PortKind:
+    return PortKind.NIC_PCI if port.pci else wiring.kind
+
+
+def interface(wiring: Wiring, port: Port) -> str:
+    """Return the name that vpp gives a port: what it is told settles all of them."""
+    match _kind(wiring, port):
+        case PortKind.VHOST_USER:
+            return f"VirtualEthernet0/0/{port.index}"
+        case PortKind.MEMIF:
+            return f"memif{port.index + 1}/0"
+        case PortKind.NIC_PCI:
+            return f"nic{port.index}"
+        case _:
+            return f"host-{links.switch_ifname(wiring, port)}"
+
+
+def startup(wiring: Wiring) -> str:
+    """Return the program's configuration, before it has any port but NICs."""
+    folder, nics = home(wiring), [port for port in wiring.ports if port.pci]
+    rings = 2 * len(nics) * wiring.queues * (wiring.descriptors or _RING)
+    page = "default-hugepage" if wiring.memory == "hugepages" else "default"
+    ring = f"num-rx-desc {wiring.descriptors or _RING} num-tx-desc {wiring.descriptors or _RING}"
+    queues = f"num-rx-queues {wiring.queues} num-tx-queues {wiring.queues}"
+    devices = [f"dev {port.nic} {{ name nic{port.index} {queues} {ring} }}" for port in nics]
+    # The main thread is begun beside the workers' CPUs, as it must; then it is let go.
+    main = min(set(range(len(wiring.cores) + 1)) - set(wiring.cores))
+    workers = f"main-core {main} corelist-workers {','.join(map(str, sorted(wiring.cores)))}"
+    lines = (
+        f"unix {{ nodaemon nosyslog nobanner runtime-dir {folder} cli-listen {folder}/cli.sock"
+        f" pidfile {folder}/vpp.pid }}",
+        f"api-segment {{ prefix {process(wiring)} }}",
+        f"statseg {{ socket-name {folder}/stats.sock }}",
+        f"buffers {{ buffers-per-numa {BUFFERS + rings} page-size {page} }}",
+        f"cpu {{ {workers} }}" if wiring.cores else "",
+        "plugins { plugin default { disable }"
+        + "".join(f" plugin {name}_plugin.so {{ enable }}" for name in _PLUGINS)
+        + " }",
+        f"dpdk {{ {' '.join(devices)} }}" if nics else "",
+    )
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def script(wiring: Wiring, ends: Mapping[str, Endpoint]) -> str:
+    """Return what is typed once it runs. It ends at the first line that fails: its last brings up
+    the last port."""
+    lines = [line for port in wiring.ports for line in _create(wiring, port, ends[port.id])]
+    lines += _rules(wiring)
+    lines += [f"set interface state {interface(wiring, port)} up" for port in wiring.ports]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _create(wiring: Wiring, port: Port, end: Endpoint) -> Iterator[str]:
+    kind, queues, mac = _kind(wiring, port), wiring.queues, mac_address(port.index, router=True)
+    if kind is PortKind.VHOST_USER:
+        server = "" if end.server else "server "
+        yield f"create vhost-user socket {end.path} {server}hwaddr {mac} renumber {port.index}"
+    elif kind is PortKind.MEMIF:
+        number, role = port.index + 1, "slave" if wiring.given and not end.server else "master"
+        yield f"create memif socket id {number} filename {end.path}"
+        yield (
+            f"create interface memif id 0 socket-id {number} {role} hw-addr {mac} rx-queues"
+            f" {queues} tx-queues {queues} ring-size {wiring.descriptors or _RING}"
+        )
+    elif kind is not PortKind.NIC_PCI:
+        several = f" num-rx-queues {queues} num-tx-queues {queues}" if queues > 1 else ""
+        name = links.switch_ifname(wiring, port)
+        yield f"create host-interface name {name} hw-addr {mac}{several}"
+
+
+def _rules(wiring: Wiring) -> Iterator[str]:
+    names = {port.id: interface(wiring, port) for port in wiring.ports}
+    match wiring.semantics:
+        case Semantics.PATCH:
+            for source, sinks in wiring.ways.items():
+                for sink in sinks:
+                    yield f"set interface l2 xconnect {names[source]} {names[sink]}"
+        case Semantics.LEARNING:
+            yield "create bridge-domain 1 learn 1 forward 1 uu-flood 1 flood 1 arp-term 0"
+            for name in names.values():
+                yield f"set interface l2 bridge {name} 1"
+        case _:
+            for port in wiring.ports:
+                near, far = (ip_address(host, net=port.index) for host in (1, 2))
+                yield f"set interface ip address {names[port.id]} {near}/24"
+                mac = mac_address(port.index)
+                yield f"set ip neighbor {names[port.id]} {far} {mac} static"

@@ -1,0 +1,267 @@
+"""These tests hold what VPP is configured with and typed into, and how its answers are parsed; its
+answers are recorded ones (26.10)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.errors import Unavailable
+from switchmark.machine.cpus import all_but
+from switchmark.machine.host import Completed
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Topology, Wiring
+from switchmark.switches.vpp import SWITCH
+
+DATA = Path(__file__).parent / "data" / "vpp-26.10"
+VERSION = b"vpp v26.10-rc0~374-gb575ec2c56d built by root on vm at 2026-11-22T03:00:46\n"
+
+
+def said(question: str) -> bytes:
+    return (DATA / f"{question}.txt").read_bytes()
+
+
+INTERFACES = said("show-interface")
+NO_ERRORS = said("show-errors")
+CLOCK = said("show-clock")
+RUNTIME = said("show-runtime")
+SUMMARY = b"""\
+Thread 0 vpp_main (lcore 0)
+Time .2, 10.000000 sec internal node vector rate 0.00 loops/sec 407793.16
+  vector rates in 0.0000e0, out 0.0000e0, drop 0.0000e0, punt 0.0000e0
+---------------
+Thread 1 vpp_wk_0 (lcore 1)
+Time .2, 10.000000 sec internal node vector rate 0.00 loops/sec 100000.00
+  vector rates in 0.0000e0, out 0.0000e0, drop 0.0000e0, punt 0.0000e0
+"""
+HARDWARE = said("show-hardware-interfaces").decode()
+
+
+def link(name: str, rx: int, tx: int) -> dict[str, Any]:
+    counts = {"packets": 0, "dropped": 0, "errors": 0}
+    return {
+        "ifname": name,
+        "stats64": {"rx": {**counts, "packets": rx}, "tx": {**counts, "packets": tx}},
+    }
+
+
+LINKS = json.dumps([link("sm0000-p0", 10, 2), link("sm0000-p1", 2, 5)]).encode()
+OF_SOCKETS = (INTERFACES, NO_ERRORS, CLOCK, RUNTIME, SUMMARY, LINKS)
+
+
+def wiring(ports: int = 2, **more: Any) -> Wiring:
+    topology = Topology()
+    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
+    for source, sink in zip(ends[::2], ends[1::2], strict=True):
+        topology.flow(source, sink)
+    found = Wiring(
+        prefix="sm0000",
+        run_dir="/run/x",
+        at=HOST,
+        ports=topology.ports,
+        flows=tuple(topology.flows),
+        nodes={},
+        kind=PortKind.VHOST_USER,
+        semantics=Semantics.PATCH,
+        cores=(3,),
+    )
+    return replace(found, **more)
+
+
+def written(plan: Plan, name: str) -> list[str]:
+    (file,) = (step for step in plan if isinstance(step, Write) and step.path.endswith(name))
+    assert file.path.startswith("/run/x/sm0000-vpp/")
+    return file.content.decode().splitlines()
+
+
+def typed(asked: Wiring) -> list[str]:
+    return written(SWITCH.start(asked), "ports.cli")
+
+
+def configured(asked: Wiring) -> str:
+    return "\n".join(written(SWITCH.start(asked), "startup.conf"))
+
+
+# --- what it is told -------------------------------------------------------------------------
+
+
+def test_a_patch_is_cross_connected_both_ways() -> None:
+    assert typed(wiring()) == [
+        "create vhost-user socket /run/x/p0.sock server hwaddr 02:52:4d:00:00:00 renumber 0",
+        "create vhost-user socket /run/x/p1.sock server hwaddr 02:52:4d:00:00:01 renumber 1",
+        "set interface l2 xconnect VirtualEthernet0/0/0 VirtualEthernet0/0/1",
+        "set interface l2 xconnect VirtualEthernet0/0/1 VirtualEthernet0/0/0",
+        "set interface state VirtualEthernet0/0/0 up",
+        "set interface state VirtualEthernet0/0/1 up",
+    ]
+
+
+def test_a_bridge_domain_has_every_port() -> None:
+    lines = typed(wiring(4, semantics=Semantics.LEARNING))
+    bridged = [line for line in lines if line.startswith("set interface l2 bridge")]
+    assert bridged == [f"set interface l2 bridge VirtualEthernet0/0/{i} 1" for i in range(4)]
+    assert "learn 1 forward 1 uu-flood 1 flood 1" in lines[4]
+
+
+def test_a_router_knows_its_neighbours_before_their_first_frame() -> None:
+    lines = typed(wiring(semantics=Semantics.ROUTED))
+    assert "set interface ip address VirtualEthernet0/0/1 198.18.1.1/24" in lines
+    neighbour = "198.18.1.2 02:53:4d:00:00:01 static"
+    assert f"set ip neighbor VirtualEthernet0/0/1 {neighbour}" in lines
+    assert SWITCH.addressing(wiring(semantics=Semantics.ROUTED))["f0-f1"].routed == 1
+    assert SWITCH.addressing(wiring())["f0-f1"].routed == 0
+
+
+def test_memif_and_packet_sockets_have_the_queues_that_were_asked_for() -> None:
+    first, second = typed(wiring(kind=PortKind.MEMIF, queues=2, descriptors=512))[:2]
+    assert first == "create memif socket id 1 filename /run/x/p0.sock"
+    assert second == (
+        "create interface memif id 0 socket-id 1 master hw-addr 02:52:4d:00:00:00 rx-queues 2 "
+        "tx-queues 2 ring-size 512"
+    )
+    first = typed(wiring(kind=PortKind.VETH, queues=2))[0]
+    assert first == (
+        "create host-interface name sm0000-p0 hw-addr 02:52:4d:00:00:00 num-rx-queues 2 "
+        "num-tx-queues 2"
+    )
+
+
+def test_as_a_function_it_connects_to_memif_ports_and_takes_interfaces() -> None:
+    ends = {f"f{i}": Endpoint(PortKind.MEMIF, "x", path=f"/run/x/p{i + 4}.sock") for i in (0, 1)}
+    asked = wiring(kind=PortKind.MEMIF, given=ends)
+    assert "slave" in typed(asked)[1]
+    assert "/run/x/p4.sock" in typed(asked)[0]
+    swept = [step.argv for step in SWITCH.start(asked) if isinstance(step, Run)]
+    assert not [argv for argv in swept if "/run/x/p4.sock" in argv]  # the switch's
+    ends = {f"f{i}": Endpoint(PortKind.VETH, "x", ifname=f"sm0000-e{i + 4}") for i in (0, 1)}
+    asked = wiring(kind=PortKind.VETH, given=ends)
+    assert typed(asked)[0].startswith("create host-interface name sm0000-e4 ")
+    assert "set interface state host-sm0000-e5 up" in typed(asked)
+
+
+def test_each_core_has_a_worker_and_the_main_thread_none_of_them() -> None:
+    assert "cpu { main-core 0 corelist-workers 3 }" in configured(wiring())
+    assert "cpu { main-core 2 corelist-workers 0,1,3 }" in configured(wiring(cores=(1, 0, 3)))
+    assert "cpu {" not in configured(wiring(cores=()))
+    for cores, others in (((3,), "0-2,4-1023"), ((), "0-1023")):
+        (pinned,) = (
+            step.argv
+            for step in SWITCH.start(wiring(cores=cores))
+            if isinstance(step, Run) and step.argv[0] == "taskset"
+        )
+        assert pinned[3] == others == all_but(cores)
+
+
+def test_hugepages_are_reserved_where_it_takes_them() -> None:
+    plan = SWITCH.start(wiring(node=1))
+    (reserved,) = (step for step in plan if isinstance(step, Reserve))
+    assert (reserved.megabytes, reserved.node) == (40, 1)
+    assert "buffers { buffers-per-numa 16384 page-size default-hugepage }" in configured(wiring())
+    plain = wiring(memory="no-huge")
+    assert not [step for step in SWITCH.start(plain) if isinstance(step, Reserve)]
+    assert "page-size default }" in configured(plain)
+
+
+def test_nics_are_those_of_its_dpdk_plugin_and_no_other() -> None:
+    plain = wiring()
+    first, second = plain.ports
+    ports = (replace(first, nic="0000:03:00.0", nic_peer="0000:04:00.0"), second)
+    asked = replace(plain, ports=ports, queues=2, descriptors=512)
+    text = configured(asked)
+    assert (
+        "dpdk { dev 0000:03:00.0 { name nic0 num-rx-queues 2 num-tx-queues 2 num-rx-desc 512 "
+        "num-tx-desc 512 } }" in text
+    )
+    assert "buffers-per-numa 18432" in text
+    assert "set interface l2 xconnect nic0 VirtualEthernet0/0/1" in typed(asked)
+    assert "dpdk {" not in configured(plain)
+
+
+def test_nothing_is_left_of_an_instance_that_was_killed() -> None:
+    plan = SWITCH.start(wiring())
+    (spawn,) = (step for step in plan if isinstance(step, Spawn))
+    runs = [step for step in plan[: plan.index(spawn)] if isinstance(step, Run)]
+    gone = {path for step in runs for path in (step.undo or ())[2:]}
+    shared = {f"/dev/shm/sm0000-vpp-{part}" for part in ("global_vm", "vpe-api")}
+    assert gone == {"/run/x/sm0000-vpp", "/run/x/p0.sock", "/run/x/p1.sock", *shared}
+
+
+def test_the_plan_waits_for_the_last_port_and_for_every_link() -> None:
+    plan = SWITCH.start(wiring(12))
+    assert isinstance(plan[-1], Wait)
+    assert plan[-1].check.pattern is not None
+    assert "VirtualEthernet0/0/11 " in plan[-1].check.pattern
+    found = [
+        re.search(step.check.pattern or "$", HARDWARE, re.MULTILINE) is not None
+        for step in SWITCH.settled(wiring())
+        if isinstance(step, Wait)
+    ]
+    assert found == [False, True]
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    assert SWITCH.accepts(wiring()) is None
+    crossed = wiring(4)
+    flows = (*crossed.flows, replace(crossed.flows[0], id="more", sink="f2"))
+    assert "--semantics learning" in str(SWITCH.accepts(replace(crossed, flows=flows)))
+    learning = replace(crossed, flows=flows, semantics=Semantics.LEARNING)
+    assert SWITCH.accepts(learning) is None
+    assert "at most 255 ports" in str(SWITCH.accepts(wiring(256, semantics=Semantics.ROUTED)))
+
+
+# --- what it says ----------------------------------------------------------------------------
+
+
+def test_a_packet_sockets_losses_are_what_the_kernel_saw_more() -> None:
+    found = SWITCH.counters.parse(wiring(kind=PortKind.VETH), OF_SOCKETS)
+    first, second = found.ports["f0"], found.ports["f1"]
+    assert (first.rx, first.rx_dropped, first.tx, first.tx_dropped) == (6, 4, 2, 0)
+    assert (second.rx, second.rx_dropped, second.tx, second.tx_dropped) == (2, 0, 5, 1)
+
+
+def test_idle_are_the_loops_that_found_nothing() -> None:
+    found = SWITCH.counters.parse(wiring(kind=PortKind.VETH), OF_SOCKETS)
+    assert found.idle_cycles == 103689
+    assert found.busy_cycles == 157918 - 103689
+    unpolled = RUNTIME.replace(b"polling ", b"interrupt wait ")
+    asked = (*OF_SOCKETS[:3], unpolled, *OF_SOCKETS[4:])
+    assert SWITCH.counters.parse(wiring(kind=PortKind.VETH), asked).busy_cycles is None
+
+
+@pytest.mark.parametrize("garbled", range(len(OF_SOCKETS)))
+def test_garbled_counters_are_a_value_error(garbled: int) -> None:
+    if garbled == 1:
+        return  # no error is a table without lines
+    outputs = [b"}{" if i == garbled else text for i, text in enumerate(OF_SOCKETS)]
+    with pytest.raises(ValueError):
+        SWITCH.counters.parse(wiring(kind=PortKind.VETH), tuple(outputs))
+
+
+@given(st.tuples(*(st.binary() | st.just(text) for text in OF_SOCKETS)))
+def test_any_bytes_are_counters_or_a_value_error(outputs: tuple[bytes, ...]) -> None:
+    try:
+        found = SWITCH.counters.parse(wiring(kind=PortKind.VETH), outputs)
+    except ValueError:
+        return
+    assert set(found.ports) == {"f0", "f1"}
+
+
+def test_the_version_is_its_own_and_what_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_VPP", "/srv/vpp/bin/vpp")
+    version = SWITCH.probe(RecordingHost({("/srv/vpp/bin/vpp",): VERSION}))
+    assert (version.text, version.verified) == ("26.10-rc0~374-gb575ec2c56d", "not verified")
+    (asked, *_) = SWITCH.counters.commands(wiring())
+    assert asked.argv[0] == "/srv/vpp/bin/vppctl"
+    with pytest.raises(Unavailable) as refused:
+        SWITCH.probe(RecordingHost({("/srv/vpp/bin/vpp",): Completed(1, b"", b"")}))
+    assert "SWITCHMARK_VPP" in str(refused.value.hint)
