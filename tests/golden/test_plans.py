@@ -97,6 +97,7 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/vpp-loopback-vpp",
         Test(switch="vpp", engine="dpdk", port="memif", scenario="loopback", function="vpp"),
     )
+    yield "variants/bess-vhost-user", Test(switch="bess", engine="dpdk", memory="no-huge")
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
@@ -125,7 +126,7 @@ def plans() -> Iterator[tuple[str, Test]]:
     )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"
-    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk", "vpp"):
+    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk", "vpp", "bess"):
         yield f"variants/{switch}-nic-pci", Test(switch=switch, scenario="p2p", nic=nics)
     for switch in ("testpmd", "ovs-dpdk"):
         yield (
@@ -183,7 +184,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
     for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
         monkeypatch.setenv(program_variable(name), name)
-    for name in ("vpp",):
+    for name in ("vpp", "bess"):
         monkeypatch.setenv(program_variable(name), name)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from switchmark.plugins import Table, load_plugins
 from switchmark.switches import (
     basicfwd,
+    bess,
     direct,
     ip_forward,
     l2fwd,
@@ -36,6 +37,7 @@ TABLE: Table[Switch] = load_plugins(
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
         vpp.SWITCH,
+        bess.SWITCH,
         snabb.SWITCH,
         testpmd.SWITCH,
         basicfwd.SWITCH,

@@ -1,0 +1,164 @@
+"""These tests hold what BESS's client is told, and how its counters are parsed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Completed
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import HOST, Run, Spawn, Write
+from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.switches.bess import SWITCH
+
+ROOT = "/srv/bess"
+FILES = {f"{ROOT}/pybess/builtin_pb/service_pb2_grpc.py": b""}
+COUNTS = {"rx": 10, "rx_dropped": 1, "tx": 7, "tx_dropped": 3}
+
+
+@pytest.fixture(autouse=True)
+def _named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_BESS", ROOT)
+
+
+def wiring(ports: int = 2, **more: Any) -> Wiring:
+    topology = Topology()
+    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
+    for source, sink in zip(ends[::2], ends[1::2], strict=True):
+        topology.flow(source, sink)
+    found = Wiring(
+        prefix="sm0000",
+        run_dir="/run/x",
+        at=HOST,
+        ports=topology.ports,
+        flows=tuple(topology.flows),
+        nodes={},
+        kind=PortKind.VHOST_USER,
+        semantics=Semantics.PATCH,
+        cores=(3,),
+    )
+    return replace(found, **more)
+
+
+def told(asked: Wiring) -> dict[str, Any]:
+    """Return what the client's file tells the daemon."""
+    (file,) = (
+        step
+        for step in SWITCH.start(asked)
+        if isinstance(step, Write) and step.path.endswith("ports.json")
+    )
+    found: dict[str, Any] = json.loads(file.content)
+    return found
+
+
+def test_every_queue_of_a_port_is_joined_on_the_workers_in_turn() -> None:
+    found = told(wiring(queues=2, cores=(1, 3), descriptors=256))
+    assert found["cores"] == [1, 3]
+    assert found["ways"] == [
+        ["p0", "p1", 0, 0],
+        ["p0", "p1", 1, 1],
+        ["p1", "p0", 0, 0],
+        ["p1", "p0", 1, 1],
+    ]
+    assert found["ports"]["p1"] == {
+        "vdev": "eth_vhost1,iface=/run/x/p1.sock,queues=2,client=0",
+        **dict.fromkeys(("num_inc_q", "num_out_q"), 2),
+        **dict.fromkeys(("size_inc_q", "size_out_q"), 256),
+    }
+
+
+def test_unpinned_it_has_its_own_worker() -> None:
+    found = told(wiring(cores=()))
+    assert found["cores"] == []
+    assert {way[3] for way in found["ways"]} == {-1}
+
+
+def test_other_ports_are_other_devices() -> None:
+    memif = told(wiring(kind=PortKind.MEMIF))["ports"]["p0"]["vdev"]
+    assert memif == "net_memif0,role=master,id=0,socket=/run/x/p0.sock,mac=02:52:4d:00:00:00"
+    veth = told(wiring(kind=PortKind.VETH))["ports"]["p1"]["vdev"]
+    assert veth == "net_af_packet1,iface=sm0000-p1,qpairs=1"
+
+
+def test_it_finds_no_pci_device_but_those_that_it_was_given() -> None:
+    plain = wiring()
+    first, second = plain.ports
+    ports = (replace(first, nic="0000:03:00.0", nic_peer="0000:04:00.0"), second)
+    for asked, nics in ((plain, []), (replace(plain, ports=ports), ["0000:03:00.0"])):
+        plan = SWITCH.start(asked)
+        (spawn,) = (step for step in plan if isinstance(step, Spawn))
+        folder = spawn.env["SYSFS_PCI_DEVICES"]
+        runs = [step.argv for step in plan[: plan.index(spawn)] if isinstance(step, Run)]
+        assert ("mkdir", "-p", folder) in runs
+        linked = [argv[2] for argv in runs if argv[:2] == ("ln", "-s") and argv[3] == folder]
+        assert linked == [f"/sys/bus/pci/devices/{nic}" for nic in nics]
+
+
+def test_hugepages_are_taken_where_they_are_meant() -> None:
+    def memory(asked: Wiring) -> str:
+        (spawn,) = (step for step in SWITCH.start(asked) if isinstance(step, Spawn))
+        return spawn.argv[spawn.argv.index("-m") + 1]
+
+    assert memory(wiring()) == "512"
+    assert memory(wiring(memory="no-huge")) == "0"
+
+
+def test_long_frames_and_a_port_with_two_peers_are_refused() -> None:
+    assert SWITCH.accepts(wiring()) is None
+    assert "1518 bytes" in str(SWITCH.accepts(wiring(mtu=9000)))
+    crossed = wiring(4)
+    flows = (*crossed.flows, replace(crossed.flows[0], id="more", sink="f2"))
+    assert "port f0 can send to one" in str(SWITCH.accepts(replace(crossed, flows=flows)))
+
+
+def test_counters_are_by_port() -> None:
+    output = json.dumps({"p0": COUNTS, "p1": {**COUNTS, "rx": 20}}).encode()
+    found = SWITCH.counters.parse(wiring(), (output,))
+    assert (found.ports["f0"].rx, found.ports["f1"].rx) == (10, 20)
+    assert (found.ports["f0"].rx_dropped, found.ports["f0"].tx_dropped) == (1, 3)
+    assert found.busy_cycles is None
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"null",
+        b"[" * 100_000,
+        json.dumps({"p0": COUNTS}).encode(),
+        json.dumps({"p0": COUNTS, "p1": {}}).encode(),
+        json.dumps({"p0": COUNTS, "p1": {**COUNTS, "rx": "7"}}).encode(),
+        json.dumps({"p0": COUNTS, "p1": {**COUNTS, "more": 7}}).encode(),
+    ],
+)
+def test_garbled_counters_are_a_value_error(output: bytes) -> None:
+    with pytest.raises(ValueError):
+        SWITCH.counters.parse(wiring(), (output,))
+
+
+@given(st.binary())
+def test_any_bytes_are_counters_or_a_value_error(output: bytes) -> None:
+    with pytest.raises(ValueError):
+        SWITCH.counters.parse(wiring(), (output,))
+
+
+def test_the_version_is_the_daemons_and_what_is_missing_is_named() -> None:
+    answers: dict[tuple[str, ...], bytes | Completed] = {
+        (f"{ROOT}/core/bessd",): b"bessd version 1d8f708\n",
+        ("/usr/bin/python3",): b"version 1.51.1\n",
+    }
+    version = SWITCH.probe(RecordingHost(answers, files=FILES))
+    assert (version.text, version.verified) == ("1d8f708", "plan-only")
+    with pytest.raises(Unavailable, match="builtin_pb/service_pb2_grpc.py is missing") as refused:
+        SWITCH.probe(RecordingHost(answers))
+    assert "SWITCHMARK_BESS" in str(refused.value.hint)
+    answers["/usr/bin/python3",] = Completed(1, b"", b"ModuleNotFoundError")
+    with pytest.raises(Unavailable) as refused:
+        SWITCH.probe(RecordingHost(answers, files=FILES))
+    assert refused.value.hint == "apt-get install python3-grpcio python3-protobuf"
