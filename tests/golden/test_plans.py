@@ -184,7 +184,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
     for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
         monkeypatch.setenv(program_variable(name), name)
-    for name in ("vpp", "bess"):
+    for name in ("vpp", "bess", "t4p4s"):
         monkeypatch.setenv(program_variable(name), name)
 
 

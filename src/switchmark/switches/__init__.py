@@ -19,6 +19,7 @@ from switchmark.switches import (
     ovs,
     ovs_dpdk,
     snabb,
+    t4p4s,
     testpmd,
     vpp,
 )
@@ -38,6 +39,7 @@ TABLE: Table[Switch] = load_plugins(
         ovs_dpdk.SWITCH,
         vpp.SWITCH,
         bess.SWITCH,
+        t4p4s.SWITCH,
         snabb.SWITCH,
         testpmd.SWITCH,
         basicfwd.SWITCH,
