@@ -86,7 +86,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Parse the counters by port. vpp counts a frame as sent before it looks for room; what a
     packet socket lost on either side only the kernel's counters of its interface tell."""
-    shown, errors, clock, runtime, idle = (output.decode() for output in outputs[:5])
+    decoded = (output.decode().replace("\r\n", "\n") for output in outputs[:5])
+    shown, errors, clock, runtime, idle = decoded
     parts = _INTERFACE.split(shown)
     counted = {
         name: {what: int(count) for what, count in _COUNTER.findall(body)}
@@ -194,8 +195,7 @@ class Vpp(Switch):
         folder, name, last = home(wiring), process(wiring), interface(wiring, wiring.ports[-1])
         started = (program_path("vpp"), "-c", f"{folder}/startup.conf")
         api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
-        number = f"{name}-pid"
-        typed = script(wiring, wiring.given or self.endpoints(wiring))
+        number, typed = f"{name}-pid", script(wiring, wiring.given or self.endpoints(wiring))
         who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
         made: Plan = ()
         if wiring.kind is PortKind.VETH:
