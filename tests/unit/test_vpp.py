@@ -129,8 +129,8 @@ def test_memif_and_packet_sockets_have_the_queues_that_were_asked_for() -> None:
     )
     first = typed(wiring(kind=PortKind.VETH, queues=2))[0]
     assert first == (
-        "create host-interface name sm0000-p0 hw-addr 02:52:4d:00:00:00 num-rx-queues 2 "
-        "num-tx-queues 2"
+        "create host-interface name sm0000-p0 hw-addr 02:52:4d:00:00:00 cksum-gso-disable "
+        "num-rx-queues 2 num-tx-queues 2"
     )
 
 

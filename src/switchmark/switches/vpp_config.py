@@ -100,9 +100,11 @@ def _create(wiring: Wiring, port: Port, end: Endpoint) -> Iterator[str]:
             f" {queues} tx-queues {queues} ring-size {wiring.descriptors or _RING}"
         )
     elif kind is not PortKind.NIC_PCI:
-        several = f" num-rx-queues {queues} num-tx-queues {queues}" if queues > 1 else ""
+        # Ports do no offloads, and the kernel sends nothing of a socket that would use them.
+        more = " cksum-gso-disable"
+        more += f" num-rx-queues {queues} num-tx-queues {queues}" if queues > 1 else ""
         name = links.switch_ifname(wiring, port)
-        yield f"create host-interface name {name} hw-addr {mac}{several}"
+        yield f"create host-interface name {name} hw-addr {mac}{more}"
 
 
 def _rules(wiring: Wiring) -> Iterator[str]:
