@@ -52,7 +52,8 @@ _BUFFER_BYTES = 2560  # of which 2048 are a frame's
 _NETWORKS = 255
 _INTERFACE = re.compile(r"^(\S+) +\d+ +(?:up|down) +\S+", re.MULTILINE)
 _COUNTER = re.compile(r"([a-z][a-z0-9]*(?:[ -][a-z0-9]+)*) +(\d+) *$", re.MULTILINE)
-_CLOCK = re.compile(r"^Time now (\d*\.\d+)")  # of less than one it prints no zero
+_USED = re.compile(r"\) \S(?: -?\d+){10} (\d+) (\d+) ")  # of /proc/PID/stat, in ticks
+_TICKS = 100
 _THREAD = re.compile(r"^Time [\d.]", re.MULTILINE)
 _RATE = re.compile(r"loops/sec (\d*\.\d+)")
 _NODE = re.compile(r"^(\S+) +([a-z]+(?: [a-z]+)?) +(\d+) +\d+ +\d+ ", re.MULTILINE)
@@ -70,13 +71,18 @@ def _cli(wiring: Wiring, *words: str) -> tuple[str, ...]:
     return (_client(), "-s", f"{home(wiring)}/cli.sock", *words)
 
 
+def _number(wiring: Wiring) -> str:
+    """Return what stands for the number of the process."""
+    return f"${{{process(wiring)}-pid}}"
+
+
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     client, _, socket = _cli(wiring)
     idle = (*("sh", "-c", _ONCE, client, socket), f"{home(wiring)}/idle")
     return (
         Run("counters of the switch's ports", _cli(wiring, "show", "interface")),
         Run("what it could not send", _cli(wiring, "show", "errors")),
-        Run("the time that it has run", _cli(wiring, "show", "clock")),
+        Run("the CPU time that it has used", ("cat", f"/proc/{_number(wiring)}/stat"), wiring.at),
         Run("how often its workers looped", _cli(wiring, "show", "runtime")),
         Run("how often they loop in a second with nothing to do", idle),
         *(links.link_counters(wiring) if wiring.kind is PortKind.VETH else ()),
@@ -87,7 +93,7 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Parse the counters by port. vpp counts a frame as sent before it looks for room; what a
     packet socket lost on either side only the kernel's counters of its interface tell."""
     decoded = (output.decode().replace("\r\n", "\n") for output in outputs[:5])
-    shown, errors, clock, runtime, idle = decoded
+    shown, errors, stat, runtime, idle = decoded
     parts = _INTERFACE.split(shown)
     counted = {
         name: {what: int(count) for what, count in _COUNTER.findall(body)}
@@ -104,7 +110,7 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
             raise ValueError(f"show interface names no port {name}")
         link = kernel.get(links.switch_ifname(wiring, port))
         ports[port.id] = _of_port(counted[name], unsent.get(name, 0), wiring.kind, link)
-    return Counters(ports, *_loops(clock, runtime, idle))
+    return Counters(ports, *_loops(stat, runtime, idle))
 
 
 def _of_port(
@@ -120,21 +126,22 @@ def _of_port(
     return PortCounters(rx, tx - unsent, dropped, unsent)
 
 
-def _loops(clock: str, runtime: str, idle: str) -> tuple[int, int] | tuple[None, None]:
+def _loops(stat: str, runtime: str, idle: str) -> tuple[int, int] | tuple[None, None]:
     """Return the busy and idle time of all threads that forward, in loops with nothing to do; or
     None, as packet sockets are not polled.
 
     vpp tells no idle time. But it loops over its ports all the time, and tells how often: idle are
-    the loops that found nothing, of those that its time is enough for.
+    the loops that found nothing, of those that its CPU time is enough for.
     """
-    now = _CLOCK.search(clock)
+    used = _USED.search(stat)
     per_second = [float(rate) for rate in _RATE.findall(idle)]
     threads = _THREAD.split(runtime)[1:]
-    if now is None or not threads or len(per_second) != len(threads):
+    if used is None or not threads or len(per_second) != len(threads):
         raise ValueError("vpp does not tell how often its threads loop")
     first = 1 if len(threads) > 1 else 0  # with workers, the main thread forwards nothing
     empty = sum(_empty(thread) for thread in threads[first:])
-    total = round(float(now[1]) * sum(per_second[first:]))
+    ticks, rates = int(used[1]) + int(used[2]), per_second[first:]
+    total = round(ticks / _TICKS * sum(rates) / len(rates))
     return (total - empty, empty) if empty else (None, None)
 
 
@@ -185,17 +192,16 @@ class Vpp(Switch):
         return eal_endpoints(wiring, {port.id: mac_address(port.index) for port in wiring.ports})
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
-        return (
-            routed_addressing(wiring)
-            if wiring.semantics is Semantics.ROUTED
-            else super().addressing(wiring)
-        )
+        if wiring.semantics is Semantics.ROUTED:
+            return routed_addressing(wiring)
+        return super().addressing(wiring)
 
     def start(self, wiring: Wiring) -> Plan:
         folder, name, last = home(wiring), process(wiring), interface(wiring, wiring.ports[-1])
         started = (program_path("vpp"), "-c", f"{folder}/startup.conf")
         api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
-        number, typed = f"{name}-pid", script(wiring, wiring.given or self.endpoints(wiring))
+        pid = ("cat", f"{folder}/vpp.pid")
+        typed = script(wiring, wiring.given or self.endpoints(wiring))
         who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
         made: Plan = ()
         if wiring.kind is PortKind.VETH:
@@ -212,15 +218,10 @@ class Vpp(Switch):
             Write("what is typed then", f"{folder}/ports.cli", typed.encode()),
             Spawn(who, name, started, at=wiring.at),
             Wait(f"{who} answers", Check(_cli(wiring, "show", "version")), unless_dead=name),
-            Run(
-                f"the number of {who}'s process",
-                ("cat", f"{folder}/vpp.pid"),
-                at=wiring.at,
-                save=number,
-            ),
+            Run(f"the number of {who}'s process", pid, at=wiring.at, save=f"{name}-pid"),
             Run(
                 "its main thread keeps off the workers' CPUs",
-                ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), f"${{{number}}}"),
+                ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), _number(wiring)),
                 at=wiring.at,
                 ok=(0, 1),
             ),
