@@ -41,6 +41,7 @@ from switchmark.switches.vpp_config import (
     BUFFERS,
     home,
     interface,
+    number,
     process,
     script,
     startup,
@@ -57,7 +58,10 @@ _TICKS = 100
 _THREAD = re.compile(r"^Time [\d.]", re.MULTILINE)
 _RATE = re.compile(r"loops/sec (\d*\.\d+)")
 _NODE = re.compile(r"^(\S+) +([a-z]+(?: [a-z]+)?) +(\d+) +\d+ +\d+ ", re.MULTILINE)
-_ONCE = 'test -s "$2" || "$0" -s "$1" show runtime summary >"$2"; cat "$2"'
+_ONCE = """\
+test -s "$2" || for again in 1 2 3 4 5; do "$0" -s "$1" show runtime summary; sleep .02; done >"$2"
+cat "$2"
+"""
 _ERROR = re.compile(r"^ *(\d+) +(\S+)-tx ", re.MULTILINE)
 
 
@@ -71,18 +75,13 @@ def _cli(wiring: Wiring, *words: str) -> tuple[str, ...]:
     return (_client(), "-s", f"{home(wiring)}/cli.sock", *words)
 
 
-def _number(wiring: Wiring) -> str:
-    """Return what stands for the number of the process."""
-    return f"${{{process(wiring)}-pid}}"
-
-
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     client, _, socket = _cli(wiring)
     idle = (*("sh", "-c", _ONCE, client, socket), f"{home(wiring)}/idle")
     return (
         Run("counters of the switch's ports", _cli(wiring, "show", "interface")),
         Run("what it could not send", _cli(wiring, "show", "errors")),
-        Run("the CPU time that it has used", ("cat", f"/proc/{_number(wiring)}/stat"), wiring.at),
+        Run("the CPU time that it has used", ("cat", f"/proc/{number(wiring)}/stat"), wiring.at),
         Run("how often its workers looped", _cli(wiring, "show", "runtime")),
         Run("how often they loop in a second with nothing to do", idle),
         *(links.link_counters(wiring) if wiring.kind is PortKind.VETH else ()),
@@ -136,12 +135,13 @@ def _loops(stat: str, runtime: str, idle: str) -> tuple[int, int] | tuple[None, 
     used = _USED.search(stat)
     per_second = [float(rate) for rate in _RATE.findall(idle)]
     threads = _THREAD.split(runtime)[1:]
-    if used is None or not threads or len(per_second) != len(threads):
+    if used is None or not threads or not per_second or len(per_second) % len(threads):
         raise ValueError("vpp does not tell how often its threads loop")
     first = 1 if len(threads) > 1 else 0  # with workers, the main thread forwards nothing
     empty = sum(_empty(thread) for thread in threads[first:])
-    ticks, rates = int(used[1]) + int(used[2]), per_second[first:]
-    total = round(ticks / _TICKS * sum(rates) / len(rates))
+    ticks = int(used[1]) + int(used[2])
+    fastest = [max(per_second[i :: len(threads)]) for i in range(first, len(threads))]
+    total = round(ticks / _TICKS * sum(fastest) / len(fastest))
     return (total - empty, empty) if empty else (None, None)
 
 
@@ -221,7 +221,7 @@ class Vpp(Switch):
             Run(f"the number of {who}'s process", pid, at=wiring.at, save=f"{name}-pid"),
             Run(
                 "its main thread keeps off the workers' CPUs",
-                ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), _number(wiring)),
+                ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), number(wiring)),
                 at=wiring.at,
                 ok=(0, 1),
             ),

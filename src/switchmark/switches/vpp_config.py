@@ -16,7 +16,7 @@ from switchmark.model.topology import (
 )
 from switchmark.switches import links
 
-__all__ = ["BUFFERS", "home", "interface", "process", "script", "startup"]
+__all__ = ["BUFFERS", "home", "interface", "number", "process", "script", "startup"]
 
 BUFFERS = 16384
 """Of a NUMA node, without those that NICs hold."""
@@ -33,6 +33,11 @@ def home(wiring: Wiring) -> str:
 def process(wiring: Wiring) -> str:
     """Return the name of the Spawn, with which its shared memory begins."""
     return f"{wiring.prefix}-vpp"
+
+
+def number(wiring: Wiring) -> str:
+    """Return what stands for the number of the process."""
+    return f"${{{process(wiring)}-pid}}"
 
 
 def _kind(wiring: Wiring, port: Port) -> PortKind:
