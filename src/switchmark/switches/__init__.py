@@ -17,7 +17,9 @@ from switchmark.switches import (
     null,
     ovs,
     ovs_dpdk,
+    tc_redirect,
     testpmd,
+    xdp_redirect,
 )
 from switchmark.switches.base import Switch
 
@@ -31,6 +33,8 @@ TABLE: Table[Switch] = load_plugins(
         linux_bridge.SWITCH,
         ip_forward.SWITCH,
         macvlan.SWITCH,
+        tc_redirect.SWITCH,
+        xdp_redirect.SWITCH,
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
         testpmd.SWITCH,
