@@ -19,6 +19,7 @@ from switchmark.switches import (
     ovs_dpdk,
     tc_redirect,
     testpmd,
+    vxlan,
     xdp_redirect,
 )
 from switchmark.switches.base import Switch
@@ -35,6 +36,7 @@ TABLE: Table[Switch] = load_plugins(
         macvlan.SWITCH,
         tc_redirect.SWITCH,
         xdp_redirect.SWITCH,
+        vxlan.SWITCH,
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
         testpmd.SWITCH,
