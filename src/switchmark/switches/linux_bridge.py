@@ -18,7 +18,7 @@ class LinuxBridge(links.KernelSwitch):
     semantics = (Semantics.LEARNING,)
     port_kinds = links.PORT_KINDS
     function_kinds = frozenset({PortKind.VETH, PortKind.TAP, PortKind.VF})
-    resources = frozenset({"copies"})
+    resources = frozenset({"switch_cores", "copies"})
     counters = links.COUNTERS
 
     def probe(self, host: Host) -> Version:

@@ -1,5 +1,5 @@
-"""tc redirects frames from one interface to another as soon as they are skbs, by a program of BPF
-where they come in: before any other part of the network stack sees them."""
+"""The kernel's tc redirects frames from one interface to another as soon as they are skbs, by a
+program of BPF where they come in: before any other part of the network stack sees them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class TcRedirect(RedirectingSwitch):
     name = "tc-redirect"
     semantics = (Semantics.PATCH,)
     port_kinds = links.PORT_KINDS
+    resources = frozenset({"switch_cores"})
     counters = links.COUNTERS
 
     def probe(self, host: Host) -> Version:

@@ -51,7 +51,7 @@ class Vxlan(links.KernelSwitch):
     name = "vxlan"
     semantics = (Semantics.LEARNING,)
     port_kinds = links.PORT_KINDS
-    resources = frozenset({"copies"})
+    resources = frozenset({"switch_cores", "copies"})
     counters = links.COUNTERS
     own_stack = True
 
