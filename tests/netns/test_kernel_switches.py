@@ -1,9 +1,10 @@
 """What is particular to the kernel's own switches, on real paths: who takes what XDP sends, what a
-tunnel adds."""
+tunnel adds, on which CPUs the work is done."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,3 +52,40 @@ def test_every_frame_crosses_the_tunnel(measure: Measure, monkeypatch: pytest.Mo
     frames = after["packets"] - before["packets"]
     assert trial.tx_frames <= frames <= trial.tx_frames + 20  # announcements cross it too
     assert after["bytes"] - before["bytes"] == pytest.approx(frames * (996 + 50), rel=0.02)
+
+
+def softnet() -> dict[int, tuple[int, int]]:
+    """Return by CPU how many frames it took from a device, and how often another CPU gave it
+    some (RPS), both of all that this host does."""
+    lines = Path("/proc/net/softnet_stat").read_text().splitlines()
+    numbers = ([int(word, 16) for word in line.split()] for line in lines)
+    return {each[12]: (each[0], each[9]) for each in numbers}
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "tc-redirect", "vxlan"])
+def test_the_kernels_work_is_spread_over_the_cpus_that_are_asked_for(
+    measure: Measure, switch: str
+) -> None:
+    """Each flow is worked on by one of them, so that its frames stay in order."""
+    before = softnet()
+    record = measure(switch=switch, switch_cores=2, flows=16, rate="50k")
+    trial, after = assert_every_frame_is_accounted_for(record), softnet()
+    assert record.placement is not None
+    seats = {part: seat["cpus"] for part, seat in record.placement["seats"].items()}
+    assert len(seats["switch"]) == 2
+    for cpu in seats["switch"]:
+        assert after[cpu][0] - before[cpu][0] > 0.1 * trial.tx_frames
+        if cpu not in seats["f0"]:
+            assert after[cpu][1] > before[cpu][1]
+
+
+def test_the_kernels_work_is_moved_off_the_senders_cpu(measure: Measure) -> None:
+    before = softnet()
+    record = measure(switch="linux-bridge", switch_cores=1)
+    trial, after = assert_every_frame_is_accounted_for(record), softnet()
+    assert record.placement is not None
+    seats = {part: seat["cpus"] for part, seat in record.placement["seats"].items()}
+    (cpu,) = seats["switch"]
+    assert cpu not in seats["f0"]
+    assert after[cpu][0] - before[cpu][0] > 0.9 * trial.tx_frames
+    assert after[cpu][1] > before[cpu][1]
