@@ -14,6 +14,8 @@ from switchmark.lab import path
 from switchmark.layout.layout import Layout
 from switchmark.machine.executor import Executor
 from switchmark.model.counters import PathCounters
+from switchmark.model.placement import Seat
+from switchmark.model.record import Record
 from switchmark.switches.links import link_counters
 
 
@@ -54,6 +56,13 @@ def test_every_frame_crosses_the_tunnel(measure: Measure, monkeypatch: pytest.Mo
     assert after["bytes"] - before["bytes"] == pytest.approx(frames * (996 + 50), rel=0.02)
 
 
+def cpus_by_part(record: Record) -> dict[str, tuple[int, ...]]:
+    """Return the CPUs of the switch and of each part."""
+    assert record.placement is not None
+    seats = record.placement.seats.items()
+    return {part: seat.cpus for part, seat in seats if isinstance(seat, Seat)}
+
+
 def softnet() -> dict[int, tuple[int, int]]:
     """Return by CPU how many frames it took from a device, and how often another CPU gave it
     some (RPS), both of all that this host does."""
@@ -70,8 +79,7 @@ def test_the_kernels_work_is_spread_over_the_cpus_that_are_asked_for(
     before = softnet()
     record = measure(switch=switch, switch_cores=2, flows=16, rate="50k")
     trial, after = assert_every_frame_is_accounted_for(record), softnet()
-    assert record.placement is not None
-    seats = {part: seat["cpus"] for part, seat in record.placement["seats"].items()}
+    seats = cpus_by_part(record)
     assert len(seats["switch"]) == 2
     for cpu in seats["switch"]:
         assert after[cpu][0] - before[cpu][0] > 0.1 * trial.tx_frames
@@ -83,8 +91,7 @@ def test_the_kernels_work_is_moved_off_the_senders_cpu(measure: Measure) -> None
     before = softnet()
     record = measure(switch="linux-bridge", switch_cores=1)
     trial, after = assert_every_frame_is_accounted_for(record), softnet()
-    assert record.placement is not None
-    seats = {part: seat["cpus"] for part, seat in record.placement["seats"].items()}
+    seats = cpus_by_part(record)
     (cpu,) = seats["switch"]
     assert cpu not in seats["f0"]
     assert after[cpu][0] - before[cpu][0] > 0.9 * trial.tx_frames

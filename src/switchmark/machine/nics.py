@@ -90,8 +90,8 @@ def _listed(host: Host, folder: str, beginning: str) -> list[str]:
     """Return what is in a folder of /sys that begins so, in the order of the numbers at its end;
     nothing where there is no such folder."""
     names = host.run(("ls", folder)).stdout.decode(errors="replace").split()
-    found = [name for name in names if name.startswith(beginning)]
-    return sorted(found, key=lambda name: int(re.sub(r"\D", "", name) or 0))
+    wanted = [name for name in names if name.startswith(beginning)]
+    return sorted(wanted, key=lambda name: int(re.sub(r"\D", "", name) or 0))
 
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:

@@ -25,11 +25,11 @@ def _address(side: int) -> str:
 
 def _sides(wiring: Wiring) -> Mapping[str, int]:
     """Return the side of each port, such that flows go from one side to the other."""
-    found: dict[str, int] = {}
+    sides: dict[str, int] = {}
     for flow in wiring.flows:
-        found.setdefault(flow.source, 1 - found.get(flow.sink, 1))
-        found.setdefault(flow.sink, 1 - found[flow.source])
-    return {port.id: found.get(port.id, 0) for port in wiring.ports}
+        sides.setdefault(flow.source, 1 - sides.get(flow.sink, 1))
+        sides.setdefault(flow.sink, 1 - sides[flow.source])
+    return {port.id: sides.get(port.id, 0) for port in wiring.ports}
 
 
 def _tunnel(side: int, end: str, cable: str, mtu: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
