@@ -14,7 +14,7 @@ from switchmark.lab import path
 from switchmark.layout.layout import Layout
 from switchmark.machine.executor import Executor
 from switchmark.model.counters import PathCounters
-from switchmark.model.placement import Seat
+from switchmark.model.placement import Pin
 from switchmark.model.record import Record
 from switchmark.switches.links import link_counters
 
@@ -60,7 +60,7 @@ def cpus_by_part(record: Record) -> dict[str, tuple[int, ...]]:
     """Return the CPUs of the switch and of each part."""
     assert record.placement is not None
     seats = record.placement.seats.items()
-    return {part: seat.cpus for part, seat in seats if isinstance(seat, Seat)}
+    return {part: seat.cpus for part, seat in seats if isinstance(seat, Pin)}
 
 
 def softnet() -> dict[int, tuple[int, int]]:
