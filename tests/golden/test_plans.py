@@ -34,7 +34,7 @@ Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
 PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
-_TRAFFIC = re.compile(rf"'{PROGRAMS}/switchmark-traffic'(?= (boot|enter|serve|telemetry))")
+_TRAFFIC = re.compile(rf"'{PROGRAMS}/switchmark-traffic'(?= (boot|enter|redirect|serve|telemetry))")
 
 # The nodes of p2p that stand where the functions of these scenarios do.
 ENDS = {

@@ -258,6 +258,7 @@ def test_each_of_thousands_of_flows_is_counted(switchmark: Run, path: str, by: s
     "path",
     [
         "linux-bridge",
+        "vxlan",
         "ovs --scenario p2v",
         "ovs-dpdk --engine dpdk --semantics static",
     ],

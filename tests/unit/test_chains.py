@@ -148,6 +148,8 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
         ({"function": "testpmd", "switch": "ovs"}, "function testpmd takes memif, vhost-user"),
         ({"switch": "direct", "chains": 2}, "direct is a cable"),
+        ({"switch": "tc-redirect", "chains": 2}, "port a0 can send to one other port only, not to"),
+        ({"switch": "xdp-redirect", "chains": 2}, "xdp-redirect is a wire"),
         (
             {"switch": "testpmd", "engine": "dpdk", "chains": 2},
             "forwards between the ports 2i and 2i+1",

@@ -57,6 +57,8 @@ from switchmark.model.spec import AXES, Test
             ["with placement unpinned no CPU is set apart for the functions"],
         ),
         ({"copies": 2, "switch": "macvlan"}, ["macvlan does not follow --copies"]),
+        ({"switch_cores": 2, "switch": "macvlan"}, ["macvlan does not follow --switch-cores"]),
+        ({"switch_cores": 1, "switch": "xdp-redirect"}, ["does not follow --switch-cores"]),
         ({"offload": "off"}, ["raw-mmsg does not follow --offload"]),
         ({"copies": 2, "scenario": "p2p"}, ["no copies", "--scenario v2v or p2v"]),
         ({"copies": 2, "pairs": 2}, ["--pairs 1"]),

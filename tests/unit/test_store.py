@@ -4,6 +4,7 @@ does."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import resource
@@ -146,6 +147,15 @@ def test_a_key_depends_on_spec_and_versions() -> None:
         key(Test(), {}),
     }
     assert len(keys) == 4
+
+
+def test_keys_of_the_time_when_a_switch_had_one_core_by_itself_stay() -> None:
+    cores: tuple[Any, ...] = ("auto", 1, 2)
+    keys = [key(Test(switch_cores=each), {}) for each in cores]
+    assert len(set(keys)) == len(keys)
+    spec = {**Test().model_dump(mode="json"), "switch_cores": 1}
+    content = json.dumps({"spec": spec, "versions": {}}, sort_keys=True)
+    assert keys[0] == hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def test_a_key_does_not_depend_on_the_order_of_versions() -> None:

@@ -75,7 +75,7 @@ def switch_needs(layout: Layout) -> Needs:
     return Needs(
         run_dir=layout.wiring.run_dir,
         programs=(str(beside_python()), str(Path(traffic_program()).parent)),
-        capabilities=_SWITCH_CAPABILITIES,
+        capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=layout.test.limits.get("switch"),

@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from switchmark.model.axis import Axis, Property, axes_of
 from switchmark.model.topology import Semantics
 from switchmark.model.units import (
+    CORES_MAX,
     Rate,
     mean_frame_bytes,
+    parse_cores,
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
@@ -127,8 +129,16 @@ class Test(BaseModel):
         ),
     ] = "auto"
     switch_cores: Annotated[
-        int, Axis("switch", "CPUs of a switch that polls", followed_by=("switch",), blame=2)
-    ] = Field(1, ge=1, le=64)
+        int | Literal["auto"],
+        Axis(
+            "switch",
+            "CPUs of a switch that polls (auto: 1), or on which the kernel works for its own",
+            followed_by=("switch",),
+            blame=2,
+            values=f"`auto`, number, 1 to {CORES_MAX}",
+            parse=parse_cores,
+        ),
+    ] = "auto"
     queues: Annotated[
         int,
         Axis("ports", "pairs of queues of each port", followed_by=("switch", "engine"), blame=1),
@@ -299,6 +309,11 @@ class Test(BaseModel):
             undivided=True,
         ),
     ] = None
+
+    @property
+    def switch_core_count(self) -> int:
+        """Return how many CPUs a switch that polls has: one, unless it is asked to have more."""
+        return 1 if self.switch_cores == "auto" else self.switch_cores
 
     @property
     def limits(self) -> Mapping[str, float]:

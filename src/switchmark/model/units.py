@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from switchmark.errors import UsageError
 
 __all__ = [
+    "CORES_MAX",
     "FCS_BYTES",
     "FRAME_MAX",
     "FRAME_MIN",
@@ -27,6 +29,7 @@ __all__ = [
     "gbps_l2",
     "mean_frame_bytes",
     "mtu_for",
+    "parse_cores",
     "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
@@ -37,6 +40,7 @@ __all__ = [
     "scaled_to",
 ]
 
+CORES_MAX = 64
 FCS_BYTES = 4
 PREAMBLE_AND_GAP_BYTES = 20
 LAYER_2_BYTES = 18
@@ -139,6 +143,16 @@ class CpuLimit:
 
     def __str__(self) -> str:
         return f"{self.who}:{self.percent:g}"
+
+
+def parse_cores(text: str | int) -> int | Literal["auto"]:
+    """Read a number of CPUs, or `auto`. UsageError if it is neither."""
+    number = str(text)
+    if number == "auto":
+        return "auto"
+    if not number.isdecimal() or not 1 <= int(number) <= CORES_MAX:
+        raise UsageError(f"'{text}' is neither auto nor a number of CPUs from 1 to {CORES_MAX}")
+    return int(number)
 
 
 def parse_cpu_limit(text: str | int | float) -> CpuLimit:

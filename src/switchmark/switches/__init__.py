@@ -17,7 +17,10 @@ from switchmark.switches import (
     null,
     ovs,
     ovs_dpdk,
+    tc_redirect,
     testpmd,
+    vxlan,
+    xdp_redirect,
 )
 from switchmark.switches.base import Switch
 
@@ -31,6 +34,9 @@ TABLE: Table[Switch] = load_plugins(
         linux_bridge.SWITCH,
         ip_forward.SWITCH,
         macvlan.SWITCH,
+        tc_redirect.SWITCH,
+        xdp_redirect.SWITCH,
+        vxlan.SWITCH,
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
         testpmd.SWITCH,

@@ -80,6 +80,10 @@ class Switch(ABC):
     """It needs a network stack of its own: it makes interfaces of fixed names, or changes how
     the whole stack forwards."""
 
+    capabilities: frozenset[str] = frozenset()
+    """The capabilities of Linux, without `CAP_`, that its plan takes in a container beyond those
+    for interfaces and sockets."""
+
     function_kinds: frozenset[PortKind] = frozenset()
     """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
     cannot be one."""

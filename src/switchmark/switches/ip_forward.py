@@ -35,6 +35,7 @@ class IpForward(KernelSwitch):
     name = "ip-forward"
     semantics = (Semantics.ROUTED,)
     port_kinds = PORT_KINDS
+    resources = frozenset({"switch_cores"})
     counters = COUNTERS
     own_stack = True
 
