@@ -3,7 +3,6 @@ loaded, else in user space."""
 
 from __future__ import annotations
 
-import re
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
