@@ -17,6 +17,7 @@ from switchmark.switches import (
     null,
     ovs,
     ovs_dpdk,
+    snabb,
     testpmd,
 )
 from switchmark.switches.base import Switch
@@ -33,6 +34,7 @@ TABLE: Table[Switch] = load_plugins(
         macvlan.SWITCH,
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
+        snabb.SWITCH,
         testpmd.SWITCH,
         basicfwd.SWITCH,
         l2fwd.SWITCH,

@@ -3,7 +3,6 @@ loaded, else in user space."""
 
 from __future__ import annotations
 
-
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.programs import probe_version, require_programs
