@@ -81,7 +81,7 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/testpmd-memif-no-huge",
         Test(switch="testpmd", engine="dpdk", port="memif", memory="no-huge"),
     )
-    for switch in ("snabb",):
+    for switch in ("snabb", "fastclick"):
         yield f"variants/{switch}-vhost-user", Test(switch=switch, engine="dpdk")
         learning = {"semantics": "learning", "pairs": 2, "memory": "no-huge"}
         yield f"variants/{switch}-learning", Test(switch=switch, engine="dpdk", **learning)
@@ -169,6 +169,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
+    monkeypatch.setenv("SWITCHMARK_FASTCLICK", "click")
     for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
         monkeypatch.setenv(program_variable(name), name)
 

@@ -10,6 +10,7 @@ from switchmark.plugins import Table, load_plugins
 from switchmark.switches import (
     basicfwd,
     direct,
+    fastclick,
     ip_forward,
     l2fwd,
     linux_bridge,
@@ -35,6 +36,7 @@ TABLE: Table[Switch] = load_plugins(
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
         snabb.SWITCH,
+        fastclick.SWITCH,
         testpmd.SWITCH,
         basicfwd.SWITCH,
         l2fwd.SWITCH,
