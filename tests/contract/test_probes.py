@@ -4,6 +4,7 @@ of their plans."""
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -46,6 +47,7 @@ class Quiet(RecordingHost):
         if argv[:2] == ("docker", "-H"):
             return Completed(1, b"", b"no daemon of the user's")
         text = b"ovs-vswitchd (Open vSwitch) 1\nDPDK 1\nRTE Version: 'DPDK 1'\nversion 1, nginx/1"
+        text += b"\nsnabb 1\nversion:\n1\n"
         return Completed(0, text, b"")
 
     def exists(self, path: str) -> bool:
@@ -55,6 +57,10 @@ class Quiet(RecordingHost):
         return b"1"
 
 
+NOT_YET = {"snabb", "fastclick"}
+"""Drivers of whose programs no verification is on file."""
+
+
 def test_only_what_says_so_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver is listed as not verified until it says otherwise; each of ours does."""
     assert Version("1").verified == "not verified"
@@ -62,7 +68,8 @@ def test_only_what_says_so_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     for table in TABLES:
         for name, driver in table.items():
             if hasattr(driver, "probe"):
-                assert driver.probe(Quiet()).verified == "verified", name
+                said = "not verified" if name in NOT_YET else "verified"
+                assert driver.probe(Quiet()).verified == said, name
 
 
 ESSENTIAL = {
@@ -70,6 +77,7 @@ ESSENTIAL = {
     *("printf", "readlink", "rm", "rmdir", "sleep", "tar", "taskset", "tee", "test", "true"),
     *doctor.TOOLS,
     *("bridge", "ss", "tc"),  # of the package of `ip`
+    *("mktemp", PurePosixPath(sys.executable).name),
 }
 """Programs that every Debian has, or whose lack `doctor` names."""
 
@@ -136,5 +144,6 @@ def test_every_program_of_a_plan_is_probed_and_a_missing_one_has_its_package(
                 driver.probe(Lacking(program))
                 pytest.fail(f"{name} does not ask for {program}")
             hint = refused.value.hint or ""
-            assert hint.startswith(("apt-get install", "make setup")), (name, program, hint)
+            found = hint.startswith(("apt-get install", "make setup")) or "SWITCHMARK_" in hint
+            assert found, (name, program, hint)
     assert looked_at > {"ovsdb-tool", "ovs-ofctl", "ovs-vsctl", "docker", "lxc-start", "podman"}

@@ -81,6 +81,10 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/testpmd-memif-no-huge",
         Test(switch="testpmd", engine="dpdk", port="memif", memory="no-huge"),
     )
+    for switch in ("snabb", "fastclick"):
+        yield f"variants/{switch}-vhost-user", Test(switch=switch, engine="dpdk")
+        learning = {"semantics": "learning", "pairs": 2, "memory": "no-huge"}
+        yield f"variants/{switch}-learning", Test(switch=switch, engine="dpdk", **learning)
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
@@ -165,7 +169,8 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
-    for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton"):
+    monkeypatch.setenv("SWITCHMARK_FASTCLICK", "click")
+    for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
         monkeypatch.setenv(program_variable(name), name)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -28,6 +29,7 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
+from real_frames import skip_unpackaged
 from switchmark.lab.measure import Lab
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.model.record import Record
@@ -39,7 +41,7 @@ LONG = [
     *("--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"),
     *("--placement", "pinned"),  # each part is a process of its own, on few cores too
 ]
-DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp"}
+DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp", "snabb": "snabb"}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -76,8 +78,8 @@ def wait_for_a_trial(run: subprocess.Popen[str], folder: Path) -> None:
 
     def up() -> bool:
         steps = "".join(log.read_text() for log in folder.glob("runs/*/logs/steps.sh"))
-        linked = "link of port 1" in steps or "net_" not in steps
-        return linked and len(traffic_processes(run)) == 2
+        linked = re.search("link of (port 1|every port)", steps) or "net_" not in steps
+        return bool(linked) and len(traffic_processes(run)) == 2
 
     wait_for(up, "two traffic processes and their links")
     time.sleep(0.7)  # ports become ready, and the gate is passed
@@ -215,11 +217,13 @@ def test_a_traffic_program_built_without_dpdk_has_all_but_that(
         ("direct", "memif"),
         ("testpmd", "vhost-user"),
         ("ovs-dpdk", "vhost-user"),
+        ("snabb", "vhost-user"),
     ],
 )
 def test_sockets_of_before_are_in_nobodys_way(
     tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch, switch: str, port: str
 ) -> None:
+    skip_unpackaged(switch)
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.chdir("/")
     with Lab(tmp_path) as lab, socket.socket(socket.AF_UNIX) as left:
@@ -238,6 +242,7 @@ def test_sockets_of_before_are_in_nobodys_way(
 def test_a_switch_that_is_killed_fails_its_test(
     environment: dict[str, str], tmp_path: Path, switch: str
 ) -> None:
+    skip_unpackaged(switch)
     run = start(environment, tmp_path, "run", "--switch", switch, *LONG)
     wait_for_a_trial(run, tmp_path)
     (daemon,) = marked(DAEMONS[switch], run)

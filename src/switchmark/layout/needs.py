@@ -14,7 +14,7 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.roles import engine_of, parts_in_vms
 from switchmark.machine.pci import guest_devices
 from switchmark.machine.programs import beside_python
-from switchmark.model.plan import Node
+from switchmark.model.plan import Node, Spawn
 from switchmark.model.topology import Addressing, Part, Port
 
 __all__ = [
@@ -71,10 +71,14 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
 
 
 def switch_needs(layout: Layout) -> Needs:
-    """Return the needs of the switch's node; which programs it starts is its own business."""
+    """Return the needs of the switch's node: also the folders of programs that it starts by their
+    paths, as users' own builds are."""
+    started = layout.switch.start(layout.wiring)
+    programs = [traffic_program()]
+    programs += [step.argv[0] for step in started if isinstance(step, Spawn)]
     return Needs(
         run_dir=layout.wiring.run_dir,
-        programs=(str(beside_python()), str(Path(traffic_program()).parent)),
+        programs=(str(beside_python()), *(str(Path(path).parent) for path in programs)),
         capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",

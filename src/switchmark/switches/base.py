@@ -27,7 +27,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 
-__all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch"]
+__all__ = ["NO_COUNTERS", "Counters", "Counting", "PortCounters", "Switch", "wire_refusal"]
 
 _Place = TypeVar("_Place")
 
@@ -142,3 +142,15 @@ class Switch(ABC):
 def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
     copied = len(wiring.copies(flow)) > 1
     return group_mac_address(flow.index) if copied else mac_address(sink.index)
+
+
+def wire_refusal(wiring: Wiring, name: str) -> str | None:
+    """Return why a switch that joins one port to one other cannot make a wiring; None if it can."""
+    reached = [sink for sinks in wiring.ways.values() for sink in sinks]
+    for port_id, sinks in wiring.ways.items():
+        if len(sinks) != 1 or reached.count(port_id) != 1:
+            return (
+                f"{name} joins one port to one other: port {port_id} sends to {len(sinks)} and is "
+                f"sent to by {reached.count(port_id)}\n\nhint: --semantics {Semantics.LEARNING}"
+            )
+    return None

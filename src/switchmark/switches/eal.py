@@ -63,6 +63,7 @@ def start_program(
     argv0: str,
     options: Sequence[str],
     *,
+    before: Sequence[str] = (),
     lcores: Sequence[str],
     mbufs: int,
     mbuf_bytes: int = MBUF_BYTES,
@@ -70,9 +71,9 @@ def start_program(
 ) -> Plan:
     """Return the steps that start the program and wait until it listens at every port.
 
-    `lcores` are EAL's options for cores, `mbufs` all that its pools hold and `mbuf_bytes` the data
-    room of each, from which follows the memory that it needs. `queues` are the pairs of queues that
-    it serves at a port.
+    `before` are words ahead of EAL's options, `lcores` those of them for cores, `mbufs` all that
+    its pools hold and `mbuf_bytes` the data room of each, from which follows the memory that it
+    needs. `queues` are the pairs of queues that it serves at a port.
     """
     beside = _BASE_MB + _QUEUE_MB * len(wiring.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory)
@@ -102,7 +103,7 @@ def start_program(
             who,
             file_prefix(wiring),
             (
-                *(argv0, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),
+                *(argv0, *before, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),
                 *_memory(wiring, memory_mb),
                 # What it logs goes to a pipe that nobody empties: a full one would stop it.
                 *(*lcores, "--log-level", "*:warning"),

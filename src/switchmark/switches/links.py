@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,9 +38,11 @@ __all__ = [
     "link_counters",
     "offloads_off",
     "parse_link_counters",
+    "parse_socket_counters",
     "probe_kernel",
     "set_sysctls",
     "silence",
+    "socket_counters",
     "switch_ifname",
     "wait_running",
 ]
@@ -50,6 +53,8 @@ OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
 
 PORT_KINDS = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
 """The ports of a switch that takes any interface of the kernel."""
+
+_SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
 
 CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
 """What `probe_kernel` tries for a switch whose ports are veth pairs."""
@@ -301,6 +306,29 @@ def _function_counters(wiring: Wiring, links: Mapping[str, PortCounters]) -> Cou
                 tx_dropped=max(0, (peer.rx or 0) - (own.tx or 0) - (own.tx_dropped or 0)),
             )
             for port, own, peer in zip(wiring.ports, (one, other), (other, one), strict=True)
+        }
+    )
+
+
+def socket_counters(wiring: Wiring) -> tuple[Run, ...]:
+    """Return the counters of a switch that reads its interfaces by AF_PACKET sockets: what these
+    have no room for is lost behind the link's counters."""
+    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=wiring.at)
+    return (*link_counters(wiring), sockets)
+
+
+def parse_socket_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Return the counters of such a switch: the drops are those that `ss -0 -m -n -O` tells, `p_raw
+    UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
+    drops: dict[str, int] = {}
+    for ifname, count in _SOCKET.findall(outputs[1].decode(errors="replace")):
+        drops[ifname] = drops.get(ifname, 0) + int(count)
+    return Counters(
+        {
+            port: replace(
+                counted, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0)
+            )
+            for port, counted in kernel_counters(wiring, outputs).ports.items()
         }
     )
 

@@ -3,9 +3,6 @@ loaded, else in user space."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.programs import probe_version, require_programs
@@ -19,6 +16,8 @@ from switchmark.switches.links import (
     add_port,
     kernel_counters,
     link_counters,
+    parse_socket_counters,
+    socket_counters,
     switch_ifname,
 )
 from switchmark.switches.ovs_instance import (
@@ -33,41 +32,17 @@ from switchmark.switches.ovs_instance import (
     vsctl,
 )
 
-_SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
 _HINT = "apt-get install openvswitch-switch"
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
-    if wiring.mode == "kernel":
-        return link_counters(wiring)
-    # The userspace datapath reads AF_PACKET sockets: what they have no room for is lost
-    # behind the link's counters.
-    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=wiring.at)
-    return (*link_counters(wiring), sockets)
+    # The userspace datapath reads AF_PACKET sockets.
+    return link_counters(wiring) if wiring.mode == "kernel" else socket_counters(wiring)
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    links = kernel_counters(wiring, outputs)
-    if len(outputs) == 1:
-        return links
-    drops = _socket_drops(outputs[1].decode(errors="replace"))
-    return Counters(
-        {
-            port: replace(
-                counted, rx_dropped=drops.get(switch_ifname(wiring, wiring.port(port)), 0)
-            )
-            for port, counted in links.ports.items()
-        }
-    )
-
-
-def _socket_drops(text: str) -> dict[str, int]:
-    """Return the drops by interface, from `ss -0 -m -n -O`: `p_raw UNCONN 0 0 *:IFNAME *
-    skmem:(...,dN)`."""
-    by_interface: dict[str, int] = {}
-    for ifname, drops in _SOCKET.findall(text):
-        by_interface[ifname] = by_interface.get(ifname, 0) + int(drops)
-    return by_interface
+    parse = kernel_counters if wiring.mode == "kernel" else parse_socket_counters
+    return parse(wiring, outputs)
 
 
 class Ovs(KernelSwitch):

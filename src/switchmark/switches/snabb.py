@@ -1,0 +1,236 @@
+"""Snabb forwards as a Lua script tells it that `snabb snsh` runs: its ports are joined by links, or
+by a bridge that learns.
+
+It polls without sleeping, on a CPU of its own, as its documentation asks for throughput ("Enable
+engine.busywait" and "Set CPU affinity" in src/doc/performance-tuning.md). A breath takes at most
+102 frames from a port, and a link between two apps holds 1023: the program's own values.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.machine.programs import program_path
+from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.base import Counters, Counting, PortCounters, Switch, wire_refusal
+
+__all__ = ["Snabb"]
+
+_HINT = "build it (https://github.com/snabbco/snabb), then SWITCHMARK_SNABB=/its/src/snabb"
+_VERSION = re.compile(rb"^snabb\S* (\d.*)$", re.MULTILINE)
+
+_FRAMES_A_LINK = 1024
+_FRAMES_A_STEP = 1000  # it makes so many, then twice as many, whenever none is left
+_FRAMES_A_PAGE = 186  # of 2 MiB: 10 KiB of data each, with what it has around them
+_PAGE_MB = 2
+_COUNTERS = ("rxpackets", "txpackets", "txdrop")
+
+_MEMORY = """\
+-- Memory for frames without a mount, files or more hugepages than were reserved. No device but the
+-- CPU looks at it, so that the address need not tell where it lies; the tag is what snabb checks.
+local page = 0x500000000000ULL
+require("core.memory").allocate_hugetlb_chunk = function (size)
+   page = page + size
+   local kind = "private, anonymous, fixed, populate%s"
+   return assert(require("syscall").mmap(page, size, "read, write", kind, -1, 0))
+end
+"""
+
+_VHOST = """\
+-- Devices of today speak virtio 1 only (feature bit 32), which is that of before to the rings.
+local device = require("lib.virtio.net_device").VirtioNetDevice
+local features = device.get_features
+function device:get_features () return features(self) + 2^32 end
+local VhostUser = require("apps.vhost.vhost_user").VhostUser
+-- No cache of them in /tmp.
+function VhostUser:update_features (features) return features end
+"""
+
+_LINKED = """\
+-- It looks for messages every 500 ms: while the links come up, every ms.
+local function look (ticks)
+   for _, name in ipairs(ports) do engine.app_table[name].process_qemu_timer.ticks = ticks end
+end
+local function linked ()
+   for _, name in ipairs(ports) do
+      local app = engine.app_table[name]
+      if not (app.vhost_ready and app.dev:ready()) then return false end
+   end
+   return true
+end
+look(1)
+engine.main({done = linked, no_report = true})
+look(500)
+"""
+
+
+def _links(wiring: Wiring) -> Iterator[tuple[str, str | None, str | None]]:
+    """Give the links between apps: the name, the port where its frames came in and the one where
+    they leave; None where that is the bridge."""
+    if wiring.semantics is Semantics.LEARNING:
+        for port in wiring.ports:
+            name = _app(port)
+            yield f"{name}.tx -> bridge.{name}", port.id, None
+            yield f"bridge.{name} -> {name}.rx", None, port.id
+        return
+    for port_id, sinks in wiring.ways.items():
+        for sink in sinks:
+            yield f"{_app(wiring.port(port_id))}.tx -> {_app(wiring.port(sink))}.rx", port_id, sink
+
+
+def _app(port: Port) -> str:
+    return f"p{port.index}"
+
+
+def _home(wiring: Wiring) -> str:
+    return f"{wiring.run_dir}/{wiring.prefix}-snabb"
+
+
+def _socket(wiring: Wiring, port: Port) -> str:
+    return f"{wiring.run_dir}/p{port.index}.sock"
+
+
+def _script(wiring: Wiring) -> str:
+    """Return the script: apps and links between them, made before the engine runs."""
+    vhost = wiring.kind is PortKind.VHOST_USER
+    pages = ", hugetlb" if wiring.memory == "hugepages" else ""
+    lines = [_MEMORY % pages, _VHOST if vhost else ""]
+    names = ", ".join(f'"{_app(port)}"' for port in wiring.ports)
+    lines += [f"local ports = {{{names}}}\n", "local c = config.new()\n"]
+    for port in wiring.ports:
+        if vhost:
+            made = f'VhostUser, {{socket_path = "{_socket(wiring, port)}"}}'
+        else:
+            made = f'require("apps.socket.raw").RawSocket, "{links.switch_ifname(wiring, port)}"'
+        lines.append(f'config.app(c, "{_app(port)}", {made})\n')
+    if wiring.semantics is Semantics.LEARNING:
+        bridge = 'require("apps.bridge.learning").bridge, {ports = ports}'
+        lines.append(f'config.app(c, "bridge", {bridge})\n')
+    lines += [f'config.link(c, "{name}")\n' for name, _, _ in _links(wiring)]
+    if wiring.cores:
+        lines.append(f'require("lib.numa").bind_to_cpu({wiring.cores[0]}, true)\n')
+    name = wiring.name("sw")
+    lines.append(f'engine.busywait = true\nengine.claim_name("{name}")\nengine.configure(c)\n')
+    lines += [_LINKED if vhost else "", f'io.open("{_home(wiring)}/linked", "w"):close()\n']
+    lines.append("engine.main({no_report = true})\n")
+    return "".join(lines)
+
+
+def _megabytes(wiring: Wiring) -> int:
+    """Return what its frames need when all links are full."""
+    wanted = _FRAMES_A_LINK * len(list(_links(wiring))) + len(wiring.ports)
+    made, step = 0, _FRAMES_A_STEP
+    while made < wanted:
+        made, step = made + step, 2 * step
+    return _PAGE_MB * -(-made // _FRAMES_A_PAGE)
+
+
+def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
+    if wiring.kind is not PortKind.VHOST_USER:
+        return links.socket_counters(wiring)
+    folder = f"{_home(wiring)}/by-name/{wiring.name('sw')}/links"
+    names = [f"{folder}/{name}" for name, _, _ in _links(wiring)]
+    read = ("cat", *(f"{name}/{each}.counter" for name in names for each in _COUNTERS))
+    return (Run("counters of the switch's links", read, replace(HOST, host=wiring.at.host)),)
+
+
+def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Return the counters by port. Each file is a number of 64 bits. What came in at a port was
+    given to a link, or dropped because that was full; what left was taken from one."""
+    if wiring.kind is not PortKind.VHOST_USER:
+        return links.parse_socket_counters(wiring, outputs)
+    joins = list(_links(wiring))
+    try:
+        numbers = struct.unpack(f"<{len(_COUNTERS) * len(joins)}Q", outputs[0])
+    except struct.error as garbled:
+        raise ValueError(f"snabb's counters are not {len(joins)} links' ({garbled})") from garbled
+    ports = {port.id: PortCounters() for port in wiring.ports}
+    for (_, source, sink), taken, given, dropped in zip(
+        joins, *(numbers[i::3] for i in range(3)), strict=True
+    ):
+        if source:
+            inside = None if sink else dropped
+            ports[source] = replace(ports[source], rx=given + dropped, rx_dropped=inside)
+        if sink:
+            ports[sink] = replace(ports[sink], tx=taken, tx_dropped=dropped)
+    return Counters(ports)
+
+
+class Snabb(Switch):
+    """One process forwards, in one thread. As a client of vhost-user it connects to the functions:
+    as a server it would wait for each of them in turn, and serve none meanwhile. On veth it reads
+    and writes packet sockets, a system call a frame. It does not tell its busy share."""
+
+    name = "snabb"
+    semantics = (Semantics.PATCH, Semantics.LEARNING)
+    port_kinds = (PortKind.VHOST_USER, PortKind.VETH)
+    counters = Counting(_counter_commands, _parse_counters)
+    # The rings are the functions', whatever their length. Queues and cores: it has one of each.
+    resources = frozenset({"descriptors", "copies"})
+
+    def probe(self, host: Host) -> Version:
+        """Return the release. Whatever it runs, it makes files for its counters first."""
+        folder = host.run(("mktemp", "-d")).stdout.decode(errors="replace").strip()
+        try:
+            done = host.run((program_path("snabb"), "--version"), env={"SNABB_SHM_ROOT": folder})
+        except Unavailable as missing:
+            raise Unavailable("snabb is not installed", hint=_HINT) from missing
+        finally:
+            host.run(("rm", "-rf", folder))
+        version = _VERSION.search(done.stdout)
+        if done.status or not version:
+            raise Unavailable("snabb --version does not tell its version", hint=_HINT)
+        return Version(version[1].decode(errors="replace"))
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, wiring: Wiring) -> str | None:
+        return None if wiring.semantics is Semantics.LEARNING else wire_refusal(wiring, self.name)
+
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        if wiring.kind is not PortKind.VHOST_USER:
+            return links.kernel_endpoints(wiring)
+        listening = Endpoint(wiring.kind, "", server=True, mtu=wiring.mtu)
+        return {
+            port.id: replace(listening, mac=mac_address(port.index), path=_socket(wiring, port))
+            for port in wiring.ports
+        }
+
+    def start(self, wiring: Wiring) -> Plan:
+        home, script = _home(wiring), f"{_home(wiring)}/switch.lua"
+        steps: Plan = ()
+        if wiring.memory == "hugepages":
+            need = _megabytes(wiring)
+            steps += (Reserve("hugepages for the switch's frames", need, node=wiring.node),)
+        if wiring.kind is PortKind.VHOST_USER:
+            remove = ("rm", "-f", *(_socket(wiring, port) for port in wiring.ports))
+            steps += (Run("no sockets of before", remove, undo=remove),)
+        else:
+            steps += tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
+        argv, env = (program_path("snabb"), "snsh", script), {"SNABB_SHM_ROOT": home}
+        return (
+            *steps,
+            Run("a place for what it writes", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
+            Write("what the switch is to do", script, _script(wiring).encode()),
+            Spawn("the switch", wiring.name("sw"), argv, at=wiring.at, env=env),
+        )
+
+    def settled(self, wiring: Wiring) -> Plan:
+        veths = [] if wiring.kind is PortKind.VHOST_USER else wiring.ports
+        here = Check(("test", "-e", f"{_home(wiring)}/linked"), replace(HOST, host=wiring.at.host))
+        return (
+            *links.wait_running(wiring, [links.switch_ifname(wiring, port) for port in veths]),
+            Wait("the switch sees the link of every port", here, unless_dead=wiring.name("sw")),
+        )
+
+
+SWITCH = Snabb()
