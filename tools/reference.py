@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import re
+import textwrap
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -76,11 +79,29 @@ def record() -> str:
     ]
     for path, model in parts_of_record():
         lead = as_json(inspect.getdoc(model) or "")
-        shown = {name: field for name, field in model.model_fields.items() if not field.exclude}
-        rows = [(f"`{name}`", as_json(field.description or "")) for name, field in shown.items()]
+        shown = [name for name, field in model.model_fields.items() if not field.exclude]
+        told = members_told(model)
+        rows = [(f"`{name}`", as_json(told.get(name, ""))) for name in shown]
         lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "what it is"))]
         lines += ["|---|---|", *map(line, rows)]
     return "\n".join(lines) + "\n"
+
+
+def members_told(model: type) -> dict[str, str]:
+    """Return the docstring of each member of a class: the text that stands below it. It is read
+    here, from the source, as it costs too much to do so wherever the class is imported."""
+    told: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if not owner.__module__.startswith("switchmark."):
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(body, ast.ClassDef)
+        for member, below in itertools.pairwise(body.body):
+            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        told[member.target.id] = inspect.cleandoc(text)
+    return told
 
 
 def as_json(text: str) -> str:
