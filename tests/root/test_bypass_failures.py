@@ -41,7 +41,12 @@ LONG = [
     *("--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"),
     *("--placement", "pinned"),  # each part is a process of its own, on few cores too
 ]
-DAEMONS = {"testpmd": "dpdk-testpmd", "ovs-dpdk": "ovs-vswitchd-dp", "snabb": "snabb"}
+DAEMONS = {
+    "testpmd": "dpdk-testpmd",
+    "ovs-dpdk": "ovs-vswitchd-dp",
+    "snabb": "snabb",
+    "fastclick": "click",
+}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -218,6 +223,8 @@ def test_a_traffic_program_built_without_dpdk_has_all_but_that(
         ("testpmd", "vhost-user"),
         ("ovs-dpdk", "vhost-user"),
         ("snabb", "vhost-user"),
+        ("fastclick", "vhost-user"),
+        ("fastclick", "memif"),
     ],
 )
 def test_sockets_of_before_are_in_nobodys_way(
