@@ -111,6 +111,42 @@ def test_round_trips_pass_the_chain_twice(measure: Measure) -> None:
     )
 
 
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+@pytest.mark.parametrize(
+    ("switch", "function", "chain"),
+    [
+        ("linux-bridge", "forwarder", 2),
+        ("linux-bridge", "forwarder", 4),
+        ("direct", "forwarder", 2),
+        ("ovs", "linux-bridge", 2),
+        ("ovs", "pcap-bridge", 3),
+    ],
+)
+def test_a_chain_that_ends_in_a_function(
+    measure: Measure, switch: str, function: str, chain: int, direction: str
+) -> None:
+    axes = {**LOOPBACK, "scenario": "p2v", "direction": direction}
+    record = measure(switch=switch, function=function, chain=chain, **axes)
+    trial = assert_nothing_is_lost(record)
+    assert {flow.flow for flow in trial.per_flow} == {
+        f"a0-f{chain}",
+        *[f"f{chain}-a0"] * (direction == "bi"),
+    }
+    if function == "forwarder":
+        sent = [trial.counters.at_parts[f"f1.{port}"].tx or 0 for port in (0, 1)]
+        assert sum(sent) == trial.tx_frames
+
+
+def test_round_trips_to_the_function_at_the_end_of_a_chain(measure: Measure) -> None:
+    axes = {**LOOPBACK, "scenario": "p2v", "rate": "1000"}
+    trial = assert_nothing_is_lost(measure(chain=3, dimension="latency", **axes))
+    assert trial.latency is not None
+    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.tx_frames)
+    for function in ("f1", "f2"):
+        for port in (0, 1):
+            assert trial.counters.at_parts[f"{function}.{port}"].tx == trial.tx_frames
+
+
 def test_functions_on_the_host_itself(measure: Measure) -> None:
     assert_nothing_is_lost(
         measure(switch="ovs", function="linux-bridge", environment="host", **LOOPBACK)

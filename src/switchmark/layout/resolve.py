@@ -104,7 +104,7 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
                     (name, "scenario"),
                     f"scenario {test.scenario} has no functions that forward: {axis.option} means "
                     "nothing to it, its ends are the traffic program",
-                    "--scenario loopback",
+                    "--scenario loopback, or p2v with --chain 2",
                 )
         return
     engine = ENGINES[test.engine]

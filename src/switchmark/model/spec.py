@@ -83,7 +83,7 @@ class Test(BaseModel):
         str,
         Axis(
             "chain",
-            "what forwards in the functions of loopback; traffic is its usual forwarder",
+            "what forwards in the functions of a chain; traffic is the usual forwarder",
             blame=1,
             table="functions",
         ),
@@ -178,9 +178,10 @@ class Test(BaseModel):
     pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5)] = Field(
         1, ge=1, le=64
     )
-    chain: Annotated[int, Axis("chain", "functions in a row, in loopback", blame=4)] = Field(
-        1, ge=1, le=8
-    )
+    chain: Annotated[
+        int,
+        Axis("chain", "functions in a row, in loopback; in p2v the last of them receives", blame=4),
+    ] = Field(1, ge=1, le=8)
     chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
         1, ge=1, le=64
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import UsageError
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.topology import Flow, Port, Topology, pci_address
 
-__all__ = ["Nic", "Scenario", "copied", "join", "nics", "physical"]
+__all__ = ["Nic", "Scenario", "copied", "forwarders", "join", "nics", "physical"]
 
 
+_USUAL = "forwarder"
 _HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"
 
 
@@ -94,6 +96,13 @@ def copied(topology: Topology, test: Test, source: Port, first: int) -> None:
                 topology.flow(sink, source)
         else:
             topology.flow(source, sink, copy_of=flow)
+
+
+def forwarders(topology: Topology, test: Test, names: Sequence[str]) -> tuple[Port, ...]:
+    """Draw the functions of a chain that forward, and return their ports in the order in which
+    frames pass them."""
+    function = _USUAL if test.function == AXES["function"].default else test.function
+    return tuple(port for name in names for port in topology.function(name, function, ports=2))
 
 
 def physical(topology: Topology, test: Test, name: str) -> Port:
