@@ -136,6 +136,10 @@ def plans() -> Iterator[tuple[str, Test]]:
     )
     yield "variants/linux-bridge-cpu-limit-function", Test(cpu_limit="function:12.5")
     yield (
+        "variants/ovs-static-p2p-copies",
+        Test(switch="ovs", semantics="static", scenario="p2p", copies=3),
+    )
+    yield (
         "variants/ovs-dpdk-static-copies",
         Test(switch="ovs-dpdk", engine="dpdk", semantics="static", scenario="p2v", copies=2),
     )

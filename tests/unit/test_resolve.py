@@ -60,7 +60,7 @@ from switchmark.model.spec import AXES, Test
         ({"switch_cores": 2, "switch": "macvlan"}, ["macvlan does not follow --switch-cores"]),
         ({"switch_cores": 1, "switch": "xdp-redirect"}, ["does not follow --switch-cores"]),
         ({"offload": "off"}, ["raw-mmsg does not follow --offload"]),
-        ({"copies": 2, "scenario": "p2p"}, ["no copies", "--scenario v2v or p2v"]),
+        ({"copies": 2, "scenario": "loopback"}, ["no copies", "--scenario p2p, p2v, v2p or v2v"]),
         ({"copies": 2, "pairs": 2}, ["--pairs 1"]),
         ({"copies": 2, "direction": "bi"}, ["--direction uni"]),
         ({"copies": 2, "engine": "udp"}, ["engine udp cannot send to", "--engine raw-mmsg"]),

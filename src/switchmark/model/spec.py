@@ -191,7 +191,12 @@ class Test(BaseModel):
     ] = "port"
     copies: Annotated[
         int,
-        Axis("path", "functions that each frame is copied to", followed_by=("switch",), blame=5),
+        Axis(
+            "path",
+            "functions or physical ports that each frame is copied to",
+            followed_by=("switch",),
+            blame=5,
+        ),
     ] = Field(1, ge=1, le=64)
     vlan: Annotated[int | None, Axis("path", "VLAN id of every frame, or none")] = Field(
         None, ge=1, le=4094

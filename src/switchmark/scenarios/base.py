@@ -8,9 +8,18 @@ from dataclasses import dataclass
 
 from switchmark.errors import UsageError
 from switchmark.model.spec import AXES, Test
-from switchmark.model.topology import Flow, Port, Topology, pci_address
+from switchmark.model.topology import Port, Topology, pci_address
 
-__all__ = ["Nic", "Scenario", "copied", "forwarders", "join", "nics", "physical"]
+__all__ = [
+    "Nic",
+    "Scenario",
+    "copied",
+    "forwarders",
+    "functions",
+    "nics",
+    "physical",
+    "physical_sinks",
+]
 
 
 _USUAL = "forwarder"
@@ -77,25 +86,28 @@ def _ends(text: str) -> tuple[str, str] | None:
     return None
 
 
-def join(topology: Topology, test: Test, source: Port, sink: Port) -> None:
-    """Draw the flow of a pair, and its way back in direction `bi`."""
-    topology.flow(source, sink)
+def copied(topology: Topology, test: Test, source: Port, sinks: Sequence[Port]) -> None:
+    """Draw the flow of a pair to its sink, the first, and copies of it to the others."""
+    first, *others = sinks
+    flow = topology.flow(source, first)
     if test.direction == "bi":
-        topology.flow(sink, source)
+        topology.flow(first, source)
+    for sink in others:
+        topology.flow(source, sink, copy_of=flow)
 
 
-def copied(topology: Topology, test: Test, source: Port, first: int) -> None:
-    """Draw the flow of a pair to its function, `f` and this number, and copies of it to those that
-    follow."""
-    flow: Flow | None = None
-    for number in range(first, first + test.copies):
-        sink = topology.function(f"f{number}")[0]
-        if flow is None:
-            flow = topology.flow(source, sink)
-            if test.direction == "bi":
-                topology.flow(sink, source)
-        else:
-            topology.flow(source, sink, copy_of=flow)
+def functions(topology: Topology, test: Test, first: int) -> tuple[Port, ...]:
+    """Draw the functions that receive the frames of a pair, and copies of them: `f` and this
+    number, and those that follow."""
+    numbers = range(first, first + test.copies)
+    return tuple(topology.function(f"f{number}")[0] for number in numbers)
+
+
+def physical_sinks(topology: Topology, test: Test, pair: int) -> tuple[Port, ...]:
+    """Draw the physical ports that receive the frames of a pair, and copies of them: `b` and a
+    number."""
+    numbers = range(pair * test.copies, (pair + 1) * test.copies)
+    return tuple(physical(topology, test, f"b{number}") for number in numbers)
 
 
 def forwarders(topology: Topology, test: Test, names: Sequence[str]) -> tuple[Port, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from switchmark.errors import UsageError
 from switchmark.model.spec import Test
 from switchmark.model.topology import Port, Topology
-from switchmark.scenarios.base import Scenario, copied, forwarders, physical
+from switchmark.scenarios.base import Scenario, copied, forwarders, functions, physical
 
 
 class P2v(Scenario):
@@ -25,7 +25,7 @@ class P2v(Scenario):
             if test.chain > 1:
                 self._draw_chain(topology, test, source, pair)
             else:
-                copied(topology, test, source, pair * test.copies)
+                copied(topology, test, source, functions(topology, test, pair * test.copies))
 
     def _draw_chain(self, topology: Topology, test: Test, source: Port, pair: int) -> None:
         if test.chains > 1:
