@@ -19,7 +19,10 @@ from switchmark.machine.placement import CpuUser, place
 from switchmark.model.plan import Run
 from switchmark.model.spec import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics, mac_address
+from switchmark.plugins import Table
+from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import PortCounters
+from switchmark.switches.ip_forward import IpForward
 
 
 def laid_out(**axes: Any) -> Layout:
@@ -126,11 +129,39 @@ def test_what_is_not_sent_one_way_needs_no_rule() -> None:
         ({"switch": "ovs"}, "static by in-port"),
         ({"switch": "ovs", "semantics": "learning"}, "learning by rewritten MACs"),
         ({"switch": "testpmd", "engine": "dpdk"}, "static by in-port"),
+        ({"switch": "ip-forward"}, "routed by in-port"),
         ({"switch": "ovs-dpdk", "engine": "dpdk", "function": "l2fwd"}, "static by in-port"),
     ],
 )
 def test_the_tool_chooses_how_to_steer(axes: dict[str, Any], steering: str) -> None:
     assert steering_of(laid_out(**axes)) == steering
+
+
+def test_a_router_is_crossed_once_a_hop() -> None:
+    layout = laid_out(switch="ip-forward", chain=3)
+    a = layout.addressing["a0-b0"]
+    assert a.routed == 4
+    assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(0, router=True))
+    assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(7, router=True), mac_address(7))
+    # What a function sends on is for the router's side of the port that it leaves by.
+    one = layout.parts[1]
+    assert rewrites_of(layout, one) == [
+        {"src_mac": mac_address(port.index), "dst_mac": mac_address(port.index, router=True)}
+        for port in one.ports
+    ]
+    rules = [step.argv for step in build(layout) if isinstance(step, Run) and "rule" in step.argv]
+    assert len(rules) == 8
+    # Without a chain the destination says where a frame goes.
+    plain = lay_out(Test(switch="ip-forward"), prefix="sm0000", run_dir="/run/x")
+    assert not [step for step in build(plain) if isinstance(step, Run) and "rule" in step.argv]
+
+
+def test_a_router_that_knows_no_ports_has_no_chain() -> None:
+    class Plain(IpForward):
+        routes_by_port = False
+
+    with SWITCHES.replaced_by(Table({"ip-forward": Plain()}, {})):
+        assert "is routed: it cannot bring frames" in reasons(switch="ip-forward")
 
 
 def test_a_chain_may_end_in_the_function_that_receives() -> None:
@@ -184,7 +215,9 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
     ("axes", "reason"),
     [
         ({"switch": "macvlan"}, "cannot tell the two ports of a function apart"),
-        ({"switch": "ip-forward"}, "is routed: it cannot bring frames"),
+        ({"switch": "ip-forward", "function": "linux-bridge"}, "would not be for the router"),
+        ({"switch": "ip-forward", "chains": 2}, "ip-forward has one rule for a port"),
+        ({"switch": "ip-forward", "chain": 2, "function": "l2fwd"}, "is a router, and function"),
         ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
         ({"function": "testpmd", "switch": "ovs"}, "function testpmd takes memif, vhost-user"),
         ({"switch": "direct", "chains": 2}, "direct is a cable"),
