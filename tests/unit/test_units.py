@@ -20,6 +20,7 @@ from switchmark.model.units import (
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
+    parse_line_rate,
     parse_rate,
 )
 
@@ -43,6 +44,12 @@ def test_a_rate_in_frames_is_understood(text: str, pps: float) -> None:
 def test_a_rate_in_bits_counts_preamble_and_gap() -> None:
     assert parse_rate("10Gbps").per_second(64) == pytest.approx(14_880_952, abs=1)
     assert parse_rate("10Gbps").per_second(1518) == pytest.approx(812_743, abs=1)
+
+
+@pytest.mark.parametrize("text", ["max", "50%", "fast"])
+def test_what_is_no_line_rate_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_line_rate(text)
 
 
 def test_max_and_a_share_have_no_rate_of_their_own() -> None:

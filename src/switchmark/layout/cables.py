@@ -25,7 +25,7 @@ def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     joins its ends."""
     if test.dimension != "throughput":
         return {}
-    cable = on_cable(test, layout).model_copy(update={"rate": "max"})
+    cable = on_cable(test, layout).model_copy(update={"rate": "max", "line_rate": None})
     tests = {"ends": cable}
     if steering_of(layout) is not None:
         between = all(part.physical or forwards(part) for part in layout.parts)

@@ -21,6 +21,7 @@ from switchmark.model.units import (
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
+    parse_line_rate,
     parse_rate,
     parse_share,
     parse_shares,
@@ -171,6 +172,18 @@ class Test(BaseModel):
             json_number="rate_pps",
         ),
     ] = "max"
+    line_rate: Annotated[
+        str | None,
+        Axis(
+            "load",
+            "what a link of each sender would carry, which sends no faster: 10Gbps",
+            unit="pps",
+            parse=parse_line_rate,
+            as_written=True,
+            values="`10Gbps`, `1M`",
+            later=True,
+        ),
+    ] = None
     burst: Annotated[
         int,
         Axis("load", "frames handed over at once [32; 1 for latency]", unit="frames", left_out=1),
@@ -336,8 +349,18 @@ class Test(BaseModel):
 
     @property
     def rate_pps(self) -> float | None:
-        """Return the frames per second of each sender; None for `max` and for a share of R+."""
+        """Return the frames per second of each sender; None for a share of R+, and for `max`
+        without a line rate."""
+        if self.parsed_rate.is_max:
+            return self.line_pps
         return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
+
+    @property
+    def line_pps(self) -> float | None:
+        """Return the frames per second that the link of a sender would carry; None without one."""
+        if self.line_rate is None:
+            return None
+        return parse_line_rate(self.line_rate).per_second(mean_frame_bytes(self.frame_size))
 
 
 AXES = axes_of(Test)

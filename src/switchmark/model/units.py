@@ -33,6 +33,7 @@ __all__ = [
     "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
+    "parse_line_rate",
     "parse_rate",
     "parse_share",
     "parse_shares",
@@ -107,6 +108,14 @@ def parse_rate(text: str | int | float) -> Rate:
     if value > 1e9:
         raise UsageError(f"a rate of '{text}' is above 10^9 frames per second")
     return Rate(pps=value)
+
+
+def parse_line_rate(text: str | int | float) -> Rate:
+    """Read the rate of a link: `10Gbps` (L1 bits), `1M` (frames). UsageError otherwise."""
+    rate = parse_rate(text)
+    if rate.is_max or rate.share is not None:
+        raise UsageError(f"'{text}' is not the rate of a link", hint="write 10Gbps, 1M or none")
+    return rate
 
 
 def parse_frame_size(text: str | int) -> int | str:
