@@ -153,6 +153,25 @@ def test_shares_of_r_plus_are_rates_of_one_search(switchmark: Run, tmp_path: Pat
     assert steps(tmp_path).count("type bridge") == 1
 
 
+def test_rates_above_r_plus_are_offered(switchmark: Run) -> None:
+    below, above = switchmark(f"--switch ovs --rate 20%,200% {QUICK}")
+    for record, share in ((below, 0.2), (above, 2.0)):
+        rate_pps = record["test"]["rate_pps"]
+        assert rate_pps == pytest.approx(share * record["r_plus_pps"])
+        offered = record["tx"]["frames"] + record["tx"]["unsent"]
+        assert offered == pytest.approx(rate_pps * 0.15, abs=2)
+        assert record["rx"]["frames"] + record["lost"] == record["tx"]["frames"]
+    assert above["lost"] + above["tx"]["unsent"] > 0.2 * offered
+
+
+def test_shares_of_r_plus_on_a_link(switchmark: Run) -> None:
+    half, twice = switchmark(f"--rate 50%,200% --line-rate 10kpps {QUICK}")
+    assert half["r_plus_pps"] == pytest.approx(10_000, rel=0.2)
+    assert half["test"]["rate_pps"] == pytest.approx(half["r_plus_pps"] / 2)
+    assert twice["test"]["rate_pps"] == 10_000
+    assert twice["test"]["line_rate"] == "10kpps"
+
+
 # --- CPU limits, placements, neighbours ---------------------------------------------------------
 
 

@@ -153,7 +153,7 @@ def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:
     assert found == without_switch(Test(), lay_out(Test(), prefix="sm", run_dir="/run"))
 
 
-@pytest.mark.parametrize(("rate", "wanted"), [("50%", 5e5), ("100%", 1e6)])
+@pytest.mark.parametrize(("rate", "wanted"), [("50%", 5e5), ("100%", 1e6), ("200%", 1.2e6)])
 def test_a_share_of_r_plus_is_no_more_than_a_link_carries(rate: str, wanted: float) -> None:
     test = Test(line_rate="1.2M", rate=rate)
     assert bounds_of(test, 1, 1e6).rate_pps == wanted

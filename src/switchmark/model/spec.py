@@ -164,7 +164,7 @@ class Test(BaseModel):
         str,
         Axis(
             "load",
-            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+)",
+            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
             unit="pps",
             parse=parse_rate,
             as_written=True,
