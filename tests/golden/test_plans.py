@@ -129,7 +129,16 @@ def plans() -> Iterator[tuple[str, Test]]:
         )
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
     yield "variants/linux-bridge-copies", Test(copies=3)
+    yield "variants/linux-bridge-p2v-chain", Test(scenario="p2v", chain=3, direction="bi")
+    yield (
+        "variants/ovs-dpdk-p2v-chain",
+        Test(switch="ovs-dpdk", engine="dpdk", scenario="p2v", chain=2, function="l2fwd"),
+    )
     yield "variants/linux-bridge-cpu-limit-function", Test(cpu_limit="function:12.5")
+    yield (
+        "variants/ovs-static-p2p-copies",
+        Test(switch="ovs", semantics="static", scenario="p2p", copies=3),
+    )
     yield (
         "variants/ovs-dpdk-static-copies",
         Test(switch="ovs-dpdk", engine="dpdk", semantics="static", scenario="p2v", copies=2),

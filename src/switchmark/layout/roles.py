@@ -63,6 +63,8 @@ def steering_of(layout: Layout) -> str | None:
         return None
     if layout.wiring.semantics is Semantics.LEARNING:
         return "learning by rewritten MACs"
+    if layout.wiring.semantics is Semantics.ROUTED:
+        return "routed by in-port"
     return f"static by in-port{' and source MAC' * (layout.test.chains > 1)}"
 
 

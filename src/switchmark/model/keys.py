@@ -8,14 +8,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 
 __all__ = ["axes_in_key", "key_of_content"]
 
 
 def axes_in_key(test: Test) -> dict[str, Any]:
     """Return the axes of a test as keys have them."""
-    axes = test.model_dump(mode="json")
+    axes = {
+        name: value
+        for name, value in test.model_dump(mode="json").items()
+        if not (AXES[name].later and value == AXES[name].default)
+    }
     # What is `auto` now was 1 before 1 could be asked for.
     cores = axes["switch_cores"]
     return {**axes, "switch_cores": {"auto": 1, 1: "1"}.get(cores, cores)}

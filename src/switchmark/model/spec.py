@@ -21,6 +21,7 @@ from switchmark.model.units import (
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
+    parse_line_rate,
     parse_rate,
     parse_share,
     parse_shares,
@@ -83,7 +84,7 @@ class Test(BaseModel):
         str,
         Axis(
             "chain",
-            "what forwards in the functions of loopback; traffic is its usual forwarder",
+            "what forwards in the functions of a chain; traffic is the usual forwarder",
             blame=1,
             table="functions",
         ),
@@ -163,7 +164,7 @@ class Test(BaseModel):
         str,
         Axis(
             "load",
-            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+)",
+            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
             unit="pps",
             parse=parse_rate,
             as_written=True,
@@ -171,6 +172,18 @@ class Test(BaseModel):
             json_number="rate_pps",
         ),
     ] = "max"
+    line_rate: Annotated[
+        str | None,
+        Axis(
+            "load",
+            "what a link of each sender would carry, which sends no faster: 10Gbps",
+            unit="pps",
+            parse=parse_line_rate,
+            as_written=True,
+            values="`10Gbps`, `1M`",
+            later=True,
+        ),
+    ] = None
     burst: Annotated[
         int,
         Axis("load", "frames handed over at once [32; 1 for latency]", unit="frames", left_out=1),
@@ -178,9 +191,10 @@ class Test(BaseModel):
     pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5)] = Field(
         1, ge=1, le=64
     )
-    chain: Annotated[int, Axis("chain", "functions in a row, in loopback", blame=4)] = Field(
-        1, ge=1, le=8
-    )
+    chain: Annotated[
+        int,
+        Axis("chain", "functions in a row, in loopback; in p2v the last of them receives", blame=4),
+    ] = Field(1, ge=1, le=8)
     chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
         1, ge=1, le=64
     )
@@ -190,7 +204,12 @@ class Test(BaseModel):
     ] = "port"
     copies: Annotated[
         int,
-        Axis("path", "functions that each frame is copied to", followed_by=("switch",), blame=5),
+        Axis(
+            "path",
+            "functions or physical ports that each frame is copied to",
+            followed_by=("switch",),
+            blame=5,
+        ),
     ] = Field(1, ge=1, le=64)
     vlan: Annotated[int | None, Axis("path", "VLAN id of every frame, or none")] = Field(
         None, ge=1, le=4094
@@ -330,8 +349,18 @@ class Test(BaseModel):
 
     @property
     def rate_pps(self) -> float | None:
-        """Return the frames per second of each sender; None for `max` and for a share of R+."""
+        """Return the frames per second of each sender; None for a share of R+, and for `max`
+        without a line rate."""
+        if self.parsed_rate.is_max:
+            return self.line_pps
         return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
+
+    @property
+    def line_pps(self) -> float | None:
+        """Return the frames per second that the link of a sender would carry; None without one."""
+        if self.line_rate is None:
+            return None
+        return parse_line_rate(self.line_rate).per_second(mean_frame_bytes(self.frame_size))
 
 
 AXES = axes_of(Test)

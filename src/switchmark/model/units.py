@@ -33,6 +33,7 @@ __all__ = [
     "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
+    "parse_line_rate",
     "parse_rate",
     "parse_share",
     "parse_shares",
@@ -53,6 +54,9 @@ IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
 
 PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
 """Units of a rate with their sizes, as `scaled` takes them."""
+
+_SHARE_MAX = 1000
+"""Percent of R+: above 100 more is offered than arrives."""
 
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
@@ -95,8 +99,8 @@ def parse_rate(text: str | int | float) -> Rate:
         )
     value = float(match[1]) * _SCALE[match[2]]
     if match[3] == "%":
-        if not 0 < value <= 100:
-            raise UsageError(f"a rate of '{text}' is not between 0% and 100% of R+")
+        if not 0 < value <= _SHARE_MAX:
+            raise UsageError(f"a rate of '{text}' is not between 0% and {_SHARE_MAX}% of R+")
         return Rate(share=value / 100)
     if match[3] == "bps":
         if value < 1:
@@ -107,6 +111,14 @@ def parse_rate(text: str | int | float) -> Rate:
     if value > 1e9:
         raise UsageError(f"a rate of '{text}' is above 10^9 frames per second")
     return Rate(pps=value)
+
+
+def parse_line_rate(text: str | int | float) -> Rate:
+    """Read the rate of a link: `10Gbps` (L1 bits), `1M` (frames). UsageError otherwise."""
+    rate = parse_rate(text)
+    if rate.is_max or rate.share is not None:
+        raise UsageError(f"'{text}' is not the rate of a link", hint="write 10Gbps, 1M or none")
+    return rate
 
 
 def parse_frame_size(text: str | int) -> int | str:

@@ -84,6 +84,10 @@ class Switch(ABC):
     """The capabilities of Linux, without `CAP_`, that its plan takes in a container beyond those
     for interfaces and sockets."""
 
+    routes_by_port: bool = False
+    """As a router it can be told where what comes in at a port goes next, wherever it is sent to:
+    then it brings frames from function to function, if these write MACs."""
+
     function_kinds: frozenset[PortKind] = frozenset()
     """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
     cannot be one."""
