@@ -64,6 +64,7 @@ class SwitchFunction(Function):
             isolated=environment.isolated,
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
+            program=self._switch.path,
             given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
 
