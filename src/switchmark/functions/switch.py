@@ -18,6 +18,7 @@ from switchmark.model.topology import Flow, Port, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.versions import probe_asked
 
 __all__ = ["FUNCTIONS", "SwitchFunction"]
 
@@ -70,7 +71,7 @@ class SwitchFunction(Function):
 
     def probe(self, host: Host) -> Version:
         """Return the version of the switch."""
-        return self._switch.probe(host)
+        return probe_asked(self._switch, host)
 
     def accepts(self, hosted: Hosted) -> str | None:
         if self._switch.own_stack and not ENVIRONMENTS[hosted.node.environment].isolated:

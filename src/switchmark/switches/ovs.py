@@ -69,7 +69,7 @@ class Ovs(KernelSwitch):
                 "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(version, "kernel" if kernel else "userspace", verified="verified")
+        return Version(version, "kernel" if kernel else "userspace")
 
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"

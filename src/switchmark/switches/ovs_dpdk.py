@@ -21,7 +21,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
-from switchmark.switches.eal import VERIFIED_PORTS, pci_options
+from switchmark.switches.eal import pci_options
 from switchmark.switches.ovs_instance import (
     add_static_rules,
     appctl,
@@ -132,9 +132,7 @@ class OvsDpdk(Switch):
                 hint="run it with sudo",
             )
         require_instance(host, self.path, _HINT)
-        return Version(
-            f"{version} (DPDK {dpdk})", verified="verified", verified_ports=VERIFIED_PORTS
-        )
+        return Version(f"{version} (DPDK {dpdk})")
 
     def own_core(self, mode: str | None) -> bool:
         return True

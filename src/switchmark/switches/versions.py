@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Host
@@ -16,6 +17,7 @@ from switchmark.machine.programs import program_in
 from switchmark.model.version import Version
 from switchmark.plugins import Table
 from switchmark.switches.base import Switch
+from switchmark.switches.verified import verified
 
 __all__ = ["Switches", "build_of", "probe_asked"]
 
@@ -51,8 +53,8 @@ class Switches(Table[Switch]):
 
 
 def probe_asked(switch: Switch, host: Host) -> Version:
-    """Return what a probe of a switch finds. Unavailable where its program tells another version
-    than it was asked for by."""
+    """Return what a probe of a switch finds, with how far it was verified. Unavailable where its
+    program tells another version than it was asked for by."""
     version = switch.probe(host)
     plain, _, asked = switch.name.partition(_AT)
     if asked and "/" not in asked and not _is_version(asked, version.text):
@@ -60,7 +62,8 @@ def probe_asked(switch: Switch, host: Host) -> Version:
             f"{switch.name} was asked for, and {switch.path} is {plain} {version.text}",
             hint=f'name what it is in {host_file()}: "{plain}@{_number(version.text)}"',
         )
-    return version
+    state, less = verified(plain, switch.port_kinds)
+    return replace(version, verified=state, verified_ports=less)
 
 
 def build_of(switch: Switch) -> str | None:
