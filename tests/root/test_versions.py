@@ -87,6 +87,38 @@ def test_two_copies_of_a_program_are_two_switches_of_one_table(
         assert f"{usual} " not in plan
 
 
+OVS = {
+    "ovs-vswitchd": "sbin",
+    "ovsdb-server": "sbin",
+    **dict.fromkeys(("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovsdb-tool"), "bin"),
+}
+"""The programs of an installation of Open vSwitch, and the folder of each."""
+
+
+def test_an_installation_of_ovs_is_run_with_its_own_programs_and_schema(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "ovs"
+    for name, folder in OVS.items():
+        usual = shutil.which(name)
+        assert usual is not None
+        (prefix / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(usual, prefix / folder)
+    shutil.copytree("/usr/share/openvswitch", prefix / "share/openvswitch")
+    ours = ["--switch", f"ovs@{prefix}", "--rate", "5k"]
+    done = switchmark("run", *ours, "--duration", "0.3", "--semantics", "static", "--json")
+    assert done.returncode == 0, done.stderr
+    (record,) = records(done)
+    assert record["rx"]["frames"] > 0
+    assert record["unaccounted"] == 0
+    plan = switchmark("plan", *ours, "--semantics", "static").stdout
+    programs = {str(prefix / folder / name) for name, folder in OVS.items()} - {
+        str(prefix / "bin/ovs-appctl")  # which only waits
+    }
+    assert all(program in plan for program in programs)
+    assert str(prefix / "share/openvswitch/vswitch.ovsschema") in plan
+
+
 def version_of(program: Path) -> str:
     done = subprocess.run([program, "-v", "-h"], capture_output=True, text=True)
     return (done.stdout + done.stderr).partition("RTE Version: 'DPDK ")[2].partition("'")[0]

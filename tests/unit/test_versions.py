@@ -145,6 +145,26 @@ def test_a_version_that_is_nowhere_is_refused_with_those_that_are(host_file: Pat
         from_options({"switch": "testpmd@24.03", "engine": "dpdk"}, check)
 
 
+def test_a_version_that_is_gone_when_a_run_is_resumed_is_a_refusal_and_no_bug() -> None:
+    with pytest.raises(UsageError, match="has no 'testpmd@22.11': it names no version"):
+        Probes(Dpdk()).versions(Test(switch="testpmd@22.11", engine="dpdk"))
+    with pytest.raises(KeyError):
+        SWITCHES["testpdm@22.11"]
+    assert not [each for each in ("testpmd@22.11", "testpdm@/x", "testpdm", 3) if each in SWITCHES]
+
+
+def test_a_function_in_a_machine_is_the_program_that_the_machine_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_L2FWD", "/opt/mine/l2fwd-2")
+    chain = {"switch": "ovs-dpdk", "engine": "dpdk", "scenario": "loopback", "function": "l2fwd"}
+    for environment, program in (("vm", "dpdk-l2fwd"), ("netns", "/opt/mine/l2fwd-2")):
+        test = Test.model_validate({**chain, "environment": environment})
+        layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+        argvs = [step.argv for step in build(layout) if isinstance(step, Spawn)]
+        assert any(argv[0] == program for argv in argvs), argvs
+
+
 @pytest.mark.parametrize("version", ["", "build/app", "./app", "../app"])
 def test_a_path_begins_at_the_root(version: str) -> None:
     (refusal,) = check(Test(switch=f"testpmd@{version}", engine="dpdk"))

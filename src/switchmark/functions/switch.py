@@ -8,6 +8,7 @@ given.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePath
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -65,7 +66,10 @@ class SwitchFunction(Function):
             isolated=environment.isolated,
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
-            program=self._switch.path,
+            # A machine has its own programs, by their usual names.
+            program=PurePath(self._switch.program).name
+            if environment.own_kernel
+            else self._switch.path,
             given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
 

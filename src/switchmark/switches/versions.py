@@ -26,19 +26,22 @@ _AT = "@"
 
 class Switches(Table[Switch]):
     """This table lists each switch once, and finds versions of it too: the driver, bound to the
-    program of that version."""
+    program of that version. UsageError for a version that this host does not have."""
 
     def __getitem__(self, name: str) -> Switch:
         plain, at, version = name.partition(_AT)
         switch = super().__getitem__(plain)
         if not at:
             return switch
-        if _refusal(switch, version):
-            raise KeyError(name)
+        if refusal := _refusal(switch, version):
+            raise refusal
         bound = copy.copy(switch)
         bound.name = name
         bound.bound_to = program_in(_path(plain, version), switch.program)
         return bound
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.why_not(name) is None and _plain(name) in set(self)
 
     def why_not(self, name: str) -> UsageError | Unavailable | None:
         plain, at, version = name.partition(_AT)
@@ -50,6 +53,11 @@ class Switches(Table[Switch]):
     def versions(self) -> tuple[str, ...]:
         """Return the names of all versions that the host file has, `NAME@VERSION`."""
         return tuple(name for name in host_programs() if _AT in name and name in self)
+
+
+def _plain(name: str) -> str:
+    """Return the name of a switch without the version that was asked for."""
+    return name.partition(_AT)[0]
 
 
 def probe_asked(switch: Switch, host: Host) -> Version:
