@@ -71,8 +71,8 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
 
 
 def switch_needs(layout: Layout) -> Needs:
-    """Return the needs of the switch's node: also the folder of its program with what belongs to it,
-    and those of others that it starts by their paths, as users' own builds are."""
+    """Return the needs of the switch's node: also the folder of its program, with what belongs to
+    it, and those of others that it starts by their paths, as users' own builds are."""
     started = layout.switch.start(layout.wiring)
     folders = [str(beside_python()), str(Path(traffic_program()).parent)]
     own = installation_of(layout.wiring.program)
