@@ -14,11 +14,13 @@ import textwrap
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
+from switchmark.switches.verified import verifications
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "switchmark"
@@ -162,10 +164,24 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     if not table:
         return
     columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
-    yield ("name", *(COLUMNS[name] for name in columns), "what it is")
+    more = ("verified",) if folder == "switches" else ()
+    yield ("name", *(COLUMNS[name] for name in columns), *more, "what it is")
     for name, entry in table.items():
-        cells = (listed(getattr(entry, column, ())) for column in columns)
-        yield (f"`{name}`", *cells, summary(entry))
+        cells = [listed(getattr(entry, column, ())) for column in columns]
+        yield (f"`{name}`", *cells, *(verified(entry) for _ in more), summary(entry))
+
+
+def verified(switch: Any) -> str:
+    """Say how far each kind of a switch's ports was verified: with which version, and when."""
+    known = verifications().get(switch.name, {})
+    told: dict[str, list[str]] = {}
+    for kind in map(str, switch.port_kinds):
+        each = known.get(kind)
+        words = "not verified"
+        if each is not None:
+            words = f"{each.state} with {each.version}, {each.date}"
+        told.setdefault(words, []).append(f"`{kind}`")
+    return "; ".join(f"{', '.join(kinds)}: {words}" for words, kinds in told.items())
 
 
 def listed(values: str | Iterable[object]) -> str:

@@ -178,9 +178,9 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
     monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
-    monkeypatch.setenv("SWITCHMARK_FASTCLICK", "click")
-    for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
-        monkeypatch.setenv(program_variable(name), name)
+    monkeypatch.setenv(program_variable("pcap-bridge"), "switchmark-pcap-bridge")
+    for switch in SWITCHES.values():
+        monkeypatch.setenv(program_variable(switch.name), switch.program)
 
 
 def on_file(plan: Plan) -> str:

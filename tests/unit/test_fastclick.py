@@ -71,6 +71,7 @@ def wiring(ports: int = 2, **more: Any) -> Wiring:
         kind=PortKind.VHOST_USER,
         semantics=Semantics.PATCH,
         cores=(3,),
+        program="click",
     )
     return replace(made, **more)
 

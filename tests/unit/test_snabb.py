@@ -55,6 +55,7 @@ def wiring(ports: int = 2, **more: Any) -> Wiring:
         kind=PortKind.VHOST_USER,
         semantics=Semantics.PATCH,
         cores=(3,),
+        program="snabb",
     )
     return replace(made, **more)
 

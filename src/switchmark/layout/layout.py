@@ -161,6 +161,7 @@ def lay_out(
         node=node,
         queues=test.queues,
         descriptors=test.descriptors,
+        program=switch.path,
         burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
         offload=test.offload,

@@ -13,7 +13,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import engine_of, parts_in_vms
 from switchmark.machine.pci import guest_devices
-from switchmark.machine.programs import beside_python
+from switchmark.machine.programs import beside_python, installation_of
 from switchmark.model.plan import Node, Spawn
 from switchmark.model.topology import Addressing, Part, Port
 
@@ -71,14 +71,17 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
 
 
 def switch_needs(layout: Layout) -> Needs:
-    """Return the needs of the switch's node: also the folders of programs that it starts by their
-    paths, as users' own builds are."""
+    """Return the needs of the switch's node: also the folder of its program, with what belongs to
+    it, and those of others that it starts by their paths, as users' own builds are."""
     started = layout.switch.start(layout.wiring)
-    programs = [traffic_program()]
-    programs += [step.argv[0] for step in started if isinstance(step, Spawn)]
+    folders = [str(beside_python()), str(Path(traffic_program()).parent)]
+    own = installation_of(layout.wiring.program)
+    if own is not None and str(Path(layout.wiring.program).parent) not in folders:
+        folders.append(own)
+    folders += [str(Path(step.argv[0]).parent) for step in started if isinstance(step, Spawn)]
     return Needs(
         run_dir=layout.wiring.run_dir,
-        programs=(str(beside_python()), *(str(Path(path).parent) for path in programs)),
+        programs=tuple(folders),
         capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",

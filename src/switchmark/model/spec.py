@@ -66,7 +66,14 @@ class Test(BaseModel):
     ] = "v2v"
     direction: Annotated[Literal["uni", "bi"], Axis("path", "which way frames go", blame=4)] = "uni"
     switch: Annotated[
-        str, Axis("switch", "the switches under test", blame=1, table="switches", own_column=True)
+        str,
+        Axis(
+            "switch",
+            "the switches under test; of one program several versions: NAME@VERSION, NAME@/PATH",
+            blame=1,
+            table="switches",
+            own_column=True,
+        ),
     ] = "linux-bridge"
     switch_environment: Annotated[
         str, Axis("switch", "where the switch runs", blame=1, table="environments")

@@ -6,7 +6,7 @@ the contract when it is registered.
 
 from __future__ import annotations
 
-from switchmark.plugins import Table, load_plugins
+from switchmark.plugins import load_plugins
 from switchmark.switches import (
     basicfwd,
     direct,
@@ -25,10 +25,11 @@ from switchmark.switches import (
     xdp_redirect,
 )
 from switchmark.switches.base import Switch
+from switchmark.switches.versions import Switches
 
 __all__ = ["TABLE"]
 
-TABLE: Table[Switch] = load_plugins(
+_MEMBERS = load_plugins(
     "switchmark.switches",
     Switch,  # type: ignore[type-abstract]
     (
@@ -49,3 +50,5 @@ TABLE: Table[Switch] = load_plugins(
         null.SWITCH,
     ),
 )
+
+TABLE = Switches(_MEMBERS, _MEMBERS.unusable)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from switchmark.machine.host import Host
+from switchmark.machine.programs import chosen_program
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
@@ -72,6 +73,14 @@ class Switch(ABC):
     port_kinds: tuple[PortKind, ...]
     counters: Counting[Wiring]
 
+    program: str = ""
+    """The usual name of its program, or its usual path where that is not on PATH; empty where the
+    kernel is the switch. `probe` asks `path`, plans start `Wiring.program`."""
+
+    bound_to: str = ""
+    """The path of its program where a version of it was asked for; the table sets it
+    (`switches.versions`)."""
+
     resources: frozenset[str] = frozenset()
     """The axes that it follows, of those that are `followed_by` a driver (`model.axis`). It follows
     `copies` if it sends to all ports what is for a group, or has a rule that names them."""
@@ -91,6 +100,14 @@ class Switch(ABC):
     function_kinds: frozenset[PortKind] = frozenset()
     """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
     cannot be one."""
+
+    @property
+    def path(self) -> str:
+        """Return the path of its program: of the version that was asked for, else what the user
+        names by the switch's name, else the usual one."""
+        if not self.program:
+            return ""
+        return self.bound_to or chosen_program(self.program, self.name) or self.program
 
     @abstractmethod
     def probe(self, host: Host) -> Version:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path
+from switchmark.machine.programs import how_to_name
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -28,7 +28,7 @@ from switchmark.switches.eal_telemetry import wait_linked
 
 __all__ = ["FastClick"]
 
-_HINT = "build it (https://github.com/tbarbette/fastclick), then SWITCHMARK_FASTCLICK=/its/click"
+_HINT = f"build it (https://github.com/tbarbette/fastclick), then {how_to_name('fastclick')}"
 _VERSION = re.compile(rb"^version:\n(\S+)", re.MULTILINE)
 _NEEDED = {"FromDPDKDevice": "--enable-dpdk", "EtherSwitch": "--enable-etherswitch"}
 
@@ -48,10 +48,6 @@ with socket.socket(socket.AF_UNIX) as s:
         sys.stdout.buffer.write(said)
 """
 _ANSWER = re.compile(rb"(?:200 [^\r]*\r\nDATA (\d+)|5\d\d [^\r]*)\r\n")
-
-
-def _program() -> str:
-    return program_path("click", "SWITCHMARK_FASTCLICK")
 
 
 def _bypass(wiring: Wiring) -> bool:
@@ -167,6 +163,7 @@ class FastClick(Switch):
     """One process has a thread for each core, and ports are shared out among them."""
 
     name = "fastclick"
+    program = "click"
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (*PORT_KINDS, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)
@@ -176,12 +173,12 @@ class FastClick(Switch):
         """Return the version; mode `with` what it was built with, of what is not by default."""
         ask = ("-q", "-e", "Idle -> Discard", "-h", "version", "-h", "classes")
         try:
-            done = host.run((_program(), *ask))
+            done = host.run((self.path, *ask))
         except Unavailable as missing:
             raise Unavailable("click is not installed", hint=_HINT) from missing
         version = _VERSION.search(done.stdout)
         if done.status or not version:
-            raise Unavailable(f"{_program()} does not tell its version", hint=_HINT)
+            raise Unavailable(f"{self.path} does not tell its version", hint=_HINT)
         mode = " ".join(name for name in _NEEDED if name in done.stdout.decode().split())
         return Version(version[1].decode(errors="replace"), f"with {mode or 'neither'}")
 
@@ -193,7 +190,7 @@ class FastClick(Switch):
         wanted = ["FromDPDKDevice"] * _bypass(wiring) + ["EtherSwitch"] * learns
         for name in wanted:
             if wiring.mode and name not in wiring.mode.split():
-                return f"{_program()} was built without {name} (configure {_NEEDED[name]})"
+                return f"{wiring.program} was built without {name} (configure {_NEEDED[name]})"
         if len(wiring.cores) > 1 and (learns or not _bypass(wiring)):
             what = "EtherSwitch" if learns else "a packet socket"
             return f"fastclick serves {what} with one thread, not {len(wiring.cores)}"
@@ -217,7 +214,7 @@ class FastClick(Switch):
             lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(wiring.cores))
             return steps + start_program(
                 wiring,
-                _program(),
+                wiring.program,
                 (file,),
                 before=("--dpdk",),
                 lcores=("--lcores", lcores) if lcores else (),
@@ -229,7 +226,7 @@ class FastClick(Switch):
         return (
             *(step for port in wiring.ports for step in links.add_port(wiring, port)),
             *steps,
-            Spawn("the switch", file_prefix(wiring), (_program(), *pinned, file), at=wiring.at),
+            Spawn("the switch", file_prefix(wiring), (wiring.program, *pinned, file), at=wiring.at),
         )
 
     def settled(self, wiring: Wiring) -> Plan:

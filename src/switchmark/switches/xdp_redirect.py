@@ -23,7 +23,7 @@ class XdpRedirect(RedirectingSwitch):
 
     def probe(self, host: Host) -> Version:
         release = links.probe_kernel(host, links.CABLE, redirect("xdp", "sm-a", "sm-b"))
-        return Version(release, mode="native", verified="verified")
+        return Version(release, mode="native")
 
     def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()
