@@ -80,6 +80,10 @@ golden: setup ## rewrite the golden files; review the diff
 bench: setup-all ## benchmarks of switchmark itself, against its peers
 	.venv/bin/python -m bench
 
+.PHONY: verify
+verify: setup-all ## as root: try SWITCH=NAME with real frames in every scenario; keeps what passed
+	.venv/bin/python tools/verify.py $(SWITCH)
+
 .PHONY: docs
 docs: setup ## write docs/reference from the tables
 	.venv/bin/python tools/reference.py

@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", f"{folder}: a test in tests/{folder} ({budget} s in all)"
         )
+    os.environ["SWITCHMARK_HOST_FILE"] = os.devnull  # not the developer's own
     config.pluginmanager.register(Costs(), "switchmark-costs")
     config.pluginmanager.register(SkipPolicy(), "switchmark-skips")
 

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import re
+import textwrap
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
+from switchmark.switches.verified import verifications
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "switchmark"
@@ -76,11 +81,29 @@ def record() -> str:
     ]
     for path, model in parts_of_record():
         lead = as_json(inspect.getdoc(model) or "")
-        shown = {name: field for name, field in model.model_fields.items() if not field.exclude}
-        rows = [(f"`{name}`", as_json(field.description or "")) for name, field in shown.items()]
+        shown = [name for name, field in model.model_fields.items() if not field.exclude]
+        told = members_told(model)
+        rows = [(f"`{name}`", as_json(told.get(name, ""))) for name in shown]
         lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "what it is"))]
         lines += ["|---|---|", *map(line, rows)]
     return "\n".join(lines) + "\n"
+
+
+def members_told(model: type) -> dict[str, str]:
+    """Return the docstring of each member of a class: the text that stands below it. It is read
+    here, from the source, as it costs too much to do so wherever the class is imported."""
+    told: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if not owner.__module__.startswith("switchmark."):
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(body, ast.ClassDef)
+        for member, below in itertools.pairwise(body.body):
+            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        told[member.target.id] = inspect.cleandoc(text)
+    return told
 
 
 def as_json(text: str) -> str:
@@ -141,10 +164,24 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     if not table:
         return
     columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
-    yield ("name", *(COLUMNS[name] for name in columns), "what it is")
+    more = ("verified",) if folder == "switches" else ()
+    yield ("name", *(COLUMNS[name] for name in columns), *more, "what it is")
     for name, entry in table.items():
-        cells = (listed(getattr(entry, column, ())) for column in columns)
-        yield (f"`{name}`", *cells, summary(entry))
+        cells = [listed(getattr(entry, column, ())) for column in columns]
+        yield (f"`{name}`", *cells, *(verified(entry) for _ in more), summary(entry))
+
+
+def verified(switch: Any) -> str:
+    """Say how far each kind of a switch's ports was verified: with which version, and when."""
+    known = verifications().get(switch.name, {})
+    told: dict[str, list[str]] = {}
+    for kind in map(str, switch.port_kinds):
+        each = known.get(kind)
+        words = "not verified"
+        if each is not None:
+            words = f"{each.state} with {each.version}, {each.date}"
+        told.setdefault(words, []).append(f"`{kind}`")
+    return "; ".join(f"{', '.join(kinds)}: {words}" for words, kinds in told.items())
 
 
 def listed(values: str | Iterable[object]) -> str:

@@ -45,6 +45,11 @@ class Table(Mapping[str, _T]):
     def __len__(self) -> int:
         return len(self._members)
 
+    def why_not(self, name: str) -> UsageError | Unavailable | None:
+        """Return why a name cannot be used that the table does not have; None for one that is
+        simply not known."""
+        return self.unusable.get(name)
+
     @contextmanager
     def replaced_by(self, other: Table[_T]) -> Iterator[None]:
         """Put what `other` holds in the place of this table's members while the block lasts.

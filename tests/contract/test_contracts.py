@@ -292,7 +292,8 @@ def test_a_switch_that_derives_from_nothing_is_told_where_defaults_are() -> None
     bare = SimpleNamespace(**{name: getattr(Mine(), name) for name in ("name", "probe", "start")})
     with pytest.raises(UsageError) as refused:
         check_contract(bare, Switch, "the plug-in x")
-    assert "it has no 'accepts', 'addressing', 'counters'," in refused.value.message
+    told = "it has no 'accepts', 'addressing', 'bound_to', 'capabilities', 'counters',"
+    assert told in refused.value.message
     assert "derives from switchmark.switches.base.Switch has defaults" in refused.value.message
 
 

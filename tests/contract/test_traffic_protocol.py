@@ -533,6 +533,23 @@ def test_the_jitter_probe_is_in_the_usage_and_ends(traffic_program: str) -> None
     assert 29 * 10**6 < found["elapsed_ns"] < (time.monotonic() - begin) * 10**9
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "reason"),
+    [
+        (("xdp", "sm-none", "lo"), 1, "there is no interface sm-none"),
+        (("tc", "lo", "sm-none"), 1, "there is no interface sm-none"),
+        (("ebpf", "lo", "lo"), 2, "there is no hook 'ebpf'"),
+        (("xdp", "lo"), 2, "usage:"),
+    ],
+)
+def test_a_redirection_says_what_is_missing(
+    traffic_program: str, words: tuple[str, ...], status: int, reason: str
+) -> None:
+    done = subprocess.run([traffic_program, "redirect", *words], capture_output=True, text=True)
+    assert done.returncode == status
+    assert reason in done.stderr
+
+
 def test_telemetry_is_asked_and_answers_are_lines(traffic_program: str, tmp_path: Path) -> None:
     """Of a DPDK program of our own making: it says who it is, answers once, and is gone."""
     path = str(tmp_path / "dpdk_telemetry.v2")

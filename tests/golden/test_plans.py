@@ -34,7 +34,7 @@ Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
 PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
-_TRAFFIC = re.compile(rf"'{PROGRAMS}/switchmark-traffic'(?= (boot|enter|serve|telemetry))")
+_TRAFFIC = re.compile(rf"'{PROGRAMS}/switchmark-traffic'(?= (boot|enter|redirect|serve|telemetry))")
 
 # The nodes of p2p that stand where the functions of these scenarios do.
 ENDS = {
@@ -81,7 +81,7 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/testpmd-memif-no-huge",
         Test(switch="testpmd", engine="dpdk", port="memif", memory="no-huge"),
     )
-    for switch in ("snabb",):
+    for switch in ("snabb", "fastclick"):
         yield f"variants/{switch}-vhost-user", Test(switch=switch, engine="dpdk")
         learning = {"semantics": "learning", "pairs": 2, "memory": "no-huge"}
         yield f"variants/{switch}-learning", Test(switch=switch, engine="dpdk", **learning)
@@ -142,7 +142,16 @@ def plans() -> Iterator[tuple[str, Test]]:
         )
     yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
     yield "variants/linux-bridge-copies", Test(copies=3)
+    yield "variants/linux-bridge-p2v-chain", Test(scenario="p2v", chain=3, direction="bi")
+    yield (
+        "variants/ovs-dpdk-p2v-chain",
+        Test(switch="ovs-dpdk", engine="dpdk", scenario="p2v", chain=2, function="l2fwd"),
+    )
     yield "variants/linux-bridge-cpu-limit-function", Test(cpu_limit="function:12.5")
+    yield (
+        "variants/ovs-static-p2p-copies",
+        Test(switch="ovs", semantics="static", scenario="p2p", copies=3),
+    )
     yield (
         "variants/ovs-dpdk-static-copies",
         Test(switch="ovs-dpdk", engine="dpdk", semantics="static", scenario="p2v", copies=2),
@@ -181,11 +190,12 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put every program at a path that is the same on every host."""
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
     monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
-    monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
-    for name in ("switchmark-pcap-bridge", "dpdk-l2fwd", "dpdk-skeleton", "snabb"):
-        monkeypatch.setenv(program_variable(name), name)
     for name in ("vpp", "bess", "t4p4s"):
         monkeypatch.setenv(program_variable(name), name)
+    monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
+    monkeypatch.setenv(program_variable("pcap-bridge"), "switchmark-pcap-bridge")
+    for switch in SWITCHES.values():
+        monkeypatch.setenv(program_variable(switch.name), switch.program)
 
 
 def on_file(plan: Plan) -> str:

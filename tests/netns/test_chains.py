@@ -9,7 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ from switchmark.lab.measure import Lab
 from switchmark.machine.programs import program_path
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.model.topology import Addressing, Wiring
+from switchmark.plugins import Table
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.linux_bridge import LinuxBridge
 
 LOOPBACK: dict[str, Any] = {"scenario": "loopback", "rate": "2k"}
 NAMESPACE = "smtest-chains"
@@ -109,6 +114,75 @@ def test_round_trips_pass_the_chain_twice(measure: Measure) -> None:
     assert (
         trial.counters.at_parts["f2.0"].tx == trial.counters.at_parts["f2.1"].tx == trial.tx_frames
     )
+
+
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+@pytest.mark.parametrize(("scenario", "chain"), [("loopback", 1), ("loopback", 4), ("p2v", 3)])
+def test_forwarders_behind_a_router(
+    measure: Measure, scenario: str, chain: int, direction: str
+) -> None:
+    axes = {**LOOPBACK, "scenario": scenario, "direction": direction}
+    record = measure(switch="ip-forward", chain=chain, **axes)
+    assert_nothing_is_lost(record)
+    assert record.steering == "routed by in-port"
+
+
+def test_round_trips_through_a_router(measure: Measure) -> None:
+    axes = {**LOOPBACK, "rate": "1000", "dimension": "latency"}
+    trial = assert_nothing_is_lost(measure(switch="ip-forward", chain=2, **axes))
+    assert trial.latency is not None
+    assert trial.latency.count == trial.tx_frames
+
+
+def test_a_hop_that_is_not_routed_is_found(measure: Measure) -> None:
+    """The gate holds the TTL to one less for each hop: here a bridge stands for the router."""
+
+    class Bridge(LinuxBridge):
+        def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
+            flat = super().addressing(wiring)
+            return {name: replace(addresses, routed=1) for name, addresses in flat.items()}
+
+    with (
+        SWITCHES.replaced_by(Table({**SWITCHES, "linux-bridge": Bridge()}, {})),
+        pytest.raises(AssertionError, match="TTL 64 instead of 62"),
+    ):
+        measure(chain=1, **LOOPBACK)
+
+
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+@pytest.mark.parametrize(
+    ("switch", "function", "chain"),
+    [
+        ("linux-bridge", "forwarder", 2),
+        ("linux-bridge", "forwarder", 4),
+        ("direct", "forwarder", 2),
+        ("ovs", "linux-bridge", 2),
+        ("ovs", "pcap-bridge", 3),
+    ],
+)
+def test_a_chain_that_ends_in_a_function(
+    measure: Measure, switch: str, function: str, chain: int, direction: str
+) -> None:
+    axes = {**LOOPBACK, "scenario": "p2v", "direction": direction}
+    record = measure(switch=switch, function=function, chain=chain, **axes)
+    trial = assert_nothing_is_lost(record)
+    assert {flow.flow for flow in trial.per_flow} == {
+        f"a0-f{chain}",
+        *[f"f{chain}-a0"] * (direction == "bi"),
+    }
+    if function == "forwarder":
+        sent = [trial.counters.at_parts[f"f1.{port}"].tx or 0 for port in (0, 1)]
+        assert sum(sent) == trial.tx_frames
+
+
+def test_round_trips_to_the_function_at_the_end_of_a_chain(measure: Measure) -> None:
+    axes = {**LOOPBACK, "scenario": "p2v", "rate": "1000"}
+    trial = assert_nothing_is_lost(measure(chain=3, dimension="latency", **axes))
+    assert trial.latency is not None
+    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.tx_frames)
+    for function in ("f1", "f2"):
+        for port in (0, 1):
+            assert trial.counters.at_parts[f"{function}.{port}"].tx == trial.tx_frames
 
 
 def test_functions_on_the_host_itself(measure: Measure) -> None:

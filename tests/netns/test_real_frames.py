@@ -173,6 +173,18 @@ def test_saturation_adds_up(measure: Measure) -> None:
     assert (goal.rate_pps or 0) > 0
 
 
+def test_a_switch_that_fills_a_link_is_told_by_what_was_offered(measure: Measure) -> None:
+    record = measure(rate="max", search="max", line_rate="10kpps", duration=0.5)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.spec.rate_pps == 10_000
+    assert trial.tx_frames + trial.tx_unsent == 5000
+    assert record.search is not None
+    (goal,) = record.search.goals
+    assert 0 < (goal.rate_pps or 0) <= 10_500
+    if trial.lost + trial.tx_unsent == 0:  # nothing held it up
+        assert record.verdict == "offered-load"
+
+
 def test_perf_counts_what_the_kernel_counts(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

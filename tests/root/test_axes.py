@@ -153,6 +153,25 @@ def test_shares_of_r_plus_are_rates_of_one_search(switchmark: Run, tmp_path: Pat
     assert steps(tmp_path).count("type bridge") == 1
 
 
+def test_rates_above_r_plus_are_offered(switchmark: Run) -> None:
+    below, above = switchmark(f"--switch ovs --rate 20%,200% {QUICK}")
+    for record, share in ((below, 0.2), (above, 2.0)):
+        rate_pps = record["test"]["rate_pps"]
+        assert rate_pps == pytest.approx(share * record["r_plus_pps"])
+        offered = record["tx"]["frames"] + record["tx"]["unsent"]
+        assert offered == pytest.approx(rate_pps * 0.15, abs=2)
+        assert record["rx"]["frames"] + record["lost"] == record["tx"]["frames"]
+    assert above["lost"] + above["tx"]["unsent"] > 0.2 * offered
+
+
+def test_shares_of_r_plus_on_a_link(switchmark: Run) -> None:
+    half, twice = switchmark(f"--rate 50%,200% --line-rate 10kpps {QUICK}")
+    assert half["r_plus_pps"] == pytest.approx(10_000, rel=0.2)
+    assert half["test"]["rate_pps"] == pytest.approx(half["r_plus_pps"] / 2)
+    assert twice["test"]["rate_pps"] == 10_000
+    assert twice["test"]["line_rate"] == "10kpps"
+
+
 # --- CPU limits, placements, neighbours ---------------------------------------------------------
 
 
@@ -255,21 +274,22 @@ def test_each_of_thousands_of_flows_is_counted(switchmark: Run, path: str, by: s
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "flows"),
     [
-        "linux-bridge",
-        "ovs --scenario p2v",
-        "ovs-dpdk --engine dpdk --semantics static",
+        ("linux-bridge", "f0-f1 f0-f2 f0-f3"),
+        ("vxlan", "f0-f1 f0-f2 f0-f3"),
+        ("linux-bridge --scenario p2p", "a0-b0 a0-b1 a0-b2"),
+        ("ovs --scenario p2v", "a0-f0 a0-f1 a0-f2"),
+        ("ovs --scenario p2p --semantics static", "a0-b0 a0-b1 a0-b2"),
+        ("ovs --scenario v2p", "f0-b0 f0-b1 f0-b2"),
+        ("ovs-dpdk --engine dpdk --semantics static", "f0-f1 f0-f2 f0-f3"),
+        ("ovs-dpdk --engine dpdk --scenario p2p", "a0-b0 a0-b1 a0-b2"),
     ],
 )
-def test_every_copy_of_every_frame_arrives(switchmark: Run, path: str) -> None:
+def test_every_copy_of_every_frame_arrives(switchmark: Run, path: str, flows: str) -> None:
     (record,) = switchmark(f"--switch {path} --copies 3 --rate 5k {QUICK}")
     assert_it_adds_up(record)
-    source = "a0" if "p2v" in path else "f0"
-    first = 0 if "p2v" in path else 1
-    assert [flow["flow"] for flow in record["per_flow"]] == [
-        f"{source}-f{number}" for number in range(first, first + 3)
-    ]
+    assert [flow["flow"] for flow in record["per_flow"]] == flows.split()
     for flow in record["per_flow"]:
         assert flow["tx"] == record["tx"]["frames"]
         assert flow["rx"] > 0.9 * flow["tx"]

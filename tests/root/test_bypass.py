@@ -211,6 +211,8 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
         ("direct", "vhost-user", "auto"),
         ("testpmd", "vhost-user", "auto"),
         ("ovs-dpdk", "vhost-user", "auto"),
+        ("fastclick", "vhost-user", "auto"),
+        ("fastclick", "memif", "auto"),
         ("direct", "memif", "auto"),
         ("direct", "memif", "memif-zero-copy"),
         ("testpmd", "memif", "auto"),

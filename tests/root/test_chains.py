@@ -63,6 +63,16 @@ def test_forwarders_on_cables(measure: Measure, port: str) -> None:
     assert assert_every_frame_is_accounted_for(record).lost == 0
 
 
+@pytest.mark.parametrize(
+    ("switch", "function"),
+    [("testpmd", "forwarder"), ("ovs-dpdk", "l2fwd"), ("testpmd", "testpmd")],
+)
+def test_a_chain_that_ends_in_a_function(measure: Measure, switch: str, function: str) -> None:
+    axes = {**LOOPBACK, "scenario": "p2v", "chain": 2, "direction": "bi"}
+    trial = assert_every_frame_is_accounted_for(measure(switch=switch, function=function, **axes))
+    assert trial.lost == 0, trial.lost_at
+
+
 def test_a_switch_as_its_own_function_by_memif(measure: Measure) -> None:
     record = measure(switch="basicfwd", function="basicfwd", port="memif", **LOOPBACK)
     assert assert_every_frame_is_accounted_for(record).lost == 0

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -140,19 +141,14 @@ def test_a_switch_shares_the_memory_of_a_machine(
 # --- machines that do not come up ------------------------------------------------------------
 
 
-def test_a_kernel_that_does_not_boot_shows_its_last_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_does_not_boot_shows_its_last_lines(tmp_path: Path) -> None:
     """The real kernel with an image that holds no first process: it panics."""
     empty = tmp_path / "initramfs"
     empty.write_bytes(
         subprocess.run(("cpio", "-o", "-H", "newc"), input=b"", capture_output=True).stdout
     )
-    found = vm._guest
-    monkeypatch.setattr(
-        vm, "_guest", lambda file: str(empty) if file == "initramfs" else found(file)
-    )
-    record = run_in(tmp_path / "run", machines(scenario="p2v"))
+    kernel = Path(sys.prefix, "share/switchmark/guest/kernel")
+    record = run_in(tmp_path / "run", machines(scenario="p2v", image=f"{kernel}:{empty}"))
     assert record.status == "failed"
     assert record.error is not None
     assert re.search(r"the virtual machine sm\w+-f0 is up", record.error)

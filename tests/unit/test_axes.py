@@ -16,10 +16,12 @@ from pydantic import BaseModel
 from switchmark.campaign.store import key
 from switchmark.campaign.values import read_value
 from switchmark.engines import TABLE as ENGINES
+from switchmark.lab.searching import bounds_of
 from switchmark.layout.cables import on_cable, without_switch
 from switchmark.layout.layout import lay_out
 from switchmark.layout.names import TABLES
 from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
+from switchmark.model.keys import axes_in_key
 from switchmark.model.spec import AXES, Test
 from switchmark.switches import TABLE as SWITCHES
 
@@ -130,6 +132,32 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
         loss_ratio="0.1%",
     )
     assert key(full, {"a": "b"}) == "7bab782d9f3b512c"
+
+
+def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
+    later = {name for name, axis in AXES.items() if axis.later}
+    assert later == {"line_rate"}
+    assert not later & set(axes_in_key(Test()))
+    assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"
+    assert key(Test(line_rate="10Gbps"), {}) != key(Test(), {})
+
+
+def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:
+    test = Test(line_rate="10Gbps", frame_size=64)
+    assert test.rate_pps == test.line_pps == pytest.approx(14_880_952.4)
+    assert Test(line_rate="10Gbps", rate="1M").rate_pps == 1e6
+    assert Test(line_rate="2M", frame_size=1518).line_pps == 2e6
+    assert Test(line_rate="10Gbps", rate="50%").rate_pps is None
+    assert Test().line_pps is None
+    found = without_switch(test, lay_out(test, prefix="sm", run_dir="/run"))
+    assert found == without_switch(Test(), lay_out(Test(), prefix="sm", run_dir="/run"))
+
+
+@pytest.mark.parametrize(("rate", "wanted"), [("50%", 5e5), ("100%", 1e6), ("200%", 1.2e6)])
+def test_a_share_of_r_plus_is_no_more_than_a_link_carries(rate: str, wanted: float) -> None:
+    test = Test(line_rate="1.2M", rate=rate)
+    assert bounds_of(test, 1, 1e6).rate_pps == wanted
+    assert bounds_of(Test(rate=rate), 2, 1e6).rate_pps == float(rate[:-1]) / 200 * 1e6
 
 
 MEASURED = {

@@ -35,6 +35,7 @@ def wiring(ports: int = 2, **more: Any) -> Wiring:
     found = Wiring(
         prefix="sm0000",
         run_dir="/run/x",
+        program="/srv/bess",
         at=HOST,
         ports=topology.ports,
         flows=tuple(topology.flows),
@@ -154,7 +155,7 @@ def test_the_version_is_the_daemons_and_what_is_missing_is_named() -> None:
         ("/usr/bin/python3",): b"version 1.51.1\n",
     }
     version = SWITCH.probe(RecordingHost(answers, files=FILES))
-    assert (version.text, version.verified) == ("1d8f708", "plan-only")
+    assert (version.text, version.verified) == ("1d8f708", "not verified")
     with pytest.raises(Unavailable, match="builtin_pb/service_pb2_grpc.py is missing") as refused:
         SWITCH.probe(RecordingHost(answers))
     assert "SWITCHMARK_BESS" in str(refused.value.hint)

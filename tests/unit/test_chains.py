@@ -10,15 +10,19 @@ import pytest
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
 from switchmark.layout.assembly import build
+from switchmark.layout.cables import without_switch
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
-from switchmark.layout.roles import hosted_parts, rewrites_of, steering_of
+from switchmark.layout.roles import forwards, hosted_parts, rewrites_of, roles_of, steering_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import CpuUser, place
 from switchmark.model.plan import Run
 from switchmark.model.spec import Test
-from switchmark.model.topology import Flow, Port, Semantics, mac_address
+from switchmark.model.topology import Flow, Port, Role, Semantics, mac_address
+from switchmark.plugins import Table
+from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import PortCounters
+from switchmark.switches.ip_forward import IpForward
 
 
 def laid_out(**axes: Any) -> Layout:
@@ -125,11 +129,78 @@ def test_what_is_not_sent_one_way_needs_no_rule() -> None:
         ({"switch": "ovs"}, "static by in-port"),
         ({"switch": "ovs", "semantics": "learning"}, "learning by rewritten MACs"),
         ({"switch": "testpmd", "engine": "dpdk"}, "static by in-port"),
+        ({"switch": "ip-forward"}, "routed by in-port"),
         ({"switch": "ovs-dpdk", "engine": "dpdk", "function": "l2fwd"}, "static by in-port"),
     ],
 )
 def test_the_tool_chooses_how_to_steer(axes: dict[str, Any], steering: str) -> None:
     assert steering_of(laid_out(**axes)) == steering
+
+
+def test_a_router_is_crossed_once_a_hop() -> None:
+    layout = laid_out(switch="ip-forward", chain=3)
+    a = layout.addressing["a0-b0"]
+    assert a.routed == 4
+    assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(0, router=True))
+    assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(7, router=True), mac_address(7))
+    # What a function sends on is for the router's side of the port that it leaves by.
+    one = layout.parts[1]
+    assert rewrites_of(layout, one) == [
+        {"src_mac": mac_address(port.index), "dst_mac": mac_address(port.index, router=True)}
+        for port in one.ports
+    ]
+    rules = [step.argv for step in build(layout) if isinstance(step, Run) and "rule" in step.argv]
+    assert len(rules) == 8
+    # Without a chain the destination says where a frame goes.
+    plain = lay_out(Test(switch="ip-forward"), prefix="sm0000", run_dir="/run/x")
+    assert not [step for step in build(plain) if isinstance(step, Run) and "rule" in step.argv]
+
+
+def test_a_router_that_knows_no_ports_has_no_chain() -> None:
+    class Plain(IpForward):
+        routes_by_port = False
+
+    with SWITCHES.replaced_by(Table({"ip-forward": Plain()}, {})):
+        assert "is routed: it cannot bring frames" in reasons(switch="ip-forward")
+
+
+def test_a_chain_may_end_in_the_function_that_receives() -> None:
+    layout = laid_out(scenario="p2v", chain=3, direction="bi")
+    assert [part.id for part in layout.parts] == ["a0", "f1", "f2", "f3"]
+    assert [forwards(part) for part in layout.parts] == [False, True, True, False]
+    assert steering_of(layout) == "learning by rewritten MACs"
+    assert [flow.id for flow in layout.wiring.flows] == [
+        *("a0-f1", "f1-f2", "f2-f3", "f3-f2", "f2-f1", "f1-a0")
+    ]
+    assert [flow.hops for flow in layout.flows] == [
+        ("f1.0", "f1.1", "f2.0", "f2.1"),
+        ("f2.1", "f2.0", "f1.1", "f1.0"),
+    ]
+    assert roles_of(layout, layout.parts[3]) == (Role.SENDER, Role.RECEIVER)
+
+
+def test_a_chain_of_one_function_that_receives_is_that_function() -> None:
+    layout = lay_out(Test(scenario="p2v", chain=1), prefix="sm0000", run_dir="/run/x")
+    assert [part.id for part in layout.parts] == ["a0", "f0"]
+    assert steering_of(layout) is None
+
+
+def test_pairs_may_have_chains_that_end_in_a_function() -> None:
+    layout = laid_out(scenario="p2v", pairs=2)
+    assert [flow.id for flow in layout.flows] == ["a0-c1f2", "a1-c2f2"]
+
+
+def test_the_cable_of_a_chain_that_ends_in_a_function_leads_to_that_function() -> None:
+    test = Test(scenario="p2v", chain=3, environment="host", cpu_limit="function:50")
+    found = without_switch(test, lay_out(test, prefix="sm", run_dir="/run"))
+    shown = {
+        name: (each.scenario, each.chain, each.environment, each.cpu_limit)
+        for name, each in found.items()
+    }
+    assert shown == {
+        "ends": ("p2v", 1, "host", "function:50"),
+        "functions": ("p2v", 3, "host", "function:50"),
+    }
 
 
 def test_without_a_chain_nothing_is_steered() -> None:
@@ -144,10 +215,14 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
     ("axes", "reason"),
     [
         ({"switch": "macvlan"}, "cannot tell the two ports of a function apart"),
-        ({"switch": "ip-forward"}, "is routed: it cannot bring frames"),
+        ({"switch": "ip-forward", "function": "linux-bridge"}, "would not be for the router"),
+        ({"switch": "ip-forward", "chains": 2}, "ip-forward has one rule for a port"),
+        ({"switch": "ip-forward", "chain": 2, "function": "l2fwd"}, "is a router, and function"),
         ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
         ({"function": "testpmd", "switch": "ovs"}, "function testpmd takes memif, vhost-user"),
         ({"switch": "direct", "chains": 2}, "direct is a cable"),
+        ({"switch": "tc-redirect", "chains": 2}, "port a0 can send to one other port only, not to"),
+        ({"switch": "xdp-redirect", "chains": 2}, "xdp-redirect is a wire"),
         (
             {"switch": "testpmd", "engine": "dpdk", "chains": 2},
             "forwards between the ports 2i and 2i+1",
@@ -162,6 +237,10 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"chains": 2, "flows": 2, "flows_by": "mac"}, "cannot differ in it too"),
         ({"chains": 2, "dimension": "latency", "rate": "1k"}, "follows one chain"),
         ({"switch": "ovs", "function": "pcap-bridge", "engine": "udp", "chains": 2}, "source MACs"),
+        ({"scenario": "p2v", "chain": 2, "chains": 2}, "in scenario p2v each ends in a function"),
+        ({"scenario": "p2v", "chain": 2, "copies": 2}, "copies reach functions that receive"),
+        ({"scenario": "p2v", "chain": 2, "function": "linux-bridge"}, "one MAC at several ports"),
+        ({"scenario": "p2v", "function": "l2fwd"}, "or p2v with --chain 2"),
         ({"scenario": "v2v", "function": "l2fwd"}, "no functions that forward: --function"),
         ({"scenario": "v2v", "chain": 2}, "no functions that forward: --chain means"),
         ({"scenario": "p2p", "chains": 2}, "no functions that forward: --chains"),

@@ -12,9 +12,9 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable, UsageError
 from switchmark.layout.layout import lay_out
 from switchmark.machine.host import Completed
-from switchmark.machine.nics import lend
+from switchmark.machine.nics import lend, spread
 from switchmark.machine.recording import RecordingHost
-from switchmark.model.plan import Run
+from switchmark.model.plan import Plan, Run, Write
 from switchmark.model.spec import Test
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.links import parse_link_counters
@@ -158,3 +158,45 @@ def test_a_lent_nic_gets_back_its_mac_features_and_state() -> None:
 def test_a_nic_in_use_is_refused(link: dict[str, Any], routes: bytes, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         lend(nic_host({"address": "aa:bb:cc:00:00:01", **link}, routes), "eth1", "02::")
+
+
+class OneNic(RecordingHost):
+    """A host with a NIC that has some receive queues and interrupts, and with RPS or without."""
+
+    def __init__(self, queues: int, interrupts: tuple[int, ...], *, rps: bool) -> None:
+        paths = [f"/sys/class/net/eth1/queues/rx-{queue}/rps_cpus" for queue in range(queues)]
+        super().__init__(files=dict.fromkeys(paths if rps else (), b"0"))
+        self.listed = {
+            "/sys/class/net/eth1/queues": ["tx-0", *(f"rx-{queue}" for queue in range(queues))],
+            "/sys/class/net/eth1/device/msi_irqs": [str(number) for number in interrupts],
+        }
+
+    def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+        assert argv[0] == "ls"
+        return Completed(0, "\n".join(self.listed[argv[1]]).encode(), b"")
+
+
+def written(plan: Plan) -> dict[str, bytes]:
+    assert all(isinstance(step, Write) for step in plan)
+    return {step.path: step.content for step in plan if isinstance(step, Write)}
+
+
+def test_a_nic_with_queues_enough_interrupts_each_cpu_in_turn() -> None:
+    host = OneNic(4, (9, 101, 102, 103, 104), rps=True)
+    found = written(spread(host, "eth1", (2, 3)))
+    assert {path.split("/")[3]: cpu for path, cpu in found.items()} == {
+        **dict.fromkeys(("9", "102", "104"), b"2"),
+        **dict.fromkeys(("101", "103"), b"3"),
+    }
+
+
+def test_a_nic_with_one_queue_is_spread_behind_it() -> None:
+    found = written(spread(OneNic(1, (9,), rps=True), "eth1", (0, 2)))
+    assert found == {"/sys/class/net/eth1/queues/rx-0/rps_cpus": b"00000005"}
+
+
+def test_a_nic_that_cannot_be_spread_is_refused_with_what_it_has() -> None:
+    host = OneNic(1, (9,), rps=False)
+    with pytest.raises(Unavailable, match="1 receive queues, 1 interrupts, and this kernel no RPS"):
+        spread(host, "eth1", (0, 1))
+    assert written(spread(host, "eth1", (1,))) == {"/proc/irq/9/smp_affinity_list": b"1"}

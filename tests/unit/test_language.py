@@ -30,7 +30,8 @@ IMPERATIVE = frozenset(
     """Add Append Apply Ask Begin Bind Build Carry Change Check Clean Close Compare Convert Copy
     Count Describe Do Draw End Find Gather Give Hold Join Keep Let List Look Make Mark Match
     Measure Note Open Parse Print Put Raise Read Record Release Remove Return Run Say Send
-    Set Show Signal Skip Sort Start Stop Take Tell Try Turn Undo Unlock Wait Write Yield""".split()
+    Set Show Signal Skip Sort Spread Start Stop Take Tell Try Turn Undo Unlock Wait Write
+    Yield""".split()
 )
 """How the docstring of a function may begin: it says what to do."""
 
@@ -42,8 +43,8 @@ FINITE = frozenset(
     interleaves join joins keep keeps knows lack lacks lays lead leads learns leases lends
     lets limits list lists load loads loses made make makes mean means measure measures
     names notes numbers offers opens parses paste picks plays polls prints puts raises reach
-    reads read receives rejects reports reserve reserves routes runs run says saves say send
-    sends serves sets show shows starts start stands starve stays stops takes talks tells
+    reads read receives redirects rejects reports reserve reserves routes runs run says saves
+    say send sends serves sets show shows starts start stands starve stays stops takes talks tells
     tell tries try turns uses wants writes""".split()
 )
 """Verbs of which the first sentence of a module, or of a class, has one."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
-from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus, read_cpus
+from switchmark.machine.cpus import Cpu, cpu_mask, format_cpus, parse_cpus, read_cpus
 from switchmark.machine.host import LocalHost
 from switchmark.machine.recording import RecordingHost
 
@@ -69,3 +69,11 @@ def test_lists_are_as_short_as_the_kernels() -> None:
 def test_garbled_lists_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="CPUs|backwards"):
         parse_cpus(text)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mask"),
+    [((), "00000000"), ((0, 1), "00000003"), ((31,), "80000000"), ((0, 32), "00000001,00000001")],
+)
+def test_a_mask_has_a_comma_between_its_words(cpus: tuple[int, ...], mask: str) -> None:
+    assert cpu_mask(cpus) == mask

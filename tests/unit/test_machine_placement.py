@@ -171,6 +171,43 @@ def test_what_auto_becomes(case: str) -> None:
     assert found.policy == policy
 
 
+def spread(cores: int) -> CpuUser:
+    return CpuUser("switch", "switch", polls=False, cores=cores, spread=True)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cores", "policy", "pinned"),
+    [
+        (FOUR, 2, "pinned", (0, 3)),  # nobody's
+        (FOUR, 3, "pinned", (0, 2, 3)),  # then the receiver's, the sender's last
+        (TWO, 1, "pinned", (0,)),
+        (TWO, 2, "pinned", (0, 1)),
+        (TWO, 2, "shared-process", (0, 1)),
+        (FOUR, 1, "unpinned", (1,)),
+        (plain(8, isolated=(4, 5, 6, 7)), 2, "pinned", (1, 2)),  # the parts are on isolated CPUs
+        (plain(8), 1, "2+3+6", (6,)),
+    ],
+)
+def test_the_work_of_a_switch_in_the_kernel_is_spread_over_cpus_that_are_free_first(
+    cpus: list[Cpu], cores: int, policy: str, pinned: tuple[int, ...]
+) -> None:
+    placement = place([spread(cores), *pairs(1)], cpus, policy)
+    assert placement.pins["switch"].cpus == pinned
+    alone = place([KERNEL, *pairs(1)], cpus, policy)
+    others = {"s0", "r0"}
+    assert {who: placement.pins[who] for who in others} == {who: alone.pins[who] for who in others}
+    assert placement.doubts == alone.doubts
+
+
+def test_more_cpus_than_the_kernel_steers_to_are_refused() -> None:
+    with pytest.raises(UsageError, match="the switch's work on 2 CPUs here, not on 3") as no:
+        place([spread(3), *pairs(1)], TWO)
+    assert no.value.hint == "--switch-cores 2"
+    with pytest.raises(UsageError, match="on 0 CPUs") as none:
+        place([spread(1), *pairs(1)], plain(2, isolated=(0, 1)))
+    assert none.value.hint == "--switch-cores auto"
+
+
 def yields(placement: Placement) -> dict[str, bool]:
     return {part: pin.yield_ for part, pin in placement.pins.items()}
 

@@ -10,8 +10,12 @@ import pytest
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Completed
 from switchmark.machine.programs import (
+    chosen_program,
     find_program,
+    installation_of,
     probe_version,
+    program_beside,
+    program_in,
     program_path,
     program_variable,
 )
@@ -26,27 +30,64 @@ def executable(folder: Path, name: str) -> str:
     return str(path)
 
 
-def test_a_program_is_the_one_named_then_that_of_the_set_up_then_that_on_path(
+def named(path: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
+    """Write a host file that names these programs."""
+    lines = [f'"{name}" = "{where}"' for name, where in programs.items()]
+    path.write_text("\n".join(["[hosts.local.programs]", *lines]))
+    monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(path))
+
+
+def test_a_program_is_that_of_a_variable_the_host_file_the_set_up_and_path_in_this_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/python"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     assert find_program("some-tool") is None
     assert program_path("some-tool") == "some-tool"
-    for found in (executable(tmp_path / each, "some-tool") for each in ("path", "venv")):
-        assert program_path("some-tool") == found
+    found = executable(tmp_path / "path", "some-tool")
+    assert program_path("some-tool") == found
+    assert chosen_program("some-tool") is None
+    found = executable(tmp_path / "venv", "some-tool")
+    assert program_path("some-tool") == chosen_program("some-tool") == found
+    named(tmp_path / "host.toml", monkeypatch, **{"some-tool": "/opt/tool", "tool": "/opt/other"})
+    assert program_path("some-tool") == "/opt/tool"
+    assert program_path("some-tool", "tool") == "/opt/other"
     monkeypatch.setenv("SWITCHMARK_SOME_TOOL", "/elsewhere/tool-2")
     assert program_path("some-tool") == "/elsewhere/tool-2"
+    assert program_path("some-tool", "tool") == "/opt/other"
     monkeypatch.setenv("SWITCHMARK_TOOL", "/elsewhere/tool-3")
-    assert program_path("some-tool", "SWITCHMARK_TOOL") == "/elsewhere/tool-3"
+    assert program_path("some-tool", "tool") == "/elsewhere/tool-3"
+
+
+def test_a_folder_that_is_named_stands_for_the_program_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "opt").mkdir()
+    for inside in ("sbin", "bin", "."):
+        found = executable(tmp_path / "opt" / inside, "tool")
+        monkeypatch.setenv("SWITCHMARK_TOOL", str(tmp_path / "opt"))
+        assert chosen_program("/usr/lib/tool", "tool") == str(Path(found))
+    assert program_in(str(tmp_path / "none"), "tool") == str(tmp_path / "none")
+
+
+def test_programs_of_one_installation_are_found_by_each_other(tmp_path: Path) -> None:
+    daemon = executable(tmp_path / "sbin", "daemon")
+    client = executable(tmp_path / "bin", "client")
+    assert program_beside(daemon, "client") == client
+    assert program_beside(daemon, "daemon") == daemon
+    assert program_beside(daemon, "other") == "other"
+    assert program_beside("daemon", "client") == "client"
+    assert installation_of(daemon) == str(tmp_path)
+    assert installation_of("/build/tree/daemon") == "/build/tree"
+    assert installation_of("daemon") is None
 
 
 @pytest.mark.parametrize(
     ("name", "variable"),
     [
         ("switchmark-traffic", "SWITCHMARK_TRAFFIC"),
-        ("switchmark-pcap-bridge", "SWITCHMARK_PCAP_BRIDGE"),
-        ("dpdk-l2fwd", "SWITCHMARK_DPDK_L2FWD"),
+        ("pcap-bridge", "SWITCHMARK_PCAP_BRIDGE"),
+        ("ovs-dpdk", "SWITCHMARK_OVS_DPDK"),
     ],
 )
 def test_a_program_has_a_variable(name: str, variable: str) -> None:

@@ -30,6 +30,7 @@ from switchmark.report.table import Column, Section, sections, table_lines
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
 SURE = RECORD.model_copy(update={"doubts": ()})
+VERSIONS = "versions: linux-bridge 6.1.0"
 
 
 def record(base: Record = SURE, number: int = 1, pps: int | None = None, **test: object) -> Record:
@@ -84,11 +85,12 @@ def test_the_rate_asked_for_is_told_as_written_and_in_frames() -> None:
 def test_a_doubted_rate_is_marked() -> None:
     assert rate(to_object(RECORD)) == "○ 500 kpps"
     assert rate(to_object(SURE)) == "500 kpps"
-    doubted, cure = footnotes([RECORD, SURE])
+    doubted, cure, versions = footnotes([RECORD, SURE])
+    assert versions == VERSIONS
     assert doubted == "○ doubted: cores-shared (1 of 2)"
     assert cure.startswith("  cores-shared: cured by a machine with more cores")
     older = RECORD.model_copy(update={"doubts": ("of-another-version",)})
-    assert footnotes([older]) == ["○ doubted: of-another-version (1 of 1)"]
+    assert footnotes([older])[:-1] == ["○ doubted: of-another-version (1 of 1)"]
 
 
 @pytest.mark.parametrize("verdict", ["sender", "receiver"])
@@ -96,7 +98,7 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
     bound = SURE.model_copy(update={"verdict": verdict})
     assert rate(to_object(bound)) == ">= 500 kpps"
     note = ">= the traffic program was the limit; the switch may be faster"
-    assert footnotes([bound]) == [note]
+    assert footnotes([bound]) == [note, VERSIONS]
     headings, (row,) = columns_and_rows([bound])
     assert row[headings.index("Gbps L1")].startswith(">= ")
     assert "&gt;= 500 kpps" in page([("one", [bound])])
@@ -424,6 +426,24 @@ def test_the_switches_of_one_run_are_compared_with_the_first() -> None:
     print_pairs(within([SURE, record(routed, switch="other")]), stream)
     assert "learning, routed: different work" in stream.getvalue()
     assert within(records[:1]) == []
+
+
+def test_versions_are_told_below_a_table_and_where_they_are_what_is_compared() -> None:
+    def of(switch: str, version: str, mode: str | None = None) -> Record:
+        known = SURE.model_copy(update={"switch_version": version, "switch_mode": mode})
+        return record(known, switch=switch)
+
+    both = [of("vpp@26.10", "26.10-rc0"), of("vpp@24.06", "24.06.0"), of("ovs", "3.1", "kernel")]
+    assert footnotes(both)[-1] == (
+        "versions: vpp@26.10 26.10-rc0, vpp@24.06 24.06.0, ovs 3.1 kernel"
+    )
+    note = "versions: vpp@26.10 26.10-rc0 before, vpp@24.06 24.06.0 after"
+    assert printed(within(both)).count("versions: ") == 1
+    assert note in printed(within(both))
+    assert "versions: ovs 3.1 before, ovs 3.2 after" in printed(
+        pairs([of("ovs", "3.1")], [of("ovs", "3.2")])
+    )
+    assert "versions" not in printed(pairs([of("ovs", "3.1")], [of("ovs", "3.1")]))
 
 
 def test_latency_is_compared_by_its_median() -> None:

@@ -79,6 +79,35 @@ def test_any_capacity_is_found(
     assert len(switch.asked) <= 40
 
 
+@pytest.mark.parametrize("name", [name for name in TABLE if name != "back-to-back"])
+def test_nothing_is_asked_for_beyond_what_a_link_carries(name: str) -> None:
+    switch = SyntheticSwitch()
+    bounds = changed(line_pps=1.5e6, rate_pps=1.5e6 if name == "fixed" else None)
+    TABLE[name].find(switch, bounds)
+    assert switch.asked[0].rate_pps == 1.5e6
+    assert all(known(spec.rate_pps) <= 1.5e6 for spec in switch.asked)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_switch_that_fills_a_link_is_limited_by_what_was_offered(name: str) -> None:
+    switch = SyntheticSwitch()
+    _, goals = find(name, switch, changed(line_pps=5e5))
+    for goal in goals:
+        assert (goal.rate_pps, goal.high_pps, goal.verdict) == (5e5, None, "offered-load")
+
+
+def test_r_plus_is_no_more_than_a_link_carries() -> None:
+    for line_pps, r_plus in ((5e5, 5e5), (1.5e6, 1e6), (None, 1e6)):
+        _, (goal,) = find("max", SyntheticSwitch(), changed(line_pps=line_pps))
+        assert goal.rate_pps == r_plus
+
+
+def test_a_sender_that_does_not_fill_a_link_is_the_limit_itself() -> None:
+    switch = SyntheticSwitch(capacity_pps=3e6, sender_pps=1e6)
+    _, (goal,) = find("ndr", switch, changed(line_pps=2e6))
+    assert (goal.rate_pps, goal.verdict) == (1e6, "sender")
+
+
 def test_mlr_needs_few_trials_for_both_goals() -> None:
     switch = SyntheticSwitch()
     _, goals = find("mlr", switch)

@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
+from switchmark.layout.layout import lay_out
+from switchmark.layout.needs import switch_needs
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
+from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.snabb import SWITCH
@@ -52,6 +55,7 @@ def wiring(ports: int = 2, **more: Any) -> Wiring:
         kind=PortKind.VHOST_USER,
         semantics=Semantics.PATCH,
         cores=(3,),
+        program="snabb",
     )
     return replace(made, **more)
 
@@ -127,6 +131,13 @@ def test_what_it_writes_is_in_a_folder_that_goes() -> None:
     (swept,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "rm")
     assert swept.undo == swept.argv == ("rm", "-f", "/run/x/p0.sock", "/run/x/p1.sock")
     assert "function VhostUser:update_features (features) return features end" in script(plan)
+
+
+def test_a_build_of_ones_own_is_in_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_SNABB", "/opt/snabb/src/snabb")
+    inside = Test(switch="snabb", engine="dpdk", switch_environment="lxc", environment="lxc")
+    layout = lay_out(inside, prefix="sm0000", run_dir="/run/x")
+    assert "/opt/snabb/src" in switch_needs(layout).programs
 
 
 def test_ports_that_are_no_pairs_are_for_the_bridge() -> None:

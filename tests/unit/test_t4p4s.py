@@ -27,6 +27,7 @@ def wiring(ports: int = 2, **more: Any) -> Wiring:
     found = Wiring(
         prefix="sm0000",
         run_dir="/run/x",
+        program="/srv/l2fwd/build/l2fwd",
         at=HOST,
         ports=topology.ports,
         flows=tuple(topology.flows),
@@ -62,7 +63,7 @@ def test_more_ports_than_its_cores_can_have_are_refused() -> None:
 def test_its_version_is_dpdks_and_nothing_of_it_was_verified() -> None:
     host = RecordingHost({("/srv/l2fwd/build/l2fwd",): b"EAL: RTE Version: 'DPDK 22.03.0'\n"})
     version = SWITCH.probe(host)
-    assert (version.text, version.verified) == ("22.03.0", "plan-only")
+    assert (version.text, version.verified) == ("22.03.0", "not verified")
     with pytest.raises(Unavailable) as refused:
         SWITCH.probe(RecordingHost())
     assert "SWITCHMARK_T4P4S" in str(refused.value.hint)

@@ -20,6 +20,7 @@ from switchmark.model.units import (
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
+    parse_line_rate,
     parse_rate,
 )
 
@@ -45,6 +46,16 @@ def test_a_rate_in_bits_counts_preamble_and_gap() -> None:
     assert parse_rate("10Gbps").per_second(1518) == pytest.approx(812_743, abs=1)
 
 
+def test_a_share_above_r_plus_is_a_rate() -> None:
+    assert parse_rate("200%").share == 2
+
+
+@pytest.mark.parametrize("text", ["max", "50%", "fast"])
+def test_what_is_no_line_rate_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_line_rate(text)
+
+
 def test_max_and_a_share_have_no_rate_of_their_own() -> None:
     assert parse_rate("max").is_max
     assert parse_rate("50%").share == 0.5
@@ -53,7 +64,7 @@ def test_max_and_a_share_have_no_rate_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-1", "0", "0.9", "1.1G", "2G", "nan", "inf", "10Mb", "101%", "0%", "10k%", "0bps", "M",
+    ["", "-1", "0", "0.9", "1.1G", "2G", "nan", "inf", "10Mb", "1001%", "0%", "10k%", "0bps", "M",
      "1..2", "1 000", "max!", "0x10"],
 )  # fmt: skip
 def test_what_is_no_rate_is_refused(text: str) -> None:

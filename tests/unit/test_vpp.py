@@ -65,6 +65,7 @@ def wiring(ports: int = 2, **more: Any) -> Wiring:
     found = Wiring(
         prefix="sm0000",
         run_dir="/run/x",
+        program="vpp",
         at=HOST,
         ports=topology.ports,
         flows=tuple(topology.flows),
@@ -260,7 +261,7 @@ def test_the_version_is_its_own_and_what_is_missing_is_named(
     monkeypatch.setenv("SWITCHMARK_VPP", "/srv/vpp/bin/vpp")
     version = SWITCH.probe(RecordingHost({("/srv/vpp/bin/vpp",): VERSION}))
     assert (version.text, version.verified) == ("26.10-rc0~374-gb575ec2c56d", "not verified")
-    (asked, *_) = SWITCH.counters.commands(wiring())
+    (asked, *_) = SWITCH.counters.commands(wiring(program="/srv/vpp/bin/vpp"))
     assert asked.argv[0] == "/srv/vpp/bin/vppctl"
     with pytest.raises(Unavailable) as refused:
         SWITCH.probe(RecordingHost({("/srv/vpp/bin/vpp",): Completed(1, b"", b"")}))

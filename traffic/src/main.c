@@ -3,6 +3,7 @@
 #include "control.h"
 #include "jitter.h"
 #include "machine.h"
+#include "redirect.h"
 #include "telemetry.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ static const char usage[] =
 	"       switchmark-traffic engines    the engines of this build, as JSON\n"
 	"       switchmark-traffic jitter --cpus 0,2-3 [--ms 10]    the gaps in which a busy loop had not its CPU\n"
 	"       switchmark-traffic in-cgroup DIR -- ARGV...    a command, as a member of a cgroup\n"
+	"       switchmark-traffic redirect xdp|tc NEAR FAR    what comes in at one interface goes out at another\n"
 	"       switchmark-traffic telemetry SOCKET QUESTION...    what a DPDK program answers\n"
 	"       switchmark-traffic version\n"
 	"       switchmark-traffic init       the first process of a virtual machine\n"
@@ -46,6 +48,19 @@ static int in_cgroup(const char *dir, char **argv)
 	return 127;
 }
 
+static int redirect(const char *hook, const char *near, const char *far)
+{
+#ifdef HAVE_XDP
+	return redirect_main(hook, near, far);
+#else
+	fprintf(stderr,
+		"switchmark-traffic: no %s between %s and %s: libbpf or clang was missing when this was "
+		"built\n",
+		hook, near, far);
+	return 1;
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "serve";
@@ -60,6 +75,8 @@ int main(int argc, char **argv)
 		return in_cgroup(argv[2], argv + 4);
 	if (argc > 2 && !strcmp(verb, "jitter"))
 		return jitter_main(argc - 2, argv + 2, stdout);
+	if (argc == 5 && !strcmp(verb, "redirect"))
+		return redirect(argv[2], argv[3], argv[4]);
 	if (argc > 3 && !strcmp(verb, "telemetry"))
 		return telemetry_ask(argv[2], argv + 3, stdout);
 	if (argc == 2 && !strcmp(verb, "version")) {

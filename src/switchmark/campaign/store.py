@@ -8,7 +8,6 @@ is resumed. The module reads and writes files only: it starts nothing.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shlex
@@ -25,6 +24,7 @@ from pydantic import ValidationError
 from switchmark.campaign.load import Campaign, dump, load
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.machine.jsonl import append_line, parse_line, to_line, whole_lines
+from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.spec import Test
 
@@ -38,8 +38,7 @@ _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", 
 def key(test: Test, versions: Mapping[str, str]) -> str:
     """Return the key that a result belongs to: the hash of a test's spec and of the versions that
     matter."""
-    content = {"spec": test.model_dump(mode="json"), "versions": dict(versions)}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return key_of_content({"spec": axes_in_key(test), "versions": dict(versions)})
 
 
 def read_campaign(folder: Path) -> Campaign:

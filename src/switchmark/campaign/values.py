@@ -44,7 +44,9 @@ def read_words(name: str, text: str) -> list[str]:
         word = item.strip()
         if not word:
             raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
-        words += _range(word, counts=AXES[name].counts) if ".." in word else [word]
+        # A name may hold a path, and a path two dots: names have no ranges.
+        ranged = ".." in word and not AXES[name].table
+        words += _range(word, counts=AXES[name].counts) if ranged else [word]
     return words
 
 

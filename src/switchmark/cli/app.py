@@ -30,7 +30,7 @@ from switchmark.cli.arguments import (
     Strict,
     Wide,
 )
-from switchmark.cli.options import with_axes
+from switchmark.cli.options import with_axes, with_host_file
 from switchmark.cli.running import (
     Shown,
     campaign_of,
@@ -78,6 +78,7 @@ def print_version() -> int:
 
 
 @app.command()
+@with_host_file
 @with_axes
 def run(
     axes: dict[str, str],
@@ -105,6 +106,7 @@ def run(
 
 
 @app.command("plan")
+@with_host_file
 @with_axes
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     """Print the tests and the exact steps of each; touch nothing, need no root."""
@@ -126,6 +128,7 @@ def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
 
 
 @app.command()
+@with_host_file
 def resume(
     folder: RunFolderPath,
     as_json: JsonLines = False,
@@ -149,6 +152,7 @@ def resume(
 
 
 @app.command()
+@with_host_file
 @with_axes
 def paper(
     axes: dict[str, str],
@@ -188,6 +192,7 @@ def paper(
 
 
 @app.command("list")
+@with_host_file
 def list_(
     thing: Annotated[
         str,
@@ -213,6 +218,7 @@ def list_(
 
 
 @app.command()
+@with_host_file
 def doctor(as_json: Json = False) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
     from switchmark.cli.doctor import examine, print_findings

@@ -14,6 +14,8 @@ from switchmark.machine.host import Host, LocalHost
 from switchmark.model.topology import PortKind
 from switchmark.papers.experiment import names, read
 from switchmark.plugins import Table
+from switchmark.switches.base import Switch
+from switchmark.switches.versions import Switches, probe_asked
 
 __all__ = ["Thing", "listed", "print_listed", "thing_named"]
 
@@ -51,9 +53,12 @@ def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
         raise UsageError(f"there is no kind of port named '{port}'\n  known: {', '.join(PortKind)}")
     table: Mapping[str, Any] = importlib.import_module(f"switchmark.{thing}").TABLE
     unusable = table.unusable if isinstance(table, Table) and port is None else {}
+    entries = list(table.values())
+    if isinstance(table, Switches):
+        entries += [table[name] for name in table.versions]
     return [
         _probed(entry, LocalHost())
-        for entry in table.values()
+        for entry in entries
         if port is None or port in getattr(entry, "port_kinds", ())
     ] + [
         {**_entry(name, ""), "usable": False, "why_not": error.message, "hint": error.hint}
@@ -89,7 +94,8 @@ def _probed(entry: Any, host: Host) -> dict[str, Any]:
             listed[name] = sorted(map(str, getattr(entry, name)))
     if hasattr(entry, "probe"):
         try:
-            version = entry.probe(host)
+            known = isinstance(entry, Switch)
+            version = probe_asked(entry, host) if known else entry.probe(host)
         except SwitchmarkError as error:
             return {**listed, "usable": False, "why_not": error.message, "hint": error.hint}
         listed |= {"version": version.text, "mode": version.mode, "verified": version.verified}

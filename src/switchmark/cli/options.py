@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +14,7 @@ import typer
 from switchmark.model.axis import Axis
 from switchmark.model.spec import AXES
 
-__all__ = ["with_axes"]
+__all__ = ["with_axes", "with_host_file"]
 
 
 def with_axes(command: Callable[..., int]) -> Callable[..., int]:
@@ -33,6 +36,45 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     return wrapper
+
+
+def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the option `--host-file`, and have it read before anything else is done."""
+    own = inspect.signature(command, eval_str=True)
+    told = "where this host has programs [~/.config/switchmark/host.toml]"
+    option = inspect.Parameter(
+        "host_file",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            Path | None,
+            typer.Option("--host-file", metavar="FILE", help=told, show_default=False),
+        ],
+    )
+
+    @wraps(command)
+    def wrapper(*, host_file: Path | None, **given: Any) -> int:
+        _use_host_file(host_file)
+        return command(**given)
+
+    every = [*own.parameters.values(), option]
+    wrapper.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return wrapper
+
+
+def _use_host_file(path: Path | None) -> None:
+    """Read a host file, or the usual one, and refuse what it should not hold."""
+    from switchmark.machine.host_file import VARIABLE, check_names, host_programs
+    from switchmark.machine.programs import OTHER_SETTINGS
+
+    if path is not None:
+        os.environ[VARIABLE] = str(path.absolute())  # for what this command starts again, too
+    if host_programs():
+        from switchmark.switches import TABLE
+
+        programs = [switch.name for switch in TABLE.values() if switch.program]
+        check_names((*programs, *OTHER_SETTINGS))
 
 
 def _option(axis: Axis) -> inspect.Parameter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
@@ -23,6 +24,7 @@ from switchmark.model.plan import Plan, Reserve
 from switchmark.model.spec import Test
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.versions import probe_asked
 
 __all__ = ["plan"]
 
@@ -38,7 +40,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         test,
         PLAN_PREFIX,
         f"{default_base()}/{PLAN_PREFIX}",
-        _mode(SWITCHES[test.switch].probe),
+        _mode(partial(probe_asked, SWITCHES[test.switch])),
         {name: _mode(ENVIRONMENTS[name].probe) for name in environments_of(test)},
         _reservable,
     )

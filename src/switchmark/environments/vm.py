@@ -19,12 +19,13 @@ from switchmark.errors import CommandTimedOut, Unavailable, UsageError
 from switchmark.machine.caches import cache_folder
 from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, program_path
+from switchmark.machine.programs import probe_version, program_path, program_variable
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
-QEMU_VARIABLE = "SWITCHMARK_QEMU"
+_SETTING = "qemu"
+QEMU_VARIABLE = program_variable(_SETTING)
 BOOT_S = 60.0
 _KVM_BOOT_S = 20.0
 _KVM, _EMULATED, _VHOST = "kvm", "emulated (tcg)", ", vhost-net"
@@ -107,8 +108,8 @@ class Vm(Environment):
 
 
 def qemu() -> str:
-    """Return the path of QEMU: $SWITCHMARK_QEMU, or that on PATH."""
-    return program_path("qemu-system-x86_64", QEMU_VARIABLE)
+    """Return the path of QEMU: the one that the user names, or that on PATH."""
+    return program_path("qemu-system-x86_64", _SETTING)
 
 
 def _guest(file: str) -> str:

@@ -8,6 +8,7 @@ given.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePath
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -18,6 +19,7 @@ from switchmark.model.topology import Flow, Port, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.versions import probe_asked
 
 __all__ = ["FUNCTIONS", "SwitchFunction"]
 
@@ -64,12 +66,16 @@ class SwitchFunction(Function):
             isolated=environment.isolated,
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
+            # A machine has its own programs, by their usual names.
+            program=PurePath(self._switch.program).name
+            if environment.own_kernel
+            else self._switch.path,
             given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
 
     def probe(self, host: Host) -> Version:
         """Return the version of the switch."""
-        return self._switch.probe(host)
+        return probe_asked(self._switch, host)
 
     def accepts(self, hosted: Hosted) -> str | None:
         if self._switch.own_stack and not ENVIRONMENTS[hosted.node.environment].isolated:

@@ -3,8 +3,6 @@ the CPUs that its parts have. `calibration` says what they show of a rate, `floo
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from switchmark.layout.cables import CABLE
 from switchmark.layout.layout import Layout
 from switchmark.machine.placement import Placement
 from switchmark.metrics.doubts import passing
+from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
@@ -76,8 +75,7 @@ def key_of(cable: Test, placement: Placement, **more: Any) -> str:
     parts, and what `more` their figures depend on. Caches of earlier runs know it."""
     every = placement.recorded().model_dump(mode="json")["seats"]
     pins = {part: pin for part, pin in every.items() if part != "switch"}
-    content = {"test": cable.model_dump(mode="json"), "seats": pins, **more}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return key_of_content({"test": axes_in_key(cable), "seats": pins, **more})
 
 
 class OnCable(ABC, Generic[T]):

@@ -12,7 +12,7 @@ from switchmark.lab.probes import Probes
 from switchmark.layout.capture import check_capture
 from switchmark.layout.layout import Layout
 from switchmark.layout.needs import vm_megabytes
-from switchmark.layout.roles import parts_in_vms
+from switchmark.layout.roles import is_spread, parts_in_vms
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit
 from switchmark.machine.host import Host
@@ -22,6 +22,9 @@ from switchmark.model.plan import Plan
 from switchmark.model.spec import Test
 
 __all__ = ["draw", "prepared"]
+
+_RPS = "/sys/class/net/lo/queues/rx-0/rps_cpus"
+"""Every interface has it, where the kernel has it."""
 
 
 def draw(
@@ -45,6 +48,7 @@ def draw(
     layout, placement = prepared(test, workspace, probes, can)
     _refuse_missing_ports(layout, probes)
     _refuse_without_memory(layout, probes.host)
+    _refuse_without_rps(layout, probes.host)
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:  # for a reason that only this host gives, such as its memory
         raise Unavailable(refusal)
@@ -78,6 +82,24 @@ def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
         for port in part.ports:
             if why := missing.get(layout.endpoints[port.id].kind):
                 raise Unavailable(why[0], hint=why[1])
+
+
+def _refuse_without_rps(layout: Layout, host: Host) -> None:
+    """Unavailable where what comes in at a veth pair or a tap cannot be spread over CPUs."""
+    if not is_spread(layout) or all(port.nic for port in layout.wiring.ports):
+        return
+    if privileges() != "root":
+        raise Unavailable(
+            "frames are spread over CPUs by RPS, which takes root itself, not that of a user "
+            "namespace",
+            hint="run it with sudo, or with --switch-cores auto",
+        )
+    if not host.exists(_RPS):
+        raise Unavailable(
+            "this kernel has no RPS (CONFIG_RPS), by which frames are spread over CPUs behind a "
+            "port that has one queue",
+            hint="--switch-cores auto",
+        )
 
 
 def _refuse_without_memory(layout: Layout, host: Host) -> None:

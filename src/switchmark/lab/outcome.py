@@ -278,6 +278,8 @@ class Outcome:
             return {}
         shares = dict(used)
         cpus_of = {part: pin.cpus for part, pin in self.placement.pins.items() if pin.cpus}
+        if "switch" not in shares:  # in the kernel, it has no thread that waits for its CPUs
+            cpus_of.pop("switch", None)
         ended = {part.id for part in self.layout.parts if self.layout.sent_by(part)}
         for worker, report in zip(self.workers, reports, strict=True):
             for parts, thread in zip(self._threads(worker), report["threads"], strict=True):

@@ -10,12 +10,12 @@ from switchmark.errors import TrialFailed
 from switchmark.layout.assembly import construct
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import may_share_process
-from switchmark.layout.roles import cpu_users_of
+from switchmark.layout.roles import cpu_users_of, is_spread
 from switchmark.machine.cgroups import cpu_root
 from switchmark.machine.cpus import Cpu, read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
-from switchmark.machine.nics import lend
+from switchmark.machine.nics import lend, spread
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.placement import AUTO, Placement, place
 from switchmark.model.place import PortEnd
@@ -44,6 +44,8 @@ def lend_nics(host: Host, layout: Layout, devices: Mapping[PortEnd, Device]) -> 
     for port in layout.wiring.ports:
         for name, router in ((port.nic, True), (port.nic_peer, False)):
             if name and not port.pci:
+                if router and is_spread(layout):
+                    steps += spread(host, name, layout.wiring.cores)
                 steps += lend(host, name, mac_address(port.index, router=router))
     if devices:
         driver = VFIO if layout.test.driver == "auto" else layout.test.driver

@@ -3,7 +3,9 @@ name: each is probed once in a run."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from switchmark import __version__
 from switchmark.engines import TABLE as ENGINES
@@ -17,6 +19,7 @@ from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.versions import build_of, probe_asked
 
 __all__ = ["Probes"]
 
@@ -32,7 +35,7 @@ class Probes:
         """Return what a figure depends on beside its axes: versions, and the placement that this
         host makes of `auto`. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-        probes = {("switch", switch.name): switch.probe, ("engine", engine.name): engine.probe}
+        probes = {("engine", engine.name): engine.probe}
         for name in environments_of(test):
             probes["environment", name] = ENVIRONMENTS[name].probe
         if test.noise is not None:
@@ -41,17 +44,20 @@ class Probes:
         if not FUNCTIONS[test.function].played:
             probes["function", test.function] = FUNCTIONS[test.function].probe
         versions = {"switchmark": __version__}
+        ours = self.of_switch(test)
+        versions[f"switch {test.switch}"] = " ".join(filter(None, (ours.text, ours.mode)))
+        if build := build_of(switch):
+            versions["switch build"] = hashlib.sha256(self.host.read(build)).hexdigest()[:16]
         for (what, name), probe in probes.items():
             version = self.probe(what, name, probe)
             versions[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
         if test.placement == AUTO:
-            mode = self.probe("switch", test.switch, switch.probe).mode
-            versions["placement"] = followed(self.host, test, mode)
+            versions["placement"] = followed(self.host, test, ours.mode)
         return versions
 
     def of_switch(self, test: Test) -> Version:
         """Return the version and mode of a test's switch."""
-        return self.probe("switch", test.switch, SWITCHES[test.switch].probe)
+        return self.probe("switch", test.switch, partial(probe_asked, SWITCHES[test.switch]))
 
     def of_environment(self, name: str) -> Version:
         """Return the version and mode of an environment, and what it lacks here."""

@@ -40,6 +40,8 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and r_plus_pps is not None:
         rate_pps = test.parsed_rate.share * r_plus_pps / streams
+        if test.line_pps is not None:
+            rate_pps = min(rate_pps, test.line_pps)
     return LoadBounds(
         rate_pps,
         test.duration,
@@ -50,6 +52,7 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
         loads=parse_shares(test.loads),
         until_certain=test.until_certain,
         senders=streams,
+        line_pps=test.line_pps,
         latency=of_latency(test),
         judge=verdict,
     )

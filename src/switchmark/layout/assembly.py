@@ -19,6 +19,7 @@ from switchmark.layout.roles import (
     parts_in_vms,
     processes_of,
 )
+from switchmark.layout.spreading import spread
 from switchmark.machine.cgroups import limited_group
 from switchmark.model.plan import Check, Node, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.topology import Part, PortKind
@@ -46,6 +47,7 @@ def construct(layout: Layout) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(layout)
     steps += _limited(layout, "switch", layout.wiring.at, layout.switch.start(layout.wiring))
+    steps += spread(layout)
     for part in parts_in_vms(layout):
         # A machine is started with its ports there.
         steps += _limited(layout, "function", layout.nodes[part.id], vm_of(layout, part))

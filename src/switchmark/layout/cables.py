@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
-from switchmark.layout.roles import cpu_users_of, steering_of
+from switchmark.layout.roles import cpu_users_of, forwards, steering_of
 from switchmark.machine.placement import Pin, Placement
 from switchmark.model.spec import Test, usual_values
 from switchmark.switches import TABLE as SWITCHES
@@ -17,7 +17,7 @@ __all__ = ["CABLE", "on_cable", "pins_on_cable", "without_switch"]
 CABLE = "direct"
 
 _ENDS = "p2p"
-"""What is left of a chain without its functions: it begins and ends at physical ports."""
+"""What is left of a chain between physical ports without its functions."""
 
 
 def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
@@ -25,10 +25,11 @@ def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     joins its ends."""
     if test.dimension != "throughput":
         return {}
-    cable = on_cable(test, layout).model_copy(update={"rate": "max"})
+    cable = on_cable(test, layout).model_copy(update={"rate": "max", "line_rate": None})
     tests = {"ends": cable}
     if steering_of(layout) is not None:
-        tests["ends"] = _without_functions(cable)
+        between = all(part.physical or forwards(part) for part in layout.parts)
+        tests["ends"] = _without_functions(cable, between_physical=between)
         if test.switch != CABLE:
             side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
             tests["functions"] = cable.model_copy(update=side_by_side)
@@ -56,9 +57,11 @@ def on_cable(test: Test, layout: Layout) -> Test:
     )
 
 
-def _without_functions(cable: Test) -> Test:
-    """Return the ends of a chain. A sender that splits its frames over several chains varies their
-    source."""
+def _without_functions(cable: Test, *, between_physical: bool) -> Test:
+    """Return the ends of a chain; a function that is one stays as it is. A sender that splits its
+    frames over several chains varies their source."""
+    if not between_physical:
+        return cable.model_copy(update=usual_values("chain"))
     changes = usual_values("functions", "chain")
     if cable.chains > 1:
         changes["flows"] = cable.flows * cable.chains

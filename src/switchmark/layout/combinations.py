@@ -44,6 +44,20 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("search", "rate"),
             f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it",
+            "--line-rate, for what a link would carry",
+        )
+    pps, line_pps = test.rate_pps, test.line_pps
+    if pps is not None and line_pps is not None and pps > line_pps:
+        yield Refusal(
+            ("rate", "line_rate"),
+            f"a link of {test.line_rate} does not carry a rate of {test.rate} at {test.frame_size} "
+            "bytes",
+        )
+    if test.line_rate is not None and test.search == "back-to-back":
+        yield Refusal(
+            ("search", "line_rate"),
+            "search back-to-back sends its bursts as fast as they go: a line rate means nothing to "
+            "it",
         )
     if test.dimension == "latency":
         if test.direction == "bi":
@@ -67,7 +81,6 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
             ("touch", "search"),
             "search latency-at-load needs the time in every frame: --touch header or full",
         )
-    pps = test.rate_pps
     if pps is not None and pps * test.duration < 1:
         yield Refusal(
             ("rate", "duration"), f"at {test.rate} not one frame is sent in {test.duration:g} s"

@@ -161,6 +161,7 @@ def lay_out(
         node=node,
         queues=test.queues,
         descriptors=test.descriptors,
+        program=switch.path,
         burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
         offload=test.offload,
@@ -259,15 +260,27 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
     if chained:
         offered = [s for s in switch.semantics if test.semantics in ("auto", s)]
         steering = [s for s in offered if s in _STEERS_BY_PORT]
+        by_macs = [
+            s
+            for s in offered
+            if s is Semantics.LEARNING or (s is Semantics.ROUTED and switch.routes_by_port)
+        ]
         if all(function.rewrites for function in chained):
-            steering += [s for s in offered if s is Semantics.LEARNING]
+            steering += by_macs
         if steering:
             return steering[0]
-        if offered and Semantics.LEARNING in offered:
+        if Semantics.LEARNING in by_macs:
             raise UsageError(
                 f"switch {switch.name} learns MACs, and function {chained[0].name} leaves them as "
                 "they are: the switch would learn one MAC at several ports",
                 hint="--function forwarder, or a switch that forwards by port",
+                axes=("function", "switch"),
+            )
+        if by_macs:
+            raise UsageError(
+                f"switch {switch.name} is a router, and function {chained[0].name} leaves MACs as "
+                "they are: what it sends on would not be for the router",
+                hint="--function forwarder",
                 axes=("function", "switch"),
             )
         if offered:

@@ -37,10 +37,12 @@ def unknown_names(test: Test) -> list[Refusal]:
             continue
         what, table = TABLES[axis.table]
         name = getattr(test, axis.name)
-        error = table.unusable.get(name)
-        if error is not None and name not in table:
-            why = f"'{name}' cannot be used: {error.message}"
-            refusals.append(Refusal((axis.name,), why, error.hint))
-        elif name not in table:
+        if name in table:
+            continue
+        error = table.why_not(name)
+        if error is None:
             refusals.append(unknown_name(what, name, table, (axis.name,)))
+        else:
+            unusable = f"'{name}' cannot be used: " * (name in table.unusable)
+            refusals.append(Refusal((axis.name,), f"{unusable}{error.message}", error.hint))
     return refusals

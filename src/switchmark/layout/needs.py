@@ -13,7 +13,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import engine_of, parts_in_vms
 from switchmark.machine.pci import guest_devices
-from switchmark.machine.programs import beside_python
+from switchmark.machine.programs import beside_python, installation_of
 from switchmark.model.plan import Node, Spawn
 from switchmark.model.topology import Addressing, Part, Port
 
@@ -71,28 +71,23 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
 
 
 def switch_needs(layout: Layout) -> Needs:
-    """Return the needs of the switch's node: also the folders of programs that it starts by their
-    paths, as users' own builds are, with their libraries beside them."""
+    """Return the needs of the switch's node: also the folder of its program, with what belongs to
+    it, and those of others that it starts by their paths, as users' own builds are."""
     started = layout.switch.start(layout.wiring)
-    programs = [step.argv[0] for step in started if isinstance(step, Spawn)]
+    folders = [str(beside_python()), str(Path(traffic_program()).parent)]
+    own = installation_of(layout.wiring.program)
+    if own is not None and str(Path(layout.wiring.program).parent) not in folders:
+        folders.append(own)
+    folders += [str(Path(step.argv[0]).parent) for step in started if isinstance(step, Spawn)]
     return Needs(
         run_dir=layout.wiring.run_dir,
-        programs=(
-            *(str(beside_python()), str(Path(traffic_program()).parent)),
-            *map(_folder, programs),
-        ),
-        capabilities=_SWITCH_CAPABILITIES,
+        programs=tuple(folders),
+        capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=layout.test.limits.get("switch"),
         mode=layout.modes.get(layout.wiring.at.environment),
     )
-
-
-def _folder(program: str) -> str:
-    """Return the folder of a program, or what is above its `bin` and `lib`."""
-    folder = Path(program).parent
-    return str(folder.parent if folder.name in ("bin", "sbin") else folder)
 
 
 def needs_of(layout: Layout, part: Part) -> Needs:

@@ -104,7 +104,7 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
                     (name, "scenario"),
                     f"scenario {test.scenario} has no functions that forward: {axis.option} means "
                     "nothing to it, its ends are the traffic program",
-                    "--scenario loopback",
+                    "--scenario loopback, or p2v with --chain 2",
                 )
         return
     engine = ENGINES[test.engine]
@@ -245,13 +245,11 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     if all(len(layout.copies(flow)) == 1 for flow in layout.flows):
         yield Refusal(
             ("copies", "scenario"),
-            f"scenario {test.scenario} has no copies: they are for functions",
-            "--scenario v2v or p2v",
+            f"scenario {test.scenario} has no copies: they are for ends, not for chains",
+            "--scenario p2p, p2v, v2p or v2v",
         )
     if test.pairs > 1:
-        yield Refusal(
-            ("copies", "pairs"), "copies reach the functions of every pair: use --pairs 1"
-        )
+        yield Refusal(("copies", "pairs"), "copies reach the sinks of every pair: use --pairs 1")
     if test.direction == "bi" or test.dimension == "latency":
         yield Refusal(
             ("copies", "direction", "dimension"),

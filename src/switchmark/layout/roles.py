@@ -22,6 +22,7 @@ __all__ = [
     "forwards",
     "has_own_memory",
     "hosted_parts",
+    "is_spread",
     "own_kernel",
     "parts_in_vms",
     "place_of",
@@ -62,6 +63,8 @@ def steering_of(layout: Layout) -> str | None:
         return None
     if layout.wiring.semantics is Semantics.LEARNING:
         return "learning by rewritten MACs"
+    if layout.wiring.semantics is Semantics.ROUTED:
+        return "routed by in-port"
     return f"static by in-port{' and source MAC' * (layout.test.chains > 1)}"
 
 
@@ -129,7 +132,14 @@ def cpu_users_of(layout: Layout) -> list[CpuUser]:
         for part in layout.parts
     ]
     busy = layout.switch.own_core(layout.wiring.mode)
-    return [CpuUser("switch", "switch", polls=busy, cores=layout.test.switch_cores), *parts]
+    cores, spread = layout.test.switch_core_count, is_spread(layout)
+    return [CpuUser("switch", "switch", polls=busy, cores=cores, spread=spread), *parts]
+
+
+def is_spread(layout: Layout) -> bool:
+    """Say whether a switch in the kernel is to work on CPUs that the test asks for."""
+    asked = layout.test.switch_cores != "auto"
+    return asked and not layout.switch.own_core(layout.wiring.mode)
 
 
 def _kind_of_cpu_user(layout: Layout, part: Part) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from switchmark.errors import UsageError
 from switchmark.machine.host import Host
 
-__all__ = ["Cpu", "all_but", "format_cpus", "parse_cpus", "read_cpus"]
+__all__ = ["Cpu", "all_but", "cpu_mask", "format_cpus", "parse_cpus", "read_cpus"]
 
 _LAST_CPU = 1023  # more than any host has here: taskset leaves out those that are not there
 _SYSTEM = "/sys/devices/system"
@@ -78,6 +78,15 @@ def format_cpus(cpus: Collection[int]) -> str:
         else:
             runs.append([cpu])
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def cpu_mask(cpus: Collection[int]) -> str:
+    """Return a set of CPUs as the kernel reads it where it takes no list: hexadecimal digits, with
+    a comma between every eight of them."""
+    digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
+    padded = digits.rjust(-(-len(digits) // 8) * 8, "0")
+    words = [padded[start : start + 8] for start in range(0, len(padded), 8)]
+    return ",".join(words)
 
 
 def all_but(cpus: Collection[int]) -> str:

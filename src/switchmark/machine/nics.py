@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from switchmark.errors import Unavailable, UsageError
+from switchmark.machine.cpus import cpu_mask, format_cpus
 from switchmark.machine.host import Host
-from switchmark.model.plan import Plan, Run, Step
+from switchmark.model.plan import Plan, Run, Step, Write
 
-__all__ = ["lend", "unused_link"]
+__all__ = ["lend", "spread", "unused_link"]
 
 _FEATURES = {
     "tx-checksumming": "tx",
@@ -47,6 +49,49 @@ def lend(host: Host, name: str, mac: str) -> Plan:
         )
     )
     return tuple(steps)
+
+
+def spread(host: Host, name: str, cpus: Sequence[int]) -> Plan:
+    """Return the steps that spread what comes in at a NIC over CPUs, by flow: each of its receive
+    queues, over which the device spreads flows (RSS), interrupts one of them in turn. Where it has
+    fewer queues than there are CPUs, the kernel spreads behind them (RPS).
+
+    Unavailable where neither can be.
+    """
+    queues = _listed(host, f"/sys/class/net/{name}/queues", "rx-")
+    interrupts = _listed(host, f"/sys/class/net/{name}/device/msi_irqs", "")
+    if len(queues) >= len(cpus) and len(interrupts) >= len(queues):
+        return tuple(
+            Write(
+                f"interrupt {number} of {name} comes to CPU {cpus[turn % len(cpus)]}",
+                f"/proc/irq/{number}/smp_affinity_list",
+                str(cpus[turn % len(cpus)]).encode(),
+            )
+            for turn, number in enumerate(interrupts)
+        )
+    paths = [f"/sys/class/net/{name}/queues/{queue}/rps_cpus" for queue in queues]
+    if not paths or not all(host.exists(path) for path in paths):
+        raise Unavailable(
+            f"what comes in at the NIC {name} cannot be spread over {len(cpus)} CPUs: it has "
+            f"{len(queues)} receive queues, {len(interrupts)} interrupts, and this kernel no RPS",
+            hint=f"--switch-cores {max(1, min(len(queues), len(interrupts)))}",
+        )
+    return tuple(
+        Write(
+            f"flows that come in at {name} are worked on by CPU {format_cpus(cpus)}",
+            path,
+            cpu_mask(cpus).encode(),
+        )
+        for path in paths
+    )
+
+
+def _listed(host: Host, folder: str, beginning: str) -> list[str]:
+    """Return what is in a folder of /sys that begins so, in the order of the numbers at its end;
+    nothing where there is no such folder."""
+    names = host.run(("ls", folder)).stdout.decode(errors="replace").split()
+    wanted = [name for name in names if name.startswith(beginning)]
+    return sorted(wanted, key=lambda name: int(re.sub(r"\D", "", name) or 0))
 
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:

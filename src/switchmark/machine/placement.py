@@ -34,13 +34,15 @@ the values of an axis, it may be written `0+2-5`."""
 class CpuUser:
     """A user of CPUs is a part, or the switch. `polls` says that it keeps `cores` of them busy;
     `group` is the index of its pair. `kind` is `switch`, `function` (a program that never yields),
-    `sender`, `receiver`, `forwarder`."""
+    `sender`, `receiver`, `forwarder`. `spread` is a switch in the kernel that is to work on
+    `cores` CPUs, whoever runs there."""
 
     id: str
     kind: str
     polls: bool
     group: int | None = None
     cores: int = 1
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def place(
     the same NUMA node, on physical cores of their own, isolated, and not core 0, which serves the
     host's interrupts. Then they share, and yield to each other, but not with the switch, and with a
     function that never yields only where nothing else is left. A switch or a function that does not
-    poll gets no CPU of its own.
+    poll gets no CPU of its own, but for a switch that is `spread`: CPUs that nobody has, then those
+    of others, who are no worse off than where the kernel does its work in their time.
 
     The doubts are `cores-shared`; `cores-overcommitted` where a polling switch or function that
     never yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
@@ -99,7 +102,7 @@ def place(
         return min(pinned, together, key=lambda each: _crowding(each, parts))
     units = _units(parts, together=policy == SHARED_PROCESS)
     if policy == UNPINNED:
-        return _unpinned(parts, units, len(cpus))
+        return _unpinned(parts, units, cpus)
     table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
         table.pin(unit)
@@ -111,6 +114,7 @@ def place(
         for unit in units
         for part in unit.ids
     }
+    pins |= _spread_pins(parts, table)
     return Placement(
         policy,
         {part.id: pins.get(part.id, Pin()) for part in parts},
@@ -207,8 +211,13 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
     return parse_cpus(policy.replace("+", ","))
 
 
-def _unpinned(parts: Sequence[CpuUser], units: Sequence[_Unit], count: int) -> Placement:
-    busy = sum(unit.cores for unit in units if unit.polls)
+def _spread_pins(parts: Sequence[CpuUser], table: _Table) -> dict[str, Pin]:
+    """Return the CPUs of switches in the kernel whose work is to be on so many CPUs."""
+    return {part.id: Pin(table.least_used(part.cores)) for part in parts if part.spread}
+
+
+def _unpinned(parts: Sequence[CpuUser], units: Sequence[_Unit], cpus: Sequence[Cpu]) -> Placement:
+    busy, count = sum(unit.cores for unit in units if unit.polls), len(cpus)
     doubts = []
     if busy > count:
         doubts.append("cores-shared")
@@ -219,6 +228,7 @@ def _unpinned(parts: Sequence[CpuUser], units: Sequence[_Unit], count: int) -> P
         for unit in units
         for part in unit.ids
     }
+    pins |= _spread_pins(parts, _Table(cpus, 0))
     every = {part.id: pins.get(part.id, Pin()) for part in parts}
     return Placement(UNPINNED, every, None, tuple(doubts))
 
@@ -241,6 +251,24 @@ class _Table:
     def pin(self, unit: _Unit) -> None:
         for _ in range(unit.cores):
             self._guests[min(self._guests, key=lambda cpu: self._cost(cpu, unit))].append(unit)
+
+    def least_used(self, count: int) -> tuple[int, ...]:
+        """Return CPUs for what the kernel does of a switch's work: those that nobody has, then
+        those of who does not send, and none that is isolated, which RPS leaves out. UsageError if
+        there are too few."""
+        unit = _Unit((), "switch", False, None, count)
+
+        def cost(cpu: int) -> tuple[bool | int, ...]:
+            sends = any(guest.kind == "sender" for guest in self._guests[cpu])
+            return (sends, *self._cost(cpu, unit))
+
+        usable = [cpu.id for cpu in self._cpus.values() if not cpu.isolated]
+        if count > len(usable):
+            raise UsageError(
+                f"the kernel can do the switch's work on {len(usable)} CPUs here, not on {count}",
+                hint=f"--switch-cores {len(usable)}" if usable else "--switch-cores auto",
+            )
+        return tuple(sorted(sorted(usable, key=cost)[:count]))
 
     def cpus_of(self, unit: _Unit) -> set[int]:
         return {cpu for cpu, guests in self._guests.items() if unit in guests}

@@ -94,7 +94,7 @@ def _busy_cores(record: Record) -> float | None:
             return None
         busy, idle = busy + cycles.busy_cycles, idle + cycles.idle_cycles
     total = busy + idle
-    return busy / total * record.test.switch_cores if total else None
+    return busy / total * record.test.switch_core_count if total else None
 
 
 def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:

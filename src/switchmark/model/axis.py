@@ -78,6 +78,10 @@ class Axis:
     """How soon a test is named without it where other axes tell the tests apart, the greatest
     first; 0 for an axis that is always named."""
 
+    later: bool = False
+    """Whether it came when there were results without it: these have its usual value, which keys
+    then leave out."""
+
     name: str = ""
     """The name of its field; `axes_of` sets it."""
     field: FieldInfo = dataclasses.field(default_factory=FieldInfo)

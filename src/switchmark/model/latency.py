@@ -20,7 +20,7 @@ class Variation(BaseModel):
     """A variation says how the delays of frames sent in turn differ (IPDV, RFC 5481): absolute
     nanoseconds, of those of a flow that arrived in turn too."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: int
     """Pairs of frames."""
@@ -53,7 +53,7 @@ class Variation(BaseModel):
 class Latency(BaseModel):
     """This record has the latency of some frames of one trial."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["rtt", "one-way"]
     """There and back, or by one clock that both ends read."""

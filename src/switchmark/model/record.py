@@ -42,7 +42,7 @@ Verdict = Literal["offered-load", "sender", "receiver", "switch", "function", "h
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FlowCounts(_Frozen):
@@ -226,7 +226,7 @@ class Origin(_Frozen):
 class Record(BaseModel):
     """A record is one test's outcome. `report.json` gives it the names that a reader meets."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True)
 
     key: str
     """The hash of what the result belongs to: the test's axes and the versions that matter."""

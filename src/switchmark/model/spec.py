@@ -14,11 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from switchmark.model.axis import Axis, Property, axes_of
 from switchmark.model.topology import Semantics
 from switchmark.model.units import (
+    CORES_MAX,
     Rate,
     mean_frame_bytes,
+    parse_cores,
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
+    parse_line_rate,
     parse_rate,
     parse_share,
     parse_shares,
@@ -63,7 +66,14 @@ class Test(BaseModel):
     ] = "v2v"
     direction: Annotated[Literal["uni", "bi"], Axis("path", "which way frames go", blame=4)] = "uni"
     switch: Annotated[
-        str, Axis("switch", "the switches under test", blame=1, table="switches", own_column=True)
+        str,
+        Axis(
+            "switch",
+            "the switches under test; of one program several versions: NAME@VERSION, NAME@/PATH",
+            blame=1,
+            table="switches",
+            own_column=True,
+        ),
     ] = "linux-bridge"
     switch_environment: Annotated[
         str, Axis("switch", "where the switch runs", blame=1, table="environments")
@@ -81,7 +91,7 @@ class Test(BaseModel):
         str,
         Axis(
             "chain",
-            "what forwards in the functions of loopback; traffic is its usual forwarder",
+            "what forwards in the functions of a chain; traffic is the usual forwarder",
             blame=1,
             table="functions",
         ),
@@ -127,8 +137,16 @@ class Test(BaseModel):
         ),
     ] = "auto"
     switch_cores: Annotated[
-        int, Axis("switch", "CPUs of a switch that polls", followed_by=("switch",), blame=2)
-    ] = Field(1, ge=1, le=64)
+        int | Literal["auto"],
+        Axis(
+            "switch",
+            "CPUs of a switch that polls (auto: 1), or on which the kernel works for its own",
+            followed_by=("switch",),
+            blame=2,
+            values=f"`auto`, number, 1 to {CORES_MAX}",
+            parse=parse_cores,
+        ),
+    ] = "auto"
     queues: Annotated[
         int,
         Axis("ports", "pairs of queues of each port", followed_by=("switch", "engine"), blame=1),
@@ -153,7 +171,7 @@ class Test(BaseModel):
         str,
         Axis(
             "load",
-            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+)",
+            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
             unit="pps",
             parse=parse_rate,
             as_written=True,
@@ -161,6 +179,18 @@ class Test(BaseModel):
             json_number="rate_pps",
         ),
     ] = "max"
+    line_rate: Annotated[
+        str | None,
+        Axis(
+            "load",
+            "what a link of each sender would carry, which sends no faster: 10Gbps",
+            unit="pps",
+            parse=parse_line_rate,
+            as_written=True,
+            values="`10Gbps`, `1M`",
+            later=True,
+        ),
+    ] = None
     burst: Annotated[
         int,
         Axis("load", "frames handed over at once [32; 1 for latency]", unit="frames", left_out=1),
@@ -168,9 +198,10 @@ class Test(BaseModel):
     pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5)] = Field(
         1, ge=1, le=64
     )
-    chain: Annotated[int, Axis("chain", "functions in a row, in loopback", blame=4)] = Field(
-        1, ge=1, le=8
-    )
+    chain: Annotated[
+        int,
+        Axis("chain", "functions in a row, in loopback; in p2v the last of them receives", blame=4),
+    ] = Field(1, ge=1, le=8)
     chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
         1, ge=1, le=64
     )
@@ -180,7 +211,12 @@ class Test(BaseModel):
     ] = "port"
     copies: Annotated[
         int,
-        Axis("path", "functions that each frame is copied to", followed_by=("switch",), blame=5),
+        Axis(
+            "path",
+            "functions or physical ports that each frame is copied to",
+            followed_by=("switch",),
+            blame=5,
+        ),
     ] = Field(1, ge=1, le=64)
     vlan: Annotated[int | None, Axis("path", "VLAN id of every frame, or none")] = Field(
         None, ge=1, le=4094
@@ -301,6 +337,11 @@ class Test(BaseModel):
     ] = None
 
     @property
+    def switch_core_count(self) -> int:
+        """Return how many CPUs a switch that polls has: one, unless it is asked to have more."""
+        return 1 if self.switch_cores == "auto" else self.switch_cores
+
+    @property
     def limits(self) -> Mapping[str, float]:
         """Return the CPU limit in percent of one core, of `switch` or of `function`."""
         if self.cpu_limit is None:
@@ -315,8 +356,18 @@ class Test(BaseModel):
 
     @property
     def rate_pps(self) -> float | None:
-        """Return the frames per second of each sender; None for `max` and for a share of R+."""
+        """Return the frames per second of each sender; None for a share of R+, and for `max`
+        without a line rate."""
+        if self.parsed_rate.is_max:
+            return self.line_pps
         return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
+
+    @property
+    def line_pps(self) -> float | None:
+        """Return the frames per second that the link of a sender would carry; None without one."""
+        if self.line_rate is None:
+            return None
+        return parse_line_rate(self.line_rate).per_second(mean_frame_bytes(self.frame_size))
 
 
 AXES = axes_of(Test)

@@ -276,15 +276,14 @@ class Wiring:
 
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
     sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is how
-    ports are attached and `semantics` what the switch is to do with a frame, of those that it
-    offers. `mode` is what the probe of the switch found (its datapath, for instance). `napi` says
-    that the functions send by XDP redirect, which a veth takes only if its peer polls (NAPI),
-    `ip_stack` that their frames go through the IP stacks of their nodes. `isolated` says that the
-    switch's node has a network stack of its own. `cores` are the CPUs of a switch that polls,
-    `node` their NUMA node; `queues` the pairs of queues that a port has, `descriptors` the length
-    of each (None: the default of who makes them). `burst` is the most frames that a function sends
-    at once, `memory` what DPDK's processes live in, `offload` whether functions use what their
-    devices offer of checksums and times.
+    ports are attached and `semantics` what the switch is to do with a frame. `mode` is what its
+    probe told (the datapath, for instance). `napi` says that the functions send by XDP redirect,
+    which a veth takes only if its peer polls (NAPI), `ip_stack` that their frames go through the IP
+    stacks of their nodes. `isolated`: the switch's node has a network stack of its own. `cores` are
+    the CPUs of one that polls, `node` their NUMA node; `queues` the pairs of queues of a port,
+    `descriptors` the length of each (None: the default of who makes them). `program` is the path of
+    the switch's, empty for the kernel's. `burst` is the most frames that a function sends at once,
+    `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     """
 
     prefix: str
@@ -304,6 +303,7 @@ class Wiring:
     node: int = 0
     queues: int = 1
     descriptors: int | None = None
+    program: str = ""
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
     offload: Literal["auto", "off"] = "auto"

@@ -10,7 +10,7 @@ __all__ = ["TrialSpec"]
 class TrialSpec(BaseModel):
     """A trial that is asked for is one run of the traffic, at a load for a time."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rate_pps: float | None
     """Frames per second of each sender; None for as fast as it can."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from switchmark.errors import UsageError
 
 __all__ = [
+    "CORES_MAX",
     "FCS_BYTES",
     "FRAME_MAX",
     "FRAME_MIN",
@@ -27,9 +29,11 @@ __all__ = [
     "gbps_l2",
     "mean_frame_bytes",
     "mtu_for",
+    "parse_cores",
     "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
+    "parse_line_rate",
     "parse_rate",
     "parse_share",
     "parse_shares",
@@ -37,6 +41,7 @@ __all__ = [
     "scaled_to",
 ]
 
+CORES_MAX = 64
 FCS_BYTES = 4
 PREAMBLE_AND_GAP_BYTES = 20
 LAYER_2_BYTES = 18
@@ -49,6 +54,9 @@ IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
 
 PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
 """Units of a rate with their sizes, as `scaled` takes them."""
+
+_SHARE_MAX = 1000
+"""Percent of R+: above 100 more is offered than arrives."""
 
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
@@ -91,8 +99,8 @@ def parse_rate(text: str | int | float) -> Rate:
         )
     value = float(match[1]) * _SCALE[match[2]]
     if match[3] == "%":
-        if not 0 < value <= 100:
-            raise UsageError(f"a rate of '{text}' is not between 0% and 100% of R+")
+        if not 0 < value <= _SHARE_MAX:
+            raise UsageError(f"a rate of '{text}' is not between 0% and {_SHARE_MAX}% of R+")
         return Rate(share=value / 100)
     if match[3] == "bps":
         if value < 1:
@@ -103,6 +111,14 @@ def parse_rate(text: str | int | float) -> Rate:
     if value > 1e9:
         raise UsageError(f"a rate of '{text}' is above 10^9 frames per second")
     return Rate(pps=value)
+
+
+def parse_line_rate(text: str | int | float) -> Rate:
+    """Read the rate of a link: `10Gbps` (L1 bits), `1M` (frames). UsageError otherwise."""
+    rate = parse_rate(text)
+    if rate.is_max or rate.share is not None:
+        raise UsageError(f"'{text}' is not the rate of a link", hint="write 10Gbps, 1M or none")
+    return rate
 
 
 def parse_frame_size(text: str | int) -> int | str:
@@ -139,6 +155,16 @@ class CpuLimit:
 
     def __str__(self) -> str:
         return f"{self.who}:{self.percent:g}"
+
+
+def parse_cores(text: str | int) -> int | Literal["auto"]:
+    """Read a number of CPUs, or `auto`. UsageError if it is neither."""
+    number = str(text)
+    if number == "auto":
+        return "auto"
+    if not number.isdecimal() or not 1 <= int(number) <= CORES_MAX:
+        raise UsageError(f"'{text}' is neither auto nor a number of CPUs from 1 to {CORES_MAX}")
+    return int(number)
 
 
 def parse_cpu_limit(text: str | int | float) -> CpuLimit:

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 class Written(BaseModel):
     """A part of a record has members; one with a default may be missing."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     @model_serializer(mode="wrap")
     def _as_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

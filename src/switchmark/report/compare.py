@@ -8,7 +8,7 @@ and the 95 % interval of the ratio of their medians.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -22,6 +22,7 @@ from switchmark.model.spec import AXES, Test
 from switchmark.model.units import format_pps
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, format_ns
 from switchmark.report.json import origin, plain, to_object
+from switchmark.report.notes import version_told
 
 __all__ = ["MIN_REPEATS", "Pair", "as_object", "pairs", "print_pairs", "within"]
 
@@ -201,6 +202,7 @@ def _notes(compared: Sequence[Pair], axes: Sequence[str]) -> list[str]:
             elif record.status != "ok":
                 why = (record.error or "no reason is known").partition("\n")[0]
                 notes.append(f"{label(record.test, axes)}: {record.status} {when}: {why}")
+    notes += [note for pair in compared for note in _versions(pair)]
     if any(any(pair.bounds) for pair in compared):
         notes.append(BOUND_NOTE)
     notes += [f"{both}: different work; do not rank across them" for both in _kinds(compared)]
@@ -209,6 +211,16 @@ def _notes(compared: Sequence[Pair], axes: Sequence[str]) -> list[str]:
     if any(pair.is_untold and not pair.is_too_short for pair in compared):
         notes.append("a figure of 0, or none, has no ratio")
     return list(dict.fromkeys(notes))
+
+
+def _versions(pair: Pair) -> Iterator[str]:
+    """Say which versions of a switch are compared, or of several, where their names do not tell."""
+    if pair.base is None or pair.other is None:
+        return
+    before, after = version_told(pair.base), version_told(pair.other)
+    switches = pair.base.test.switch, pair.other.test.switch
+    if before != after and before and after and len({s.partition("@")[0] for s in switches}) == 1:
+        yield f"versions: {switches[0]} {before} before, {switches[1]} {after} after"
 
 
 def _kinds(compared: Sequence[Pair]) -> list[str]:

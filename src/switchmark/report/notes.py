@@ -17,7 +17,7 @@ from switchmark.model.search import Goal
 from switchmark.model.units import format_pps
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns
 
-__all__ = ["SHOWN_CORES", "footnotes"]
+__all__ = ["SHOWN_CORES", "footnotes", "version_told"]
 
 SHOWN_CORES = 0.005
 """Of the kernel's interrupts: less is not shown."""
@@ -72,7 +72,14 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         for record in records
         if record.status != "ok"
     ]
-    return notes
+    known = {record.test.switch: version_told(record) for record in records}
+    versions = [f"{switch} {version}" for switch, version in known.items() if version]
+    return [*notes, f"versions: {', '.join(versions)}"] if versions else notes
+
+
+def version_told(record: Record) -> str:
+    """Return the version of a test's switch with its mode; empty where it is not known."""
+    return " ".join(filter(None, (record.switch_version, record.switch_mode)))
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import UsageError
-from switchmark.model.spec import Test
-from switchmark.model.topology import Flow, Port, Topology, pci_address
+from switchmark.model.spec import AXES, Test
+from switchmark.model.topology import Port, Topology, pci_address
 
-__all__ = ["Nic", "Scenario", "copied", "join", "nics", "physical"]
+__all__ = [
+    "Nic",
+    "Scenario",
+    "copied",
+    "forwarders",
+    "functions",
+    "nics",
+    "physical",
+    "physical_sinks",
+]
 
 
+_USUAL = "forwarder"
 _HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"
 
 
@@ -75,25 +86,35 @@ def _ends(text: str) -> tuple[str, str] | None:
     return None
 
 
-def join(topology: Topology, test: Test, source: Port, sink: Port) -> None:
-    """Draw the flow of a pair, and its way back in direction `bi`."""
-    topology.flow(source, sink)
+def copied(topology: Topology, test: Test, source: Port, sinks: Sequence[Port]) -> None:
+    """Draw the flow of a pair to its sink, the first, and copies of it to the others."""
+    first, *others = sinks
+    flow = topology.flow(source, first)
     if test.direction == "bi":
-        topology.flow(sink, source)
+        topology.flow(first, source)
+    for sink in others:
+        topology.flow(source, sink, copy_of=flow)
 
 
-def copied(topology: Topology, test: Test, source: Port, first: int) -> None:
-    """Draw the flow of a pair to its function, `f` and this number, and copies of it to those that
-    follow."""
-    flow: Flow | None = None
-    for number in range(first, first + test.copies):
-        sink = topology.function(f"f{number}")[0]
-        if flow is None:
-            flow = topology.flow(source, sink)
-            if test.direction == "bi":
-                topology.flow(sink, source)
-        else:
-            topology.flow(source, sink, copy_of=flow)
+def functions(topology: Topology, test: Test, first: int) -> tuple[Port, ...]:
+    """Draw the functions that receive the frames of a pair, and copies of them: `f` and this
+    number, and those that follow."""
+    numbers = range(first, first + test.copies)
+    return tuple(topology.function(f"f{number}")[0] for number in numbers)
+
+
+def physical_sinks(topology: Topology, test: Test, pair: int) -> tuple[Port, ...]:
+    """Draw the physical ports that receive the frames of a pair, and copies of them: `b` and a
+    number."""
+    numbers = range(pair * test.copies, (pair + 1) * test.copies)
+    return tuple(physical(topology, test, f"b{number}") for number in numbers)
+
+
+def forwarders(topology: Topology, test: Test, names: Sequence[str]) -> tuple[Port, ...]:
+    """Draw the functions of a chain that forward, and return their ports in the order in which
+    frames pass them."""
+    function = _USUAL if test.function == AXES["function"].default else test.function
+    return tuple(port for name in names for port in topology.function(name, function, ports=2))
 
 
 def physical(topology: Topology, test: Test, name: str) -> Port:

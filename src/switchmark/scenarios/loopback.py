@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from switchmark.model.spec import AXES, Test
+from switchmark.model.spec import Test
 from switchmark.model.topology import Port, Topology
-from switchmark.scenarios.base import Scenario, physical
-
-_USUAL = "forwarder"
+from switchmark.scenarios.base import Scenario, forwarders, physical
 
 
 class Loopback(Scenario):
@@ -26,16 +24,13 @@ class Loopback(Scenario):
             self._draw_pair(topology, test, pair)
 
     def _draw_pair(self, topology: Topology, test: Test, pair: int) -> None:
-        function = _USUAL if test.function == AXES["function"].default else test.function
         several = test.chains > 1
         a = physical(topology, test, f"a{pair}")
         chains: list[tuple[Port, ...]] = []
         for c in range(test.chains):
             of_chain = f"c{pair * test.chains + c + 1}" if several or test.pairs > 1 else ""
             names = [f"{of_chain}f{i + 1}" for i in range(test.chain)]
-            chains.append(
-                tuple(port for name in names for port in topology.function(name, function, ports=2))
-            )
+            chains.append(forwarders(topology, test, names))
         b = physical(topology, test, f"b{pair}")
         # The flows of a sender are numbered in a row.
         for c, ports in enumerate(chains):

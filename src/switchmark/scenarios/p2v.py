@@ -1,15 +1,20 @@
-"""Frames go from a physical port to a function."""
+"""Frames go from a physical port to a function, through others perhaps."""
 
 from __future__ import annotations
 
+from switchmark.errors import UsageError
 from switchmark.model.spec import Test
-from switchmark.model.topology import Topology
-from switchmark.scenarios.base import Scenario, copied, physical
+from switchmark.model.topology import Port, Topology
+from switchmark.scenarios.base import Scenario, copied, forwarders, functions, physical
 
 
 class P2v(Scenario):
     """The topology has pairs of one source and one sink, or copies of it, all through the same
-    switch."""
+    switch.
+
+    Of a chain of functions the last receives, and those before it forward. They are `f1`, `f2`,
+    ..., those of several pairs `c1f1`, ..., as in loopback.
+    """
 
     name = "p2v"
     summary = "from a physical port to a function"
@@ -17,7 +22,31 @@ class P2v(Scenario):
     def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
             source = physical(topology, test, f"a{pair}")
-            copied(topology, test, source, pair * test.copies)
+            if test.chain > 1:
+                self._draw_chain(topology, test, source, pair)
+            else:
+                copied(topology, test, source, functions(topology, test, pair * test.copies))
+
+    def _draw_chain(self, topology: Topology, test: Test, source: Port, pair: int) -> None:
+        if test.chains > 1:
+            raise UsageError(
+                "chains side by side share their ends, and in scenario p2v each ends in a function "
+                "of its own",
+                hint=f"--pairs {test.chains}, or --scenario loopback",
+                axes=("chains", "scenario"),
+            )
+        if test.copies > 1:
+            raise UsageError(
+                "copies reach functions that receive, not chains of them: use --chain 1",
+                axes=("copies", "chain"),
+            )
+        of_chain = f"c{pair + 1}" if test.pairs > 1 else ""
+        *between, last = (f"{of_chain}f{i + 1}" for i in range(test.chain))
+        hops = forwarders(topology, test, between)
+        sink = topology.function(last)[0]
+        topology.flow(source, sink, *hops)
+        if test.direction == "bi":
+            topology.flow(sink, source, *reversed(hops))
 
 
 SCENARIO = P2v()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
-from switchmark.scenarios.base import Scenario, join, physical
+from switchmark.scenarios.base import Scenario, copied, physical_sinks
 
 
 class V2p(Scenario):
-    """The topology has pairs of one source and one sink, all through the same switch."""
+    """The topology has pairs of one source and one sink, or copies of it, all through the same
+    switch."""
 
     name = "v2p"
     summary = "from a function to a physical port"
@@ -16,8 +17,7 @@ class V2p(Scenario):
     def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
             source = topology.function(f"f{pair}")[0]
-            sink = physical(topology, test, f"b{pair}")
-            join(topology, test, source, sink)
+            copied(topology, test, source, physical_sinks(topology, test, pair))
 
 
 SCENARIO = V2p()

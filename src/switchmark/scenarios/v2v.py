@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
-from switchmark.scenarios.base import Scenario, copied
+from switchmark.scenarios.base import Scenario, copied, functions
 
 
 class V2v(Scenario):
@@ -17,7 +17,8 @@ class V2v(Scenario):
     def draw(self, topology: Topology, test: Test) -> None:
         for pair in range(test.pairs):
             first = pair * (1 + test.copies)
-            copied(topology, test, topology.function(f"f{first}")[0], first + 1)
+            source = topology.function(f"f{first}")[0]
+            copied(topology, test, source, functions(topology, test, first + 1))
 
 
 SCENARIO = V2v()

@@ -45,6 +45,9 @@ MAX_TRIALS = 200
 LOWEST_SHARE = 0.001
 """Of the most that was offered: no rate below is tried."""
 
+_FULL = 0.995
+"""Of what a link carries: a sender that reaches this has filled it."""
+
 _MIN_UNTIL_CERTAIN = 5
 _MAX_FACTOR = 10
 
@@ -60,7 +63,8 @@ class LoadBounds:
     `loss_ratio` is that of the goals with loss, `precision` the width of an interval found,
     relative to its upper end, `loads` shares of R+. `until_certain` goes on repeating until the
     half width of the 95 % interval, relative to the median, is below it: of the median latency with
-    `latency`, else of the rate. There are so many `senders`. `judge` gives the verdict on some
+    `latency`, else of the rate. There are so many `senders`, and the link of each carries no more
+    than `line_pps`, even where it is to send as fast as it goes. `judge` gives the verdict on some
     trials."""
 
     rate_pps: float | None
@@ -72,6 +76,7 @@ class LoadBounds:
     loads: tuple[float, ...] = (0.1, 0.5, 0.99)
     until_certain: float | None = None
     senders: int = 1
+    line_pps: float | None = None
     latency: bool = False
     judge: Judge = _unjudged
 
@@ -118,7 +123,7 @@ class Probe:
     ) -> TrialResult:
         trial = self.measure(
             TrialSpec(
-                rate_pps=rate_pps,
+                rate_pps=self.bounds.line_pps if rate_pps is None else rate_pps,
                 duration_s=duration_s or self.bounds.duration_s,
                 warmup_s=self.bounds.warmup_s,
                 frames=frames,
@@ -135,9 +140,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """This record says what a trial as fast as it goes shows, in frames per second of one sender:
-    what was sent, what arrived (R+), and the highest rate worth trying, which is what was sent or
-    asked for."""
+    """This record says what a trial as fast as it goes, or as the link carries, shows, in frames
+    per second of one sender: what was sent, what arrived (R+), and the highest rate worth trying,
+    which is what was sent or asked for."""
 
     trial: TrialResult
     sent_pps: float
@@ -146,7 +151,8 @@ class Saturation:
 
 
 def saturate(probe: Probe) -> Saturation:
-    """Run one trial without pacing: it gives the bounds of every search for a rate."""
+    """Run one trial without pacing, or at the rate of the link: it gives the bounds of every search
+    for a rate."""
     trial = probe(None)
     sent = trial.tx_frames * 1e9 / trial.elapsed_ns / probe.bounds.senders
     received = min(steady_pps(trial) / probe.bounds.senders / trial.copies, sent)
@@ -255,6 +261,8 @@ def limit_of_all(start: Saturation, bounds: LoadBounds) -> str:
     """Return what kept a goal from a higher rate where the highest that could be tried has passed:
     that none was asked for, or what limits the sender when it sends as fast as it goes."""
     if bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps:
+        return "offered-load"
+    if bounds.line_pps is not None and start.sent_pps >= _FULL * bounds.line_pps:
         return "offered-load"
     return _limit_of_sending(start, bounds)
 

@@ -12,7 +12,7 @@ from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, goal
 
 
 class Max(Search):
-    """Sends as fast as it goes, whatever rate was asked for."""
+    """Sends as fast as it goes, or as the link carries, whatever rate was asked for."""
 
     name = "max"
     summary = "R+: the mean rate received under saturation"
@@ -20,7 +20,9 @@ class Max(Search):
     finds_rate = False
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
-        spec = TrialSpec(rate_pps=None, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
+        spec = TrialSpec(
+            rate_pps=bounds.line_pps, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s
+        )
         trials = repeated(measure, spec, bounds, steady=True)
         rates = sorted(map(steady_pps, trials))
         goal = goal_of("r+", trials, rate_pps=median(rates), low_pps=rates[0], high_pps=rates[-1])

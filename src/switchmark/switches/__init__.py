@@ -6,11 +6,12 @@ the contract when it is registered.
 
 from __future__ import annotations
 
-from switchmark.plugins import Table, load_plugins
+from switchmark.plugins import load_plugins
 from switchmark.switches import (
     basicfwd,
     bess,
     direct,
+    fastclick,
     ip_forward,
     l2fwd,
     linux_bridge,
@@ -20,14 +21,18 @@ from switchmark.switches import (
     ovs_dpdk,
     snabb,
     t4p4s,
+    tc_redirect,
     testpmd,
     vpp,
+    vxlan,
+    xdp_redirect,
 )
 from switchmark.switches.base import Switch
+from switchmark.switches.versions import Switches
 
 __all__ = ["TABLE"]
 
-TABLE: Table[Switch] = load_plugins(
+_MEMBERS = load_plugins(
     "switchmark.switches",
     Switch,  # type: ignore[type-abstract]
     (
@@ -35,15 +40,21 @@ TABLE: Table[Switch] = load_plugins(
         linux_bridge.SWITCH,
         ip_forward.SWITCH,
         macvlan.SWITCH,
+        tc_redirect.SWITCH,
+        xdp_redirect.SWITCH,
+        vxlan.SWITCH,
         ovs.SWITCH,
         ovs_dpdk.SWITCH,
         vpp.SWITCH,
         bess.SWITCH,
         t4p4s.SWITCH,
         snabb.SWITCH,
+        fastclick.SWITCH,
         testpmd.SWITCH,
         basicfwd.SWITCH,
         l2fwd.SWITCH,
         null.SWITCH,
     ),
 )
+
+TABLE = Switches(_MEMBERS, _MEMBERS.unusable)

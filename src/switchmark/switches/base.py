@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from switchmark.machine.host import Host
+from switchmark.machine.programs import chosen_program
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
@@ -80,6 +81,14 @@ class Switch(ABC):
     port_kinds: tuple[PortKind, ...]
     counters: Counting[Wiring]
 
+    program: str = ""
+    """The usual name of its program, or its usual path where that is not on PATH; empty where the
+    kernel is the switch. `probe` asks `path`, plans start `Wiring.program`."""
+
+    bound_to: str = ""
+    """The path of its program where a version of it was asked for; the table sets it
+    (`switches.versions`)."""
+
     resources: frozenset[str] = frozenset()
     """The axes that it follows, of those that are `followed_by` a driver (`model.axis`). It follows
     `copies` if it sends to all ports what is for a group, or has a rule that names them."""
@@ -88,9 +97,25 @@ class Switch(ABC):
     """It needs a network stack of its own: it makes interfaces of fixed names, or changes how
     the whole stack forwards."""
 
+    capabilities: frozenset[str] = frozenset()
+    """The capabilities of Linux, without `CAP_`, that its plan takes in a container beyond those
+    for interfaces and sockets."""
+
+    routes_by_port: bool = False
+    """As a router it can be told where what comes in at a port goes next, wherever it is sent to:
+    then it brings frames from function to function, if these write MACs."""
+
     function_kinds: frozenset[PortKind] = frozenset()
     """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
     cannot be one."""
+
+    @property
+    def path(self) -> str:
+        """Return the path of its program: of the version that was asked for, else what the user
+        names by the switch's name, else the usual one."""
+        if not self.program:
+            return ""
+        return self.bound_to or chosen_program(self.program, self.name) or self.program
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
@@ -148,6 +173,18 @@ def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
     return group_mac_address(flow.index) if copied else mac_address(sink.index)
 
 
+def wire_refusal(wiring: Wiring, name: str) -> str | None:
+    """Return why a switch that joins one port to one other cannot make a wiring; None if it can."""
+    reached = [sink for sinks in wiring.ways.values() for sink in sinks]
+    for port_id, sinks in wiring.ways.items():
+        if len(sinks) != 1 or reached.count(port_id) != 1:
+            return (
+                f"{name} joins one port to one other: port {port_id} sends to {len(sinks)} and is "
+                f"sent to by {reached.count(port_id)}\n\nhint: --semantics {Semantics.LEARNING}"
+            )
+    return None
+
+
 def routed_addressing(wiring: Wiring) -> Mapping[str, Addressing]:
     """Return the addresses of each flow, by flow id, where the switch is a router with one /24 of
     198.18.0.0/16 on each port: host 1 is the router's, host 2 the function's."""
@@ -166,15 +203,3 @@ def routed_addressing(wiring: Wiring) -> Mapping[str, Addressing]:
         for flow in wiring.flows
         for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
     }
-
-
-def wire_refusal(wiring: Wiring, name: str) -> str | None:
-    """Return why a switch that joins one port to one other cannot make a wiring; None if it can."""
-    reached = [sink for sinks in wiring.ways.values() for sink in sinks]
-    for port_id, sinks in wiring.ways.items():
-        if len(sinks) != 1 or reached.count(port_id) != 1:
-            return (
-                f"{name} joins one port to one other: port {port_id} sends to {len(sinks)} and is "
-                f"sent to by {reached.count(port_id)}\n\nhint: --semantics {Semantics.LEARNING}"
-            )
-    return None

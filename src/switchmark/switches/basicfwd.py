@@ -4,7 +4,6 @@ fixed rings."""
 from __future__ import annotations
 
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
@@ -13,7 +12,6 @@ from switchmark.switches.eal_ports import PORT_KINDS
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours
 
-_PROGRAM = "dpdk-skeleton"
 _HINT = "make setup"
 _MBUFS_PER_PORT = 8191  # NUM_MBUFS in basicfwd.c
 
@@ -22,13 +20,14 @@ class Basicfwd(PairedSwitch):
     """DPDK's sample forwards on its main lcore, from the moment its ports are up."""
 
     name = "basicfwd"
+    program = "dpdk-skeleton"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
     counters = COUNTERS
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the sample was built with."""
-        return probe_program(host, program_path(_PROGRAM), _HINT)
+        return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
         refusal = super().accepts(wiring)
@@ -42,7 +41,7 @@ class Basicfwd(PairedSwitch):
     def start(self, wiring: Wiring) -> Plan:
         return start_program(
             wiring,
-            program_path(_PROGRAM),
+            wiring.program,
             (),
             lcores=("--lcores", f"0@{wiring.cores[0]}") if wiring.cores else (),
             mbufs=_MBUFS_PER_PORT * len(wiring.ports),

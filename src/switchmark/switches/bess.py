@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, program_path
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -81,7 +81,7 @@ def _client(wiring: Wiring, what: str) -> tuple[str, ...]:
     wherever the run's folder is."""
     home = _home(wiring)
     url = f"unix:{home}/grpc.sock"
-    return (_PYTHON, f"{home}/client.py", program_path("bess"), url, what, f"{home}/ports.json")
+    return (_PYTHON, f"{home}/client.py", wiring.program, url, what, f"{home}/ports.json")
 
 
 def _name(port: Port) -> str:
@@ -145,6 +145,7 @@ class Bess(Switch):
     """The daemon polls each port's queues on its workers; a vhost-user or memif port listens."""
 
     name = "bess"
+    program = "bess"
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
@@ -152,12 +153,12 @@ class Bess(Switch):
 
     def probe(self, host: Host) -> Version:
         """Return the version that the daemon tells of itself."""
-        daemon = f"{program_path('bess')}/core/bessd"
+        daemon = f"{self.path}/core/bessd"
         (version,) = probe_version(host, (daemon, "--version"), _VERSION, hint=_HINT)
-        if not host.exists(f"{program_path('bess')}/{_BUILT}"):
+        if not host.exists(f"{self.path}/{_BUILT}"):
             raise Unavailable(f"its {_BUILT} is missing", hint=_HINT)
         probe_version(host, (_PYTHON, "-c", _NEEDED), _VERSION, hint=_HINT_CLIENT)
-        return Version(version, verified="plan-only")
+        return Version(version)
 
     def own_core(self, mode: str | None) -> bool:
         return True
@@ -182,7 +183,7 @@ class Bess(Switch):
         nics = [port.nic for port in wiring.ports if port.nic]
         left = ("rm", "-rf", home, *sockets)
         words = (
-            *(f"{program_path('bess')}/core/bessd", "-f", "-logtostderr", "-no_crashlog"),
+            *(f"{wiring.program}/core/bessd", "-f", "-logtostderr", "-no_crashlog"),
             *("-i", f"{home}/bessd.pid", f"-grpc_url=unix:{home}/grpc.sock"),
             *("-m", str(_MEMORY_MB if huge else 0), "-buffers", str(_BUFFERS)),
             *(("-c", str(wiring.cores[0])) if wiring.cores else ()),

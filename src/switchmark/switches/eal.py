@@ -6,7 +6,7 @@ the ports 2i and 2i+1. `eal_ports` names the ports, `eal_telemetry` asks the run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from signal import SIGTERM
 
@@ -21,20 +21,18 @@ from switchmark.model.topology import (
     PortKind,
     Wiring,
 )
-from switchmark.model.version import Verified, Version
+from switchmark.model.version import Version
 from switchmark.switches.eal_ports import file_prefix, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 
 __all__ = [
     "MBUF_BYTES",
-    "VERIFIED_PORTS",
     "pci_options",
     "probe_program",
     "start_program",
 ]
 
 _PAGE_MB = 2  # a hugepage of a virtual machine
-VERIFIED_PORTS: Mapping[str, Verified] = {PortKind.NIC_PCI: "verified in a VM"}
 MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
 
@@ -47,7 +45,7 @@ def probe_program(host: Host, argv0: str, hint: str) -> Version:
     """Return the version of DPDK that a program was linked with, or raise Unavailable with
     `hint`."""
     version, *_ = probe_version(host, (argv0, "-v", "-h"), _VERSION, hint=hint)
-    return Version(version, verified="verified", verified_ports=VERIFIED_PORTS)
+    return Version(version)
 
 
 def _basename(path: str) -> str:
@@ -63,6 +61,7 @@ def start_program(
     argv0: str,
     options: Sequence[str],
     *,
+    before: Sequence[str] = (),
     lcores: Sequence[str],
     mbufs: int,
     mbuf_bytes: int = MBUF_BYTES,
@@ -70,9 +69,9 @@ def start_program(
 ) -> Plan:
     """Return the steps that start the program and wait until it listens at every port.
 
-    `lcores` are EAL's options for cores, `mbufs` all that its pools hold and `mbuf_bytes` the data
-    room of each, from which follows the memory that it needs. `queues` are the pairs of queues that
-    it serves at a port.
+    `before` are words ahead of EAL's options, `lcores` those of them for cores, `mbufs` all that
+    its pools hold and `mbuf_bytes` the data room of each, from which follows the memory that it
+    needs. `queues` are the pairs of queues that it serves at a port.
     """
     beside = _BASE_MB + _QUEUE_MB * len(wiring.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory)
@@ -102,7 +101,7 @@ def start_program(
             who,
             file_prefix(wiring),
             (
-                *(argv0, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),
+                *(argv0, *before, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),
                 *_memory(wiring, memory_mb),
                 # What it logs goes to a pipe that nobody empties: a full one would stop it.
                 *(*lcores, "--log-level", "*:warning"),

@@ -27,25 +27,39 @@ from switchmark.switches.links import (
 )
 
 _NETWORKS = 255
+_FIRST_TABLE = 1000  # the kernel's own are below 256
 
 
 class IpForward(KernelSwitch):
     """The kernel routes between the ports, with one /24 of 198.18.0.0/16 on each and every
-    neighbour known."""
+    neighbour known.
+
+    Where functions forward, a frame has one destination all the way: a rule for each port (policy
+    routing) then says which neighbour is next, and each time the TTL falls by one.
+    """
 
     name = "ip-forward"
     semantics = (Semantics.ROUTED,)
     port_kinds = PORT_KINDS
+    resources = frozenset({"switch_cores"})
     counters = COUNTERS
     own_stack = True
+    routes_by_port = True
 
     def probe(self, host: Host) -> Version:
         forward = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
-        return Version(probe_kernel(host, CABLE, forward), verified="verified")
+        return Version(probe_kernel(host, CABLE, forward))
 
     def accepts(self, wiring: Wiring) -> str | None:
         if len(wiring.ports) > _NETWORKS:
             return f"ip-forward gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
+        if _through_functions(wiring):
+            for port_id, sinks in wiring.ways.items():
+                if len(sinks) > 1:
+                    return (
+                        f"ip-forward has one rule for a port: what comes in at port {port_id} "
+                        f"cannot go to {len(sinks)} others\n\nhint: --chains 1"
+                    )
         return None
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
@@ -81,7 +95,37 @@ class IpForward(KernelSwitch):
                     at=wiring.at,
                 ),
             )
-        return forwarding + ports
+        return forwarding + ports + (_rules(wiring) if _through_functions(wiring) else ())
+
+
+def _through_functions(wiring: Wiring) -> bool:
+    """Say whether frames come back to the router: some function has several ports."""
+    return len({port.part for port in wiring.ports}) < len(wiring.ports)
+
+
+def _rules(wiring: Wiring) -> Plan:
+    """Return the steps that send what comes in at each port to the next neighbour."""
+    steps: Plan = ()
+    for port_id, sinks in wiring.ways.items():
+        near, table = switch_ifname(wiring, wiring.port(port_id)), wiring.port(port_id).index
+        table += _FIRST_TABLE
+        for sink in map(wiring.port, sinks):
+            far, neighbour = switch_ifname(wiring, sink), ip_address(2, net=sink.index)
+            route = ("default", "via", neighbour, "dev", far, "table", str(table))
+            rule = ("iif", near, "lookup", str(table), "priority", str(table))
+            steps += (
+                Run(
+                    f"next after {near} is the neighbour behind {far}",
+                    ("ip", "route", "add", *route),
+                    at=wiring.at,
+                ),
+                Run(
+                    f"what comes in at {near} goes there, wherever it is sent to",
+                    ("ip", "rule", "add", *rule),
+                    at=wiring.at,
+                ),
+            )
+    return steps
 
 
 SWITCH = IpForward()

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
@@ -15,7 +14,6 @@ from switchmark.switches.eal_ports import PORT_KINDS
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, pairs
 
-_PROGRAM = "dpdk-l2fwd"
 _HINT = "make setup"
 _PORTS = 30  # it checks its mask of ports with a shift by their number, in 32 bits
 _PORTS_PER_CORE = 15  # less than MAX_RX_QUEUE_PER_LCORE in main.c
@@ -33,6 +31,7 @@ class L2fwd(PairedSwitch):
     """
 
     name = "l2fwd"
+    program = "dpdk-l2fwd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
     counters = COUNTERS
@@ -40,7 +39,7 @@ class L2fwd(PairedSwitch):
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the sample was built with."""
-        return probe_program(host, program_path(_PROGRAM), _HINT)
+        return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
         if len(wiring.ports) > _PORTS:
@@ -65,7 +64,7 @@ class L2fwd(PairedSwitch):
         portmap = ",".join(f"({a},{b})" for a, b in pairs(wiring))
         return start_program(
             wiring,
-            program_path(_PROGRAM),
+            wiring.program,
             (
                 *("-p", f"{(1 << count) - 1:x}", "-P", "-q", str(-(-count // cores))),
                 *("-T", "0", "--portmap", portmap),

@@ -176,9 +176,10 @@ def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
     )
 
 
-def add_port(wiring: Wiring, port: Port) -> Plan:
+def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False) -> Plan:
     """Add the switch's end of a port and set it up: a veth pair, a tap, or the NIC that the user
-    named. One that the switch is given, as a function, is there and up."""
+    named. One that the switch is given, as a function, is there and up. `far_gro` lets the
+    function's end of a veth pair poll (NAPI), as it must to take what is sent by XDP redirect."""
     if wiring.given:
         return ()
     near, near_mac = switch_ifname(wiring, port), mac_address(port.index, router=True)
@@ -197,9 +198,8 @@ def add_port(wiring: Wiring, port: Port) -> Plan:
         steps += add_tap(wiring, near, near_mac)
         steps += silence(wiring, near)
     else:
-        steps += add_veth(
-            wiring, near, wiring.name(f"e{port.index}"), near_mac, interface_mac(wiring, port)
-        )
+        far, far_mac = wiring.name(f"e{port.index}"), interface_mac(wiring, port)
+        steps += add_veth(wiring, near, far, near_mac, far_mac, far_gro=far_gro)
         steps += silence(wiring, near)
     steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=wiring.at))
     return tuple(steps)

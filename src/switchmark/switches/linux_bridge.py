@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from switchmark.machine.host import Host
-from switchmark.model.plan import Check, Plan, Run, Wait
+from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
-
-_TABLES = ("iptables", "ip6tables", "arptables")
+from switchmark.switches.bridges import add_bridge, add_bridge_port, wait_forwarding
 
 
 class LinuxBridge(links.KernelSwitch):
@@ -19,39 +18,24 @@ class LinuxBridge(links.KernelSwitch):
     semantics = (Semantics.LEARNING,)
     port_kinds = links.PORT_KINDS
     function_kinds = frozenset({PortKind.VETH, PortKind.TAP, PortKind.VF})
-    resources = frozenset({"copies"})
+    resources = frozenset({"switch_cores", "copies"})
     counters = links.COUNTERS
 
     def probe(self, host: Host) -> Version:
         made = ("ip", "link", "add", "sm-br", "type", "bridge")
-        return Version(links.probe_kernel(host, links.CABLE, made), verified="verified")
+        return Version(links.probe_kernel(host, links.CABLE, made))
 
     def start(self, wiring: Wiring) -> Plan:
         bridge = wiring.name("br")
-        at_once = ("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0")
-        make = ("ip", "link", "add", bridge, "type", "bridge", *at_once)
-        undo = ("ip", "link", "del", bridge)
-        steps: Plan = (Run("a bridge that forwards at once", make, at=wiring.at, undo=undo),)
-        # br_netfilter would drop IPv4 frames with a bad header before they are counted.
-        passed = {f"net.bridge.bridge-nf-call-{table}": "0" for table in _TABLES}
-        steps += links.silence(wiring, bridge)
-        steps += links.set_sysctls(wiring, "bridged frames do not pass iptables", passed)
+        steps = add_bridge(wiring, bridge)
         for port in wiring.ports:
             near = links.switch_ifname(wiring, port)
-            join = ("ip", "link", "set", near, "master", bridge)
-            leave = ("ip", "link", "set", near, "nomaster") if port.nic else None
             steps += links.add_port(wiring, port)
-            steps += (Run(f"{near} is a port of the bridge", join, at=wiring.at, undo=leave),)
+            steps += (add_bridge_port(wiring, bridge, near, nic=bool(port.nic)),)
         return (*steps, Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.at))
 
     def settled(self, wiring: Wiring) -> Plan:
-        ends = [links.switch_ifname(wiring, port) for port in wiring.ports]
-        shown = ("bridge", "link", "show", "dev")
-        forwards = "state forwarding"
-        return tuple(
-            Wait(f"{end} forwards", Check((*shown, end), at=wiring.at, pattern=forwards))
-            for end in ends
-        )
+        return wait_forwarding(wiring, [links.switch_ifname(wiring, port) for port in wiring.ports])
 
 
 SWITCH = LinuxBridge()

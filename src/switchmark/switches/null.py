@@ -18,7 +18,7 @@ class Null(Switch):
     counters = NO_COUNTERS
 
     def probe(self, host: Host) -> Version:
-        return Version("none", verified="verified")
+        return Version("none")
 
     def start(self, wiring: Wiring) -> Plan:
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, require_programs
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
@@ -21,13 +21,12 @@ from switchmark.switches.links import (
     switch_ifname,
 )
 from switchmark.switches.ovs_instance import (
-    PROGRAMS,
-    SCHEMA,
     add_static_rules,
     daemon,
     daemon_name,
     database,
     port_number,
+    require_instance,
     static_refusal,
     vsctl,
 )
@@ -50,6 +49,7 @@ class Ovs(KernelSwitch):
     `userspace` is the datapath."""
 
     name = "ovs"
+    program = "ovs-vswitchd"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = PORT_KINDS
     counters = Counting(_counter_commands, _parse_counters)
@@ -60,18 +60,16 @@ class Ovs(KernelSwitch):
     def probe(self, host: Host) -> Version:
         """Return the daemon's version, and mode `kernel` if the module is loaded, else
         `userspace`."""
-        argv = ("ovs-vswitchd", "--version")
+        argv = (self.path, "--version")
         version, *_ = probe_version(host, argv, r"Open vSwitch\) (\S+)", hint=_HINT)
-        if not host.exists(SCHEMA):
-            raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
-        require_programs(host, PROGRAMS)
+        require_instance(host, self.path, _HINT)
         kernel = host.exists("/sys/module/openvswitch")
         if not kernel and host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
                 "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(version, "kernel" if kernel else "userspace", verified="verified")
+        return Version(version, "kernel" if kernel else "userspace")
 
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"
@@ -101,7 +99,7 @@ class Ovs(KernelSwitch):
             *daemon(
                 wiring,
                 f"the switch ({wiring.mode or 'userspace'} datapath)",
-                self._pinned(wiring, ("ovs-vswitchd",)),
+                self._pinned(wiring, (wiring.program,)),
             ),
             Run(
                 "a bridge with the interfaces as ports",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from switchmark.errors import Unavailable
 from switchmark.machine.cpus import all_but
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, require_programs
+from switchmark.machine.programs import probe_version
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
 from switchmark.model.topology import (
     Endpoint,
@@ -21,10 +21,8 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
-from switchmark.switches.eal import VERIFIED_PORTS, pci_options
+from switchmark.switches.eal import pci_options
 from switchmark.switches.ovs_instance import (
-    PROGRAMS,
-    SCHEMA,
     add_static_rules,
     appctl,
     daemon,
@@ -33,11 +31,11 @@ from switchmark.switches.ovs_instance import (
     instance_dir,
     pidfile,
     port_number,
+    require_instance,
     static_refusal,
     vsctl,
 )
 
-_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
 _HINT = "apt-get install openvswitch-switch-dpdk"
 
 # OVS's shared pool holds 262144 mbufs of 3008 bytes up to an MTU of 1500, whatever the number
@@ -114,6 +112,7 @@ class OvsDpdk(Switch):
     port."""
 
     name = "ovs-dpdk"
+    program = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
@@ -124,18 +123,15 @@ class OvsDpdk(Switch):
 
     def probe(self, host: Host) -> Version:
         """Return the versions of OVS and of the DPDK in it."""
-        version, dpdk = probe_version(host, (_DAEMON, "--version"), _VERSIONS, hint=_HINT)
-        if not host.exists(SCHEMA):
-            raise Unavailable(f"the schema {SCHEMA} is missing", hint=_HINT)
+        argv = (self.path, "--version")
+        version, dpdk = probe_version(host, argv, _VERSIONS, hint=_HINT)
         if host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
                 "the datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        require_programs(host, PROGRAMS)
-        return Version(
-            f"{version} (DPDK {dpdk})", verified="verified", verified_ports=VERIFIED_PORTS
-        )
+        require_instance(host, self.path, _HINT)
+        return Version(f"{version} (DPDK {dpdk})")
 
     def own_core(self, mode: str | None) -> bool:
         return True
@@ -176,7 +172,7 @@ class OvsDpdk(Switch):
             *daemon(
                 wiring,
                 "the switch, without DPDK yet",
-                (_DAEMON,),
+                (wiring.program,),
                 {"RUNTIME_DIRECTORY": instance_dir(wiring)},
             ),
             *_off_the_pmds_cpus(wiring),

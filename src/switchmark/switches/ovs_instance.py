@@ -7,14 +7,16 @@ It knows no datapath and no port: each switch gives its daemon and configures it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path, PurePath
 from signal import SIGTERM
 
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.machine.programs import program_beside, require_programs
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
 
 __all__ = [
-    "PROGRAMS",
-    "SCHEMA",
     "add_static_rules",
     "appctl",
     "daemon",
@@ -23,11 +25,12 @@ __all__ = [
     "instance_dir",
     "pidfile",
     "port_number",
+    "require_instance",
     "static_refusal",
     "vsctl",
 ]
 
-PROGRAMS = {
+_PROGRAMS = {
     "ovsdb-tool": "openvswitch-common",
     "ovsdb-server": "openvswitch-common",
     "ovs-appctl": "openvswitch-common",
@@ -36,7 +39,33 @@ PROGRAMS = {
 }
 """The programs of an instance, beside its switch's daemon, and the packages that they are in."""
 
-SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+_BUILT = ("bin", "sbin", "utilities", "ovsdb")
+"""The folders of its programs, of an installation and of a tree in which it was built."""
+
+
+def require_instance(host: Host, daemon: str, hint: str) -> None:
+    """Raise Unavailable, with `hint`, where a host lacks what an instance with this daemon needs
+    beside it."""
+    schema = _schema(daemon)
+    if not host.exists(schema):
+        raise Unavailable(f"the schema {schema} is missing", hint=hint)
+    require_programs(host, {_tool(daemon, name): package for name, package in _PROGRAMS.items()})
+
+
+def _tool(daemon: str, name: str) -> str:
+    """Return the path of a program of the same version as a daemon: one that is on PATH has its
+    like there."""
+    return program_beside(daemon, name, _BUILT)
+
+
+def _schema(daemon: str) -> str:
+    """Return the path of the schema of a daemon's database: that of its installation, or of the
+    tree in which it was built, or the distribution's."""
+    here = PurePath(daemon).parent
+    own = (f"{here.parent}/share/openvswitch/vswitch.ovsschema", f"{here}/vswitch.ovsschema")
+    files = (path for path in own if "/" in daemon and Path(path).is_file())
+    return next(files, _SCHEMA)
 
 
 def instance_dir(wiring: Wiring) -> str:
@@ -65,25 +94,32 @@ def _env(wiring: Wiring) -> dict[str, str]:
 def vsctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-vsctl` on this instance's database; one that gets no answer ends in
     an error."""
-    return ("ovs-vsctl", "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *words)
+    tool = _tool(wiring.program, "ovs-vsctl")
+    return (tool, "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *words)
 
 
 def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-appctl` to this instance's switch."""
-    return ("ovs-appctl", "-t", _control(wiring), *words)
+    return (_tool(wiring.program, "ovs-appctl"), "-t", _control(wiring), *words)
 
 
 def database(wiring: Wiring) -> Plan:
     """Make the folder, and start a server with an empty configuration."""
     home, env, server = instance_dir(wiring), _env(wiring), f"{wiring.prefix}-ovsdb"
+    daemon = wiring.program
+    create = (_tool(daemon, "ovsdb-tool"), "create", f"{home}/conf.db", _schema(daemon))
     return (
         Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
-        Run("its database", ("ovsdb-tool", "create", f"{home}/conf.db", SCHEMA)),
+        Run("its database", create),
         Spawn(
             "the database's server",
             server,
             (
-                *("ovsdb-server", f"{home}/conf.db", f"--remote=punix:{home}/db.sock"),
+                *(
+                    _tool(daemon, "ovsdb-server"),
+                    f"{home}/conf.db",
+                    f"--remote=punix:{home}/db.sock",
+                ),
                 *(f"--unixctl={home}/ovsdb.ctl", "--log-file=/dev/null"),
             ),
             at=wiring.at,
@@ -92,7 +128,7 @@ def database(wiring: Wiring) -> Plan:
         ),
         Wait(
             "the database answers",
-            Check(("ovs-appctl", "-t", f"{home}/ovsdb.ctl", "version"), env=env),
+            Check((_tool(daemon, "ovs-appctl"), "-t", f"{home}/ovsdb.ctl", "version"), env=env),
             unless_dead=server,
         ),
         Run("an empty configuration", vsctl(wiring, "--no-wait", "init")),
@@ -161,7 +197,7 @@ def add_static_rules(wiring: Wiring) -> Plan:
     return (
         Run(
             "what comes in at a port goes out at its peer",
-            ("ovs-ofctl", "--timeout=10", "add-flows", bridge, "-"),
+            (_tool(wiring.program, "ovs-ofctl"), "--timeout=10", "add-flows", bridge, "-"),
             stdin="".join(rules).encode(),
         ),
     )

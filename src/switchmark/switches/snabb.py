@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path
+from switchmark.machine.programs import how_to_name
 from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -24,7 +24,7 @@ from switchmark.switches.base import Counters, Counting, PortCounters, Switch, w
 
 __all__ = ["Snabb"]
 
-_HINT = "build it (https://github.com/snabbco/snabb), then SWITCHMARK_SNABB=/its/src/snabb"
+_HINT = f"build it (https://github.com/snabbco/snabb), then {how_to_name('snabb')}"
 _VERSION = re.compile(rb"^snabb\S* (\d.*)$", re.MULTILINE)
 
 _FRAMES_A_LINK = 1024
@@ -170,6 +170,7 @@ class Snabb(Switch):
     and writes packet sockets, a system call a frame. It does not tell its busy share."""
 
     name = "snabb"
+    program = "snabb"
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (PortKind.VHOST_USER, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)
@@ -180,7 +181,7 @@ class Snabb(Switch):
         """Return the release. Whatever it runs, it makes files for its counters first."""
         folder = host.run(("mktemp", "-d")).stdout.decode(errors="replace").strip()
         try:
-            done = host.run((program_path("snabb"), "--version"), env={"SNABB_SHM_ROOT": folder})
+            done = host.run((self.path, "--version"), env={"SNABB_SHM_ROOT": folder})
         except Unavailable as missing:
             raise Unavailable("snabb is not installed", hint=_HINT) from missing
         finally:
@@ -216,7 +217,7 @@ class Snabb(Switch):
             steps += (Run("no sockets of before", remove, undo=remove),)
         else:
             steps += tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
-        argv, env = (program_path("snabb"), "snsh", script), {"SNABB_SHM_ROOT": home}
+        argv, env = (wiring.program, "snsh", script), {"SNABB_SHM_ROOT": home}
         return (
             *steps,
             Run("a place for what it writes", ("mkdir", "-p", home), undo=("rm", "-rf", home)),

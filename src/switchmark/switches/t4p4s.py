@@ -8,10 +8,7 @@ and 512 (RTE_TEST_RX_DESC_DEFAULT and its like), 8192 mbufs (NB_MBUF).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
@@ -32,6 +29,7 @@ class T4p4s(PairedSwitch):
     """
 
     name = "t4p4s"
+    program = "t4p4s"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)  # a program of the host's is not in a VM
@@ -40,8 +38,7 @@ class T4p4s(PairedSwitch):
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the program was built with."""
-        version = probe_program(host, program_path("t4p4s"), _HINT)
-        return replace(version, verified="plan-only", verified_ports={})
+        return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
         refusal = super().accepts(wiring)
@@ -63,7 +60,7 @@ class T4p4s(PairedSwitch):
         lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(wiring.cores))
         return start_program(
             wiring,
-            program_path("t4p4s"),
+            wiring.program,
             (
                 *("-p", f"{(1 << len(ids)) - 1:#x}"),
                 *("--config", ",".join(f"({number},0,{number % cores})" for number in ids)),

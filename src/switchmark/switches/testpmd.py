@@ -11,7 +11,6 @@ from switchmark.switches.eal_ports import PORT_KINDS, SOCKET_KINDS
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours, pairs
 
-_PROGRAM = "dpdk-testpmd"
 _HINT = "apt-get install dpdk-dev"
 _MODES = {Semantics.PATCH: "io", Semantics.STATIC: "mac"}
 _HEADROOM = 128
@@ -28,6 +27,7 @@ class Testpmd(PairedSwitch):
     """
 
     name = "testpmd"
+    program = "dpdk-testpmd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)
@@ -36,7 +36,7 @@ class Testpmd(PairedSwitch):
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK."""
-        return probe_program(host, _PROGRAM, _HINT)
+        return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
         if len(wiring.ports) * wiring.queues > _RINGS:
@@ -54,7 +54,7 @@ class Testpmd(PairedSwitch):
         mbufs = rings + _CACHE * (polling + 1)
         return start_program(
             wiring,
-            _PROGRAM,
+            wiring.program,
             (
                 *(f"--forward-mode={_MODES[wiring.semantics]}", "--port-topology=paired"),
                 # It is to forward at once, whoever connects and when.

@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 from switchmark.machine.cpus import all_but
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, program_path, require_programs
+from switchmark.machine.programs import probe_version, require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import (
     Addressing,
@@ -65,14 +65,14 @@ cat "$2"
 _ERROR = re.compile(r"^ *(\d+) +(\S+)-tx ", re.MULTILINE)
 
 
-def _client() -> str:
+def _client(program: str) -> str:
     """Return the path of the program that types: it lies beside the switch."""
-    return str(PurePath(program_path("vpp")).with_name("vppctl"))
+    return str(PurePath(program).with_name("vppctl"))
 
 
 def _cli(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return what types a line to this instance."""
-    return (_client(), "-s", f"{home(wiring)}/cli.sock", *words)
+    return (_client(wiring.program), "-s", f"{home(wiring)}/cli.sock", *words)
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
@@ -165,6 +165,7 @@ class Vpp(Switch):
     is at the switch's end of a veth pair, a NIC is that of its DPDK plugin."""
 
     name = "vpp"
+    program = "vpp"
     semantics = (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
@@ -172,8 +173,8 @@ class Vpp(Switch):
     resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
 
     def probe(self, host: Host) -> Version:
-        (version,) = probe_version(host, (program_path("vpp"), "--version"), _VERSION, hint=_HINT)
-        require_programs(host, {_client(): "vpp"})
+        (version,) = probe_version(host, (self.path, "--version"), _VERSION, hint=_HINT)
+        require_programs(host, {_client(self.path): "vpp"})
         return Version(version)
 
     def own_core(self, mode: str | None) -> bool:
@@ -198,7 +199,7 @@ class Vpp(Switch):
 
     def start(self, wiring: Wiring) -> Plan:
         folder, name, last = home(wiring), process(wiring), interface(wiring, wiring.ports[-1])
-        started = (program_path("vpp"), "-c", f"{folder}/startup.conf")
+        started = (wiring.program, "-c", f"{folder}/startup.conf")
         api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
         pid = ("cat", f"{folder}/vpp.pid")
         typed = script(wiring, wiring.given or self.endpoints(wiring))

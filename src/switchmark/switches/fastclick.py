@@ -1,0 +1,247 @@
+"""FastClick joins its ports by a Click configuration: with DPDK in user space, or on veth by packet
+sockets.
+
+Bursts of 32 are what it documents for throughput (`ToDPDKDevice`: "recommended as it is what DPDK
+will do under the hood"), like 65535 mbufs (`DPDKInfo`: 65536 are the default, and a power of two
+less one is what it asks for). Its queue before a device holds 1024 frames, the documented default;
+what does not fit is dropped (`BLOCKING false`), or a receiver that is too slow would stop the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.machine.programs import how_to_name
+from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.base import Counters, Counting, PortCounters, Switch, wire_refusal
+from switchmark.switches.eal import MBUF_BYTES, start_program
+from switchmark.switches.eal_ports import PORT_KINDS, device_ids, eal_endpoints, file_prefix
+from switchmark.switches.eal_telemetry import wait_linked
+
+__all__ = ["FastClick"]
+
+_HINT = f"build it (https://github.com/tbarbette/fastclick), then {how_to_name('fastclick')}"
+_VERSION = re.compile(rb"^version:\n(\S+)", re.MULTILINE)
+_NEEDED = {"FromDPDKDevice": "--enable-dpdk", "EtherSwitch": "--enable-etherswitch"}
+
+_MBUFS = 65535
+_ANNOTATIONS = 512  # what it has before and after a frame, at most
+_AROUND = 18 + 4 + 128  # Ethernet header, FCS and a VLAN tag, headroom
+_HANDLERS = ("count", "hw_dropped"), ("count", "dropped")
+_CYCLES = ("useful_kcycles", "clock.cycles")
+
+# Its control socket answers each `READ`, and ends what it has to say at `QUIT`.
+_ASK = """\
+import socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1])
+    s.sendall("".join(f"READ {name}\\r\\n" for name in sys.argv[2:]).encode() + b"QUIT\\r\\n")
+    while said := s.recv(65536):
+        sys.stdout.buffer.write(said)
+"""
+_ANSWER = re.compile(rb"(?:200 [^\r]*\r\nDATA (\d+)|5\d\d [^\r]*)\r\n")
+
+
+def _bypass(wiring: Wiring) -> bool:
+    return wiring.kind is not PortKind.VETH
+
+
+def _control(wiring: Wiring) -> str:
+    return f"{wiring.run_dir}/{wiring.prefix}-click.sock"
+
+
+def _ask(wiring: Wiring, *names: str) -> tuple[tuple[str, ...], Node]:
+    """Return what asks the running program, and where: its socket lies in the run's folder."""
+    argv = (sys.executable, "-c", _ASK, _control(wiring), *names)
+    return argv, replace(HOST, host=wiring.at.host)
+
+
+def _configuration(wiring: Wiring) -> str:
+    """Return the configuration: a source f and a sink t for each port, and what joins them."""
+    lines = [f"ControlSocket(UNIX, {_control(wiring)});"]
+    lines += _dpdk_ports(wiring) if _bypass(wiring) else _packet_sockets(wiring)
+    if wiring.semantics is Semantics.LEARNING:
+        lines.append("bridge :: EtherSwitch;")
+        lines += [
+            f"f{p.index} -> [{i}]bridge[{i}] -> t{p.index};" for i, p in enumerate(wiring.ports)
+        ]
+    else:
+        lines += [
+            f"f{wiring.port(port_id).index} -> t{wiring.port(sink).index};"
+            for port_id, sinks in wiring.ways.items()
+            for sink in sinks
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
+    sockets = [*(0 for _ in range(wiring.node)), _MBUFS]
+    size = f", MBUF_SIZE {_mbuf_bytes(wiring)}" if _mbuf_bytes(wiring) > MBUF_BYTES else ""
+    yield f"DPDKInfo({', '.join(f'NB_SOCKET_MBUF {count}' for count in sockets)}{size});"
+    # It is for its count of cycles only, which is that of the busy ones.
+    yield "clock :: TSCClock(INSTALL false);"
+    cores = max(1, len(wiring.cores))
+    threads = max(1, min(wiring.queues, cores // len(wiring.ports)))
+    length = f", NDESC {wiring.descriptors}" if wiring.descriptors else ""
+    for port in wiring.ports:
+        number, first = device_ids(wiring)[port.id], port.index * threads % cores
+        mtu = f", MTU {wiring.mtu}" if port.nic and wiring.mtu > 1500 else ""
+        both = f"N_QUEUES {wiring.queues}{length}"
+        own = f"PROMISC true, BURST 32, MAXTHREADS {threads}, THREADOFFSET {first}{mtu}"
+        yield f"f{port.index} :: FromDPDKDevice({number}, {both}, {own});"
+        yield f"t{port.index} :: ToDPDKDevice({number}, {both}, BLOCKING false, IQUEUE 1024);"
+
+
+def _packet_sockets(wiring: Wiring) -> Iterator[str]:
+    for port in wiring.ports:
+        ifname = links.switch_ifname(wiring, port)
+        yield f"f{port.index} :: FromDevice({ifname}, METHOD LINUX, PROMISC true);"
+        yield f"t{port.index} :: Queue(1024) -> ToDevice({ifname}, METHOD LINUX);"
+
+
+def _mbuf_bytes(wiring: Wiring) -> int:
+    """Return the data room of an mbuf: one frame is one mbuf, of whatever size."""
+    return max(MBUF_BYTES, -(-(wiring.mtu + _AROUND) // 64) * 64)
+
+
+def _asked(wiring: Wiring) -> Iterator[str]:
+    for port in wiring.ports:
+        for end, handlers in zip("ft", _HANDLERS, strict=True):
+            yield from (f"{end}{port.index}.{handler}" for handler in handlers)
+    yield from _CYCLES
+
+
+def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
+    if not _bypass(wiring):
+        return links.socket_counters(wiring)
+    return (Run("counters of the switch's ports", *_ask(wiring, *_asked(wiring))),)
+
+
+def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Return the counters by port, and the cycles of all its threads where it was built to count
+    those that were of use (`--enable-cpu-load`)."""
+    if not _bypass(wiring):
+        return links.parse_socket_counters(wiring, outputs)
+    *counts, useful, cycles = _answers(outputs[0], len(list(_asked(wiring))))
+    if None in counts:
+        raise ValueError("fastclick does not tell the counters of its ports")
+    numbers = [int(count or 0) for count in counts]
+    ports = {
+        port.id: PortCounters(rx, tx, rx_dropped, tx_dropped)
+        for port, rx, rx_dropped, tx, tx_dropped in zip(
+            wiring.ports, *(numbers[i::4] for i in range(4)), strict=True
+        )
+    }
+    if useful is None or cycles is None:
+        return Counters(ports)
+    threads = [int(thousands) * 1000 for thousands in useful.split()]
+    return Counters(ports, sum(threads), int(cycles) * len(threads) - sum(threads))
+
+
+def _answers(output: bytes, count: int) -> list[str | None]:
+    """Return what each handler said; None for one that is not there."""
+    greeting, _, rest = output.partition(b"\r\n")
+    said: list[str | None] = []
+    while len(said) < count and (answer := _ANSWER.match(rest)):
+        end = answer.end() + int(answer[1] or 0)
+        said.append(rest[answer.end() : end].decode() if answer[1] else None)
+        rest = rest[end:]
+    if not greeting.startswith(b"Click::ControlSocket/") or len(said) < count:
+        raise ValueError(f"fastclick answered {len(said)} of {count} questions")
+    return said
+
+
+class FastClick(Switch):
+    """One process has a thread for each core, and ports are shared out among them."""
+
+    name = "fastclick"
+    program = "click"
+    semantics = (Semantics.PATCH, Semantics.LEARNING)
+    port_kinds = (*PORT_KINDS, PortKind.VETH)
+    counters = Counting(_counter_commands, _parse_counters)
+    resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
+
+    def probe(self, host: Host) -> Version:
+        """Return the version; mode `with` what it was built with, of what is not by default."""
+        ask = ("-q", "-e", "Idle -> Discard", "-h", "version", "-h", "classes")
+        try:
+            done = host.run((self.path, *ask))
+        except Unavailable as missing:
+            raise Unavailable("click is not installed", hint=_HINT) from missing
+        version = _VERSION.search(done.stdout)
+        if done.status or not version:
+            raise Unavailable(f"{self.path} does not tell its version", hint=_HINT)
+        mode = " ".join(name for name in _NEEDED if name in done.stdout.decode().split())
+        return Version(version[1].decode(errors="replace"), f"with {mode or 'neither'}")
+
+    def own_core(self, mode: str | None) -> bool:
+        return True
+
+    def accepts(self, wiring: Wiring) -> str | None:
+        learns = wiring.semantics is Semantics.LEARNING
+        wanted = ["FromDPDKDevice"] * _bypass(wiring) + ["EtherSwitch"] * learns
+        for name in wanted:
+            if wiring.mode and name not in wiring.mode.split():
+                return f"{wiring.program} was built without {name} (configure {_NEEDED[name]})"
+        if len(wiring.cores) > 1 and (learns or not _bypass(wiring)):
+            what = "EtherSwitch" if learns else "a packet socket"
+            return f"fastclick serves {what} with one thread, not {len(wiring.cores)}"
+        if wiring.queues > 1 and not _bypass(wiring):
+            return "fastclick has one queue at a veth: --queues 1"
+        return None if learns else wire_refusal(wiring, self.name)
+
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        if not _bypass(wiring):
+            return links.kernel_endpoints(wiring)
+        return eal_endpoints(wiring, {port.id: mac_address(port.index) for port in wiring.ports})
+
+    def start(self, wiring: Wiring) -> Plan:
+        file = f"{wiring.run_dir}/{wiring.prefix}-switch.click"
+        remove = ("rm", "-f", _control(wiring))
+        steps: Plan = (
+            Run("no control socket of before", remove, undo=remove),
+            Write("what the switch is to do", file, _configuration(wiring).encode()),
+        )
+        if _bypass(wiring):
+            lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(wiring.cores))
+            return steps + start_program(
+                wiring,
+                wiring.program,
+                (file,),
+                before=("--dpdk",),
+                lcores=("--lcores", lcores) if lcores else (),
+                mbufs=_MBUFS,
+                mbuf_bytes=_mbuf_bytes(wiring) + _ANNOTATIONS,
+                queues=wiring.queues,
+            )
+        pinned = (f"--affinity={wiring.cores[0]}",) if wiring.cores else ()
+        return (
+            *(step for port in wiring.ports for step in links.add_port(wiring, port)),
+            *steps,
+            Spawn("the switch", file_prefix(wiring), (wiring.program, *pinned, file), at=wiring.at),
+        )
+
+    def settled(self, wiring: Wiring) -> Plan:
+        if _bypass(wiring):
+            return wait_linked(wiring)
+        here = replace(HOST, host=wiring.at.host)
+        runs = Check(
+            (sys.executable, "-c", _ASK, _control(wiring), "version"), here, pattern="^200 "
+        )
+        return (
+            *links.wait_running(
+                wiring, [links.switch_ifname(wiring, port) for port in wiring.ports]
+            ),
+            Wait("the switch answers", runs, unless_dead=file_prefix(wiring)),
+        )
+
+
+SWITCH = FastClick()

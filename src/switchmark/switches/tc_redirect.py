@@ -1,0 +1,45 @@
+"""The kernel's tc redirects frames from one interface to another as soon as they are skbs, by a
+program of BPF where they come in: before any other part of the network stack sees them."""
+
+from __future__ import annotations
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import Semantics, Wiring
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
+
+
+class TcRedirect(RedirectingSwitch):
+    """The qdisc `clsact` has a program that calls `bpf_redirect()`."""
+
+    name = "tc-redirect"
+    semantics = (Semantics.PATCH,)
+    port_kinds = links.PORT_KINDS
+    resources = frozenset({"switch_cores"})
+    counters = links.COUNTERS
+
+    def probe(self, host: Host) -> Version:
+        hook = ("tc", "qdisc", "add", "dev", "sm-a", "clsact")
+        tried = (links.CABLE, hook, redirect("tc", "sm-a", "sm-b"))
+        return Version(links.probe_kernel(host, *tried))
+
+    def start(self, wiring: Wiring) -> Plan:
+        steps: Plan = ()
+        for port in wiring.ports:
+            steps += links.add_port(wiring, port)
+        for port, near, far in wires(wiring):
+            hook = ("tc", "qdisc", "add", "dev", near, "clsact")
+            undo = ("tc", "qdisc", "del", "dev", near, "clsact") if port.nic else None
+            why = f"what comes in at {near} goes out at {far}"
+            steps += (
+                Run(
+                    f"a program can look at what comes in at {near}", hook, at=wiring.at, undo=undo
+                ),
+                Run(why, redirect("tc", near, far), at=wiring.at),
+            )
+        return steps
+
+
+SWITCH = TcRedirect()

@@ -1,0 +1,125 @@
+"""This module finds the versions of a switch that are installed side by side: `NAME@VERSION` by the
+host file, `NAME@/PATH` a build of the user's own.
+
+A driver knows nothing of it: it is copied, and the copy is bound to the program.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import replace
+
+from switchmark.errors import Unavailable, UsageError
+from switchmark.machine.host import Host
+from switchmark.machine.host_file import host_file, host_programs
+from switchmark.machine.programs import program_in
+from switchmark.model.version import Version
+from switchmark.plugins import Table
+from switchmark.switches.base import Switch
+from switchmark.switches.verified import verified
+
+__all__ = ["Switches", "build_of", "probe_asked"]
+
+_AT = "@"
+
+
+class Switches(Table[Switch]):
+    """This table lists each switch once, and finds versions of it too: the driver, bound to the
+    program of that version. UsageError for a version that this host does not have."""
+
+    def __getitem__(self, name: str) -> Switch:
+        plain, at, version = name.partition(_AT)
+        switch = super().__getitem__(plain)
+        if not at:
+            return switch
+        if refusal := _refusal(switch, version):
+            raise refusal
+        bound = copy.copy(switch)
+        bound.name = name
+        bound.bound_to = program_in(_path(plain, version), switch.program)
+        return bound
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.why_not(name) is None and _plain(name) in set(self)
+
+    def why_not(self, name: str) -> UsageError | Unavailable | None:
+        plain, at, version = name.partition(_AT)
+        if at and plain in self:
+            return _refusal(self[plain], version)
+        return super().why_not(name)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Return the names of all versions that the host file has, `NAME@VERSION`."""
+        return tuple(name for name in host_programs() if _AT in name and name in self)
+
+
+def _plain(name: str) -> str:
+    """Return the name of a switch without the version that was asked for."""
+    return name.partition(_AT)[0]
+
+
+def probe_asked(switch: Switch, host: Host) -> Version:
+    """Return what a probe of a switch finds, with how far it was verified. Unavailable where its
+    program tells another version than it was asked for by."""
+    version = switch.probe(host)
+    plain, _, asked = switch.name.partition(_AT)
+    if asked and "/" not in asked and not _is_version(asked, version.text):
+        raise Unavailable(
+            f"{switch.name} was asked for, and {switch.path} is {plain} {version.text}",
+            hint=f'name what it is in {host_file()}: "{plain}@{_number(version.text)}"',
+        )
+    state, less = verified(plain, switch.port_kinds)
+    return replace(version, verified=state, verified_ports=less)
+
+
+def build_of(switch: Switch) -> str | None:
+    """Return the path of a user's own build, which its version does not tell from another; None
+    where a switch was asked for otherwise."""
+    return switch.bound_to if _AT + "/" in switch.name else None
+
+
+def _path(plain: str, version: str) -> str:
+    return version if version.startswith("/") else host_programs()[plain + _AT + version]
+
+
+def _refusal(switch: Switch, version: str) -> UsageError | None:
+    """Return why a switch has no such version; None where it has."""
+    asked = switch.name + _AT + version
+    if not switch.program:
+        return UsageError(
+            f"'{asked}': {switch.name} is no program of its own, so that there is one version of it"
+            " on a host: that which 'switchmark list switches' tells",
+            hint=f"--switch {switch.name}",
+        )
+    if version.startswith("/"):
+        return None
+    if "/" in version or not version:
+        return UsageError(
+            f"'{asked}' names no version: it is a version in the host file, or the path of a "
+            "program or its folder, from / on",
+            hint=f"--switch {switch.name}{_AT}$PWD/{version.removeprefix('./')}",
+        )
+    known = [name for name in host_programs() if name.startswith(switch.name + _AT)]
+    if asked in known:
+        return None
+    return UsageError(
+        f"the host file {host_file()} has no '{asked}'"
+        + (
+            f"\n  it has {', '.join(known)}" if known else f": it names no version of {switch.name}"
+        ),
+        hint=f'"{asked}" = "/path/to/its/program" in [hosts.local.programs] there',
+    )
+
+
+def _is_version(asked: str, told: str) -> bool:
+    """Say whether a version is the one that was asked for, or one of its series: 22.11.5 is 22.11,
+    26.10-rc0 is 26.10."""
+    asked, told = asked.removeprefix("v"), told.removeprefix("v")
+    return re.match(rf"{re.escape(asked)}(?![A-Za-z0-9])", told) is not None
+
+
+def _number(told: str) -> str:
+    """Return the first word of a version as it is told."""
+    return told.split()[0] if told else ""

@@ -1,0 +1,39 @@
+"""XDP redirects frames from one interface to another in the driver, before the kernel makes skbs of
+them: a program of BPF with a devmap."""
+
+from __future__ import annotations
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import PortKind, Semantics, Wiring
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
+
+
+class XdpRedirect(RedirectingSwitch):
+    """`bpf_redirect_map()` sends frames into a devmap of the other interface, in native mode only.
+    What comes from a socket has been an skb already: the veth that receives it makes a copy with
+    room for XDP."""
+
+    name = "xdp-redirect"
+    semantics = (Semantics.PATCH,)
+    port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
+    counters = links.COUNTERS  # a veth counts at both ends what XDP takes and gives
+
+    def probe(self, host: Host) -> Version:
+        release = links.probe_kernel(host, links.CABLE, redirect("xdp", "sm-a", "sm-b"))
+        return Version(release, mode="native")
+
+    def start(self, wiring: Wiring) -> Plan:
+        steps: Plan = ()
+        for port in wiring.ports:  # a veth takes frames from XDP only where its peer polls
+            steps += links.add_port(wiring, port, far_gro=True)
+        for port, near, far in wires(wiring):
+            why = f"what the driver of {near} receives goes out at {far}"
+            undo = ("ip", "link", "set", "dev", near, "xdpdrv", "off") if port.nic else None
+            steps += (Run(why, redirect("xdp", near, far), at=wiring.at, undo=undo),)
+        return steps
+
+
+SWITCH = XdpRedirect()

@@ -1,0 +1,154 @@
+"""These tests compare versions of one switch for real: copies of a DPDK program elsewhere, each run
+by its own path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from host_state import COMMAND, records
+
+QUICK = ["--engine", "dpdk", "--duration", "0.3", "--warmup", "0.1", "--repeat", "2", "--json"]
+PROGRAMS = {"testpmd": "dpdk-testpmd", "l2fwd": "dpdk-l2fwd"}
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def switchmark(traffic_program: str, tmp_path: Path) -> Run:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
+            cwd=tmp_path,
+            timeout=100,
+        )
+
+    return run
+
+
+def program(repository: Path, switch: str) -> Path:
+    """Return the path of the switch's program on this host."""
+    name = PROGRAMS[switch]
+    made = repository / ".venv/bin" / name
+    found = str(made) if made.exists() else shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} was left out: build/setup/samples.log says why")
+    return Path(found)
+
+
+def copied(program: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return Path(shutil.copy(program, folder))
+
+
+@pytest.mark.parametrize("switch", PROGRAMS)
+def test_two_copies_of_a_program_are_two_switches_of_one_table(
+    switchmark: Run, repository: Path, tmp_path: Path, switch: str
+) -> None:
+    usual = program(repository, switch)
+    copies = [copied(usual, tmp_path / each) for each in ("first/bin", "second")]
+    series = version_of(usual).rpartition(".")[0]
+    host_file = tmp_path / "host.toml"
+    host_file.write_text(f'[hosts.local.programs]\n"{switch}@{series}" = "{copies[0]}"\n')
+    names = [f"{switch}@{series}", f"{switch}@{tmp_path}/second"]
+    ours = ("--host-file", str(host_file))
+    done = switchmark("run", *ours, "--switch", ",".join(names), *QUICK)
+    assert done.returncode == 0, done.stderr
+    found = sorted(records(done), key=lambda record: names.index(record["test"]["switch"]))
+    assert [record["test"]["switch"] for record in found] == names
+    for record in found:
+        assert record["status"] == "ok"
+        assert record["rx"]["frames"] > 0
+        assert record["switch_version"] == version_of(usual)
+        assert record["versions"][f"switch {record['test']['switch']}"] == version_of(usual)
+    assert ["switch build" in record["versions"] for record in found] == [False, True]
+    calibrations = [record["calibration"]["rate_pps"] for record in found]
+    assert calibrations[0] == calibrations[1], "the cable was measured once for both"
+
+    (folder,) = (tmp_path / "runs").iterdir()
+    table = switchmark("report", str(folder)).stdout
+    version = version_of(usual)
+    assert all(f"\n{name} " in table for name in names)
+    assert f"versions: {names[0]} {version}, {names[1]} {version}" in table
+    compared = switchmark("compare", str(folder)).stdout
+    assert f"{names[1]} against {names[0]}" in compared
+
+    plans = [switchmark("plan", *ours, "--switch", name, *QUICK[:2]).stdout for name in names]
+    for plan, copy in zip(plans, copies, strict=True):
+        assert f"{copy} " in plan
+        assert f"{usual} " not in plan
+
+
+OVS = {
+    "ovs-vswitchd": "sbin",
+    "ovsdb-server": "sbin",
+    **dict.fromkeys(("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovsdb-tool"), "bin"),
+}
+"""The programs of an installation of Open vSwitch, and the folder of each."""
+
+
+def test_an_installation_of_ovs_is_run_with_its_own_programs_and_schema(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "ovs"
+    for name, folder in OVS.items():
+        usual = shutil.which(name)
+        assert usual is not None
+        (prefix / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(usual, prefix / folder)
+    shutil.copytree("/usr/share/openvswitch", prefix / "share/openvswitch")
+    ours = ["--switch", f"ovs@{prefix}", "--rate", "5k"]
+    done = switchmark("run", *ours, "--duration", "0.3", "--semantics", "static", "--json")
+    assert done.returncode == 0, done.stderr
+    (record,) = records(done)
+    assert record["rx"]["frames"] > 0
+    assert record["unaccounted"] == 0
+    plan = switchmark("plan", *ours, "--semantics", "static").stdout
+    programs = {str(prefix / folder / name) for name, folder in OVS.items()} - {
+        str(prefix / "bin/ovs-appctl")  # which only waits
+    }
+    assert all(program in plan for program in programs)
+    assert str(prefix / "share/openvswitch/vswitch.ovsschema") in plan
+
+
+def version_of(program: Path) -> str:
+    done = subprocess.run([program, "-v", "-h"], capture_output=True, text=True)
+    return (done.stdout + done.stderr).partition("RTE Version: 'DPDK ")[2].partition("'")[0]
+
+
+def test_a_program_of_another_version_is_refused_with_both(
+    switchmark: Run, repository: Path, tmp_path: Path
+) -> None:
+    usual = program(repository, "testpmd")
+    host_file = tmp_path / "host.toml"
+    host_file.write_text(f'[hosts.local.programs]\n"testpmd@1.2" = "{usual}"\n')
+    ours = ("--host-file", str(host_file), "--switch", "testpmd@1.2")
+    done = switchmark("run", *ours, *QUICK)
+    assert done.returncode == 3, done.stderr
+    (record,) = records(done)
+    assert record["status"] == "refused"
+    told = f"testpmd@1.2 was asked for, and {usual} is testpmd {version_of(usual)}"
+    assert told in record["error"]
+    listed = switchmark("list", "switches", "--host-file", str(host_file)).stdout
+    assert "✗ testpmd@1.2" in listed
+    assert told in listed
+
+
+def test_what_is_wrong_in_the_host_file_ends_a_command_before_it_begins(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    host_file = tmp_path / "host.toml"
+    host_file.write_text('[hosts.local.programs]\ntestpdm = "/x"\n')
+    for command in (["run"], ["plan"], ["list", "switches"], ["doctor"]):
+        done = switchmark(*command, "--host-file", str(host_file))
+        assert done.returncode == 2
+        assert "did you mean 'testpmd'?" in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,262 @@
+"""These tests drive FastClick without a machine: its configuration, its command line, and what is
+read from the answers of its control socket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchmark.errors import Unavailable
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, Write
+from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.fastclick import SWITCH
+
+GOODBYE = b"200 Goodbye!\r\n"
+
+
+def answers(**said: int) -> bytes:
+    """Return what version 2.1 wrote to its control socket, with these numbers for those it had."""
+    asked = [
+        f"{end}{port}.{handler}"
+        for port in (0, 1)
+        for end, handler in (("f", "count"), ("f", "hw_dropped"), ("t", "count"), ("t", "dropped"))
+    ]
+    text = b"Click::ControlSocket/1.3\r\n"
+    for name in (*asked, "useful_kcycles", "clock.cycles"):
+        number = str(said.get(name.replace(".", "_"), 0))
+        text += f"200 Read handler '{name}' OK\r\nDATA {len(number)}\r\n{number}".encode()
+    return text + GOODBYE
+
+
+# The same of a build without `--enable-cpu-load`, which has no such handler.
+NO_LOAD = b"511 No handler named 'useful_kcycles'\r\n"
+
+ABOUT = b"""\
+version:
+2.1
+
+classes:
+DRRSched
+FromDPDKDevice
+ListenEtherSwitch
+TSCClock
+EtherSwitch
+"""
+
+
+@pytest.fixture(autouse=True)
+def _bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_FASTCLICK", "click")
+
+
+def wiring(ports: int = 2, **more: Any) -> Wiring:
+    topology = Topology()
+    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
+    for source, sink in zip(ends[::2], ends[1::2], strict=False):
+        topology.flow(source, sink)
+    made = Wiring(
+        prefix="sm0000",
+        run_dir="/run/x",
+        at=Node("sm0000-sw", "netns"),
+        ports=topology.ports,
+        flows=tuple(topology.flows),
+        nodes={},
+        kind=PortKind.VHOST_USER,
+        semantics=Semantics.PATCH,
+        cores=(3,),
+        program="click",
+    )
+    return replace(made, **more)
+
+
+def configuration(wiring: Wiring) -> list[str]:
+    (written,) = (step for step in SWITCH.start(wiring) if isinstance(step, Write))
+    assert written.path == "/run/x/sm0000-switch.click"
+    return written.content.decode().splitlines()
+
+
+def argv(plan: Plan) -> tuple[str, ...]:
+    (spawned,) = (step for step in plan if isinstance(step, Spawn))
+    return spawned.argv
+
+
+def test_dpdks_options_stand_between_clicks_and_the_file() -> None:
+    words = argv(SWITCH.start(wiring()))
+    assert words[:2] == ("click", "--dpdk")
+    assert ("--lcores", "0@3") in pairwise(words)
+    assert words[-2:] == ("--", "/run/x/sm0000-switch.click")
+    devices = [after for word, after in pairwise(words) if word == "--vdev"]
+    assert devices == [f"net_vhost{i},iface=/run/x/p{i}.sock,queues=1,client=0" for i in (0, 1)]
+
+
+def test_a_patch_is_a_wire_each_way() -> None:
+    lines = configuration(wiring(4))
+    assert lines[-4:] == ["f0 -> t1;", "f1 -> t0;", "f2 -> t3;", "f3 -> t2;"]
+    assert "t3 :: ToDPDKDevice(3, N_QUEUES 1, BLOCKING false, IQUEUE 1024);" in lines
+
+
+def test_a_bridge_has_every_port() -> None:
+    lines = configuration(wiring(semantics=Semantics.LEARNING))
+    assert lines[-3:] == [
+        "bridge :: EtherSwitch;",
+        "f0 -> [0]bridge[0] -> t0;",
+        "f1 -> [1]bridge[1] -> t1;",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cores", "queues", "threads", "offsets"),
+    [(1, 1, 1, [0, 0, 0, 0]), (2, 1, 1, [0, 1, 0, 1]), (8, 2, 2, [0, 2, 4, 6])],
+)
+def test_ports_are_shared_out_among_threads(
+    cores: int, queues: int, threads: int, offsets: list[int]
+) -> None:
+    several = wiring(4, cores=tuple(range(2, 2 + cores)), queues=queues)
+    sources = [line for line in configuration(several) if "FromDPDKDevice" in line]
+    wanted = [f"MAXTHREADS {threads}, THREADOFFSET {offset})" for offset in offsets]
+    assert [line.partition("BURST 32, ")[2].rstrip(";") for line in sources] == wanted
+    assert all(f"N_QUEUES {queues}" in line for line in sources)
+    lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(several.cores))
+    assert ("--lcores", lcores) in pairwise(argv(SWITCH.start(several)))
+
+
+def test_its_mbufs_are_on_its_node_and_hold_a_frame_each() -> None:
+    assert "DPDKInfo(NB_SOCKET_MBUF 65535);" in configuration(wiring())
+    assert "DPDKInfo(NB_SOCKET_MBUF 0, NB_SOCKET_MBUF 65535, MBUF_SIZE 9152);" in configuration(
+        wiring(node=1, mtu=9000)
+    )
+    (small,) = (step for step in SWITCH.start(wiring()) if isinstance(step, Reserve))
+    (large,) = (step for step in SWITCH.start(wiring(mtu=9000)) if isinstance(step, Reserve))
+    assert 160 < small.megabytes < 300 < 600 < large.megabytes
+
+
+def test_rings_have_the_length_that_is_asked_for() -> None:
+    assert not [line for line in configuration(wiring()) if "NDESC" in line]
+    lines = configuration(wiring(descriptors=512))
+    assert len([line for line in lines if "NDESC 512" in line]) == 4
+
+
+def test_nics_are_opened_by_the_numbers_that_dpdk_gives_them() -> None:
+    plain = wiring()
+    a, b = plain.ports
+    crossed = replace(
+        plain, ports=(replace(a, nic="0000:03:00.1"), replace(b, nic="0000:03:00.0")), mtu=9000
+    )
+    lines = configuration(crossed)
+    assert [line for line in lines if line.startswith("f0 :: FromDPDKDevice(1, ")]
+    assert [line for line in lines if line.startswith("f1 ") and "MTU 9000" in line]
+    assert ("-a", "0000:03:00.0") in pairwise(argv(SWITCH.start(crossed)))
+
+
+def test_on_veth_it_needs_no_dpdk() -> None:
+    veth = wiring(kind=PortKind.VETH)
+    assert argv(SWITCH.start(veth)) == ("click", "--affinity=3", "/run/x/sm0000-switch.click")
+    lines = configuration(veth)
+    assert "f1 :: FromDevice(sm0000-p1, METHOD LINUX, PROMISC true);" in lines
+    assert "t1 :: Queue(1024) -> ToDevice(sm0000-p1, METHOD LINUX);" in lines
+    assert "--affinity" not in " ".join(argv(SWITCH.start(replace(veth, cores=()))))
+
+
+def test_what_it_cannot_make_is_refused() -> None:
+    learning = wiring(semantics=Semantics.LEARNING)
+    veth = wiring(kind=PortKind.VETH)
+    assert SWITCH.accepts(learning) is SWITCH.accepts(veth) is SWITCH.accepts(wiring()) is None
+    two = (2, 3)
+    assert "EtherSwitch with one thread, not 2" in (
+        SWITCH.accepts(replace(learning, cores=two)) or ""
+    )
+    assert "a packet socket with one thread" in (SWITCH.accepts(replace(veth, cores=two)) or "")
+    assert "--queues 1" in (SWITCH.accepts(replace(veth, queues=2)) or "")
+    fan = wiring(4)
+    fan = replace(fan, flows=(*fan.flows, replace(fan.flows[0], sink="f2")))
+    assert "fastclick joins one port to one other" in (SWITCH.accepts(fan) or "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "semantics", "kind", "missing"),
+    [
+        ("with EtherSwitch", "patch", "vhost-user", "FromDPDKDevice (configure --enable-dpdk)"),
+        ("with FromDPDKDevice", "learning", "memif", "EtherSwitch (configure --enable-ethers"),
+        ("with neither", "learning", "veth", "EtherSwitch"),
+        ("with neither", "patch", "veth", None),
+        ("with FromDPDKDevice EtherSwitch", "learning", "vhost-user", None),
+    ],
+)
+def test_what_it_was_built_without_is_refused(
+    mode: str, semantics: str, kind: str, missing: str | None
+) -> None:
+    made = wiring(mode=mode, semantics=Semantics(semantics), kind=PortKind(kind))
+    refused = SWITCH.accepts(made)
+    assert (refused is None) == (missing is None)
+    assert (missing or "") in (refused or "")
+
+
+def test_its_socket_is_asked_on_the_host() -> None:
+    (step,) = SWITCH.counters.commands(wiring())
+    assert step.at == HOST
+    assert step.argv[3:8] == (
+        "/run/x/sm0000-click.sock",
+        *("f0.count", "f0.hw_dropped", "t0.count", "t0.dropped"),
+    )
+
+
+def test_counters_and_busy_cycles_are_read_from_its_answers() -> None:
+    told = answers(
+        f0_count=11, f0_hw_dropped=2, t1_count=7, t1_dropped=4, useful_kcycles=5, clock_cycles=21000
+    )
+    assert SWITCH.counters.parse(wiring(), (told,)) == Counters(
+        {
+            "f0": PortCounters(rx=11, tx=0, rx_dropped=2, tx_dropped=0),
+            "f1": PortCounters(rx=0, tx=7, rx_dropped=0, tx_dropped=4),
+        },
+        busy_cycles=5000,
+        idle_cycles=16000,
+    )
+
+
+def test_busy_cycles_are_those_of_all_threads() -> None:
+    one = b"'useful_kcycles' OK\r\nDATA 1\r\n0"
+    told = answers(clock_cycles=10000).replace(one, b"'useful_kcycles' OK\r\nDATA 3\r\n5 2")
+    counted = SWITCH.counters.parse(wiring(), (told,))
+    assert (counted.busy_cycles, counted.idle_cycles) == (7000, 13000)
+
+
+def test_a_build_that_does_not_count_cycles_has_none() -> None:
+    counted = b"200 Read handler 'useful_kcycles' OK\r\nDATA 1\r\n0"
+    told = SWITCH.counters.parse(wiring(), (answers(f0_count=3).replace(counted, NO_LOAD),))
+    assert told.busy_cycles is told.idle_cycles is None
+    assert told.ports["f0"].rx == 3
+
+
+def test_an_answer_that_breaks_off_is_garbled() -> None:
+    whole = answers()
+    for length in range(len(whole.removesuffix(GOODBYE))):
+        with pytest.raises(ValueError):
+            SWITCH.counters.parse(wiring(), (whole[:length],))
+
+
+@given(st.binary())
+def test_answers_of_something_else_are_garbled(output: bytes) -> None:
+    with pytest.raises(ValueError):
+        SWITCH.counters.parse(wiring(), (output,))
+
+
+def test_the_probe_tells_what_it_was_built_with() -> None:
+    version = SWITCH.probe(RecordingHost({("click",): ABOUT}))
+    assert (version.text, version.mode) == ("2.1", "with FromDPDKDevice EtherSwitch")
+    assert version.verified == "not verified"
+    without = ABOUT.replace(b"\nFromDPDKDevice", b"").replace(b"\nEtherSwitch", b"")
+    assert SWITCH.probe(RecordingHost({("click",): without})).mode == "with neither"
+
+
+def test_something_else_of_that_name_is_refused() -> None:
+    with pytest.raises(Unavailable, match="does not tell its version") as refused:
+        SWITCH.probe(RecordingHost({("click",): b"Usage: click COMMAND"}))
+    assert "SWITCHMARK_FASTCLICK=" in (refused.value.hint or "")

@@ -1,0 +1,128 @@
+"""These tests check what is read from the host file, and how what is wrong in it is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from switchmark.cli.options import with_host_file
+from switchmark.errors import UsageError
+from switchmark.machine.host_file import VARIABLE, check_names, host_file, host_programs
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "host.toml"))
+    return tmp_path / "host.toml"
+
+
+def test_programs_are_read_by_name_and_version(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    written.write_text(
+        "# mine\n[hosts.local.programs]\nvpp = '/opt/vpp'\n'vpp@24.06' = \"~/vpp/bin/vpp\"\n"
+    )
+    assert host_programs() == {"vpp": "/opt/vpp", "vpp@24.06": "/home/me/vpp/bin/vpp"}
+
+
+def test_what_is_written_anew_is_read_anew(written: Path) -> None:
+    for number, path in enumerate(("/a", "/b"), 1):
+        written.write_text(f"[hosts.local.programs]\nvpp = '{path}'\n")
+        os.utime(written, ns=(number, number))
+        assert host_programs() == {"vpp": path}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "[hosts]\n", "[hosts.local]\n"])
+def test_a_host_file_need_not_say_anything(written: Path, text: str) -> None:
+    written.write_text(text)
+    assert host_programs() == {}
+
+
+def test_it_is_in_the_folder_of_the_users_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert host_file() == Path("/home/me/.config/switchmark/host.toml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert host_file() == tmp_path / "switchmark" / "host.toml"
+    assert host_programs() == {}, "the usual one need not be there"
+
+
+def test_one_that_was_asked_for_has_to_be_there(written: Path) -> None:
+    with pytest.raises(UsageError, match=f"the host file {written} cannot be read: No such file"):
+        host_programs()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[hosts.local]\nx =\n", ":2: Invalid value"),
+        ("[hosts.local.programs]\na = '/x'\na = '/y'\n", ":3: Cannot overwrite a value"),
+        ("[hosts.local", ":1: Expected ']'"),
+        ("[host.local]\n", ": unknown key 'host'; did you mean 'hosts'?\n  known: hosts"),
+        (
+            "[hosts.locl]\n",
+            ": unknown key 'locl' in [hosts]; did you mean 'local'?\n  known: local",
+        ),
+        (
+            "[hosts.local.program]\nvpp = '/x'\n",
+            ": unknown key 'program' in [hosts.local]; did you mean 'programs'?\n  known: programs",
+        ),
+        (
+            "[hosts.local.programs]\nvpp = 'bin/vpp'\n",
+            ": [hosts.local.programs]: vpp = 'bin/vpp' is no path that begins with / or ~",
+        ),
+        (
+            "[hosts.local.programs]\nvpp = 3\n",
+            ": [hosts.local.programs.vpp]: Input should be a valid string",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(written: Path, text: str, told: str) -> None:
+    written.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        host_programs()
+    assert refused.value.message.startswith(f"{written}{told}")
+
+
+def test_a_file_that_is_no_text_is_refused(written: Path) -> None:
+    written.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8 text"):
+        host_programs()
+
+
+def test_a_program_that_nobody_looks_for_is_named_with_the_nearest(written: Path) -> None:
+    written.write_text("[hosts.local.programs]\n'testpdm@22.11' = '/x'\n")
+    with pytest.raises(UsageError) as refused:
+        check_names(["testpmd", "traffic"])
+    assert refused.value.message == (
+        f"{written}: [hosts.local.programs] names 'testpdm@22.11', which is no program of "
+        "switchmark's; did you mean 'testpmd'?\n  known: testpmd, traffic"
+    )
+
+
+def test_a_command_reads_it_before_it_does_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, os.devnull)
+    seen: list[str] = []
+
+    @with_host_file
+    def command() -> int:
+        seen.append(os.environ[VARIABLE])
+        return 0
+
+    mine = tmp_path / "mine.toml"
+    mine.write_text("[hosts.local.programs]\nqemu = '/opt/qemu'\nl2fwd = '/opt/l2fwd'\n")
+    assert command(host_file=mine) == 0
+    assert seen == [str(mine)]
+    mine.write_text("[hosts.local.programs]\nlinux-bridge = '/opt/bridge'\n")
+    os.utime(mine, ns=(1, 1))
+    with pytest.raises(UsageError, match="'linux-bridge', which is no program"):
+        command(host_file=mine)
+    assert len(seen) == 1

@@ -1,0 +1,141 @@
+"""These tests check the file that says how far switches were verified, and what is made of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from switchmark.layout.resolve import check
+from switchmark.machine.host import Completed
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.record import Record
+from switchmark.model.topology import PortKind, Semantics
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches import verified as reading
+from switchmark.switches.verified import FILE, Verification, verifications, verified
+from switchmark.switches.versions import probe_asked
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    return importlib.import_module("verify")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Read another file in the place of the package's."""
+    path = tmp_path / "verified.toml"
+    monkeypatch.setattr(reading, "FILE", path)
+    verifications.cache_clear()
+    yield path
+    verifications.cache_clear()
+
+
+def entry(**more: Any) -> Verification:
+    usual = {"state": "verified", "date": date(2026, 1, 2), "version": "1", "host": "Linux"}
+    return Verification.model_validate({**usual, "passed": ("patch p2p",), **more})
+
+
+def test_what_is_in_the_file_is_what_its_tool_writes(tool: ModuleType) -> None:
+    assert FILE.read_text() == tool.text_of(verifications())
+
+
+def test_the_file_names_what_there_is() -> None:
+    for name, kinds in verifications().items():
+        for kind, each in kinds.items():
+            assert PortKind(kind) in SWITCHES[name].port_kinds
+            assert (each.state == "not verified") is bool(each.failed or not each.passed)
+            for words in (*each.passed, *each.failed):
+                semantics, scenario, *_ = words.split()
+                assert Semantics(semantics) in SWITCHES[name].semantics
+                assert scenario in SCENARIOS
+
+
+def test_a_switch_is_as_verified_as_its_best_ports_and_says_which_are_less(
+    file: Path, tool: ModuleType
+) -> None:
+    known = {
+        "testpmd": {
+            "memif": entry(),
+            "nic-pci": entry(state="verified in a VM"),
+            "vhost-user": entry(state="not verified", failed=("patch v2v",)),
+        }
+    }
+    file.write_text(tool.text_of(known))
+    assert verifications() == known
+    kinds = SWITCHES["testpmd"].port_kinds
+    less = {"nic-pci": "verified in a VM", "vhost-user": "not verified"}
+    assert verified("testpmd", kinds) == ("verified", less)
+    assert verified("testpmd@22.11", kinds) == ("verified", less)
+    assert verified("l2fwd", kinds) == ("not verified", {})
+    assert verified("none", ()) == ("not verified", {})
+
+
+def test_a_probe_tells_how_far_a_switch_is_verified(file: Path, tool: ModuleType) -> None:
+    class Dpdk(RecordingHost):
+        def answer(self, argv: tuple[str, ...]) -> Completed:
+            return Completed(0, b"RTE Version: 'DPDK 22.11.5'", b"")
+
+    file.write_text(tool.text_of({"testpmd": {"memif": entry()}}))
+    told = probe_asked(SWITCHES["testpmd"], Dpdk())
+    assert told.verified == "verified"
+    assert told.verified_ports == {"vhost-user": "not verified", "nic-pci": "not verified"}
+
+
+def test_no_driver_of_a_switch_says_it_itself() -> None:
+    for switch in SWITCHES.values():
+        module = inspect.getmodule(type(switch))
+        assert module is not None
+        keywords = {
+            word.arg
+            for node in ast.walk(ast.parse(inspect.getsource(module)))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Version"
+            for word in node.keywords
+        }
+        assert not {"verified", "verified_ports"} & keywords, switch.name
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_the_matrix_has_every_semantics_and_scenario_that_can_be(
+    tool: ModuleType, name: str
+) -> None:
+    switch = SWITCHES[name]
+    for kind in switch.port_kinds:
+        tests = dict(tool.matrix(switch, kind))
+        assert all(check(test) == [] for test in tests.values())
+        assert {test.switch for test in tests.values()} <= {name}
+        if kind not in (PortKind.NIC_PCI, PortKind.NIC_KERNEL):
+            assert {words.split()[0] for words in tests} == set(switch.semantics)
+            assert {f"{each} v2v" for each in switch.semantics} <= set(tests)
+
+
+def test_a_frame_that_is_nowhere_is_a_fault(tool: ModuleType) -> None:
+    stored = (Path(__file__).parent / "data/records-schema-1.jsonl").read_text()
+    record = Record.model_validate_json(stored.partition('"record":')[2].strip()[:-1])
+    assert tool.fault_of(record) == "unaccounted 303, reordered 6, stray 12, foreign 9"
+    whole = {"lost": 0, "lost_at": {}, "reordered": 0, "stray": 0, "foreign": 0}
+    trial = record.trials[0].model_copy(update=whole)
+    for faults, told in (({}, None), ({"lost": 2}, "unaccounted 2"), ({"stray": 1}, "stray 1")):
+        wrong = trial.model_copy(update=faults)
+        assert tool.fault_of(record.model_copy(update={"trials": (wrong,)})) == told
+    silent = trial.model_copy(update={"rx_frames": 0})
+    assert "0 received" in str(tool.fault_of(record.model_copy(update={"trials": (silent,)})))
+    failed = record.model_copy(update={"status": "failed", "error": "no link\n  in b0"})
+    assert tool.fault_of(failed) == "no link"
+
+
+def test_a_kernel_is_named_as_everybody_names_it(tool: ModuleType) -> None:
+    assert tool.own_words("6.1.0-23-amd64") == "6.1.0"
+    assert tool.own_words("3.1.0 (DPDK 22.11.5) userspace") == "3.1.0 (DPDK 22.11.5) userspace"
