@@ -58,13 +58,13 @@ PLAIN_WORDS = {"direct", "host", "netns", "vm"}
 """Names of switches and environments that are words of English, or of a tool, too."""
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
-    ("model/spec.py", "linux-bridge"): "the default of the axis `switch`",
+    ("model/set_up.py", "linux-bridge"): "the default of the axis `switch`",
     ("layout/cables.py", "direct"): "the cable that every switch is held against",
 }
 """(file, name of a switch): why the name may stand there."""
 
 ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
-    ("model/spec.py", "netns"): "the default of the axes `environment` and `switch_environment`",
+    ("model/set_up.py", "netns"): "the default of the axes `environment` and `switch_environment`",
     ("model/plan.py", "host"): "the node of whatever runs in none",
     ("layout/layout.py", "netns"): "where physical ports end",
     ("layout/needs.py", "netns"): "the network stack of who has a namespace with a name",
@@ -526,7 +526,7 @@ def test_a_module_says_what_it_owns() -> None:
 
 # --- axes ------------------------------------------------------------------------------------
 
-SPEC = "switchmark.model.spec"
+SPEC = (("switchmark.model.set_up", "SetUp"), ("switchmark.model.spec", "Test"))
 
 ROLES = {"switch", "function", "engine"}
 """Names of axes that are those of parts and of kinds of drivers, too."""
@@ -541,14 +541,14 @@ LISTS_OF_AXES: dict[tuple[str, str], str] = {
 
 
 def axes_of_test() -> dict[str, ast.expr]:
-    """Return the fields of `Test` with their annotations."""
-    (test,) = (
-        node for node in TREES[SPEC].body if isinstance(node, ast.ClassDef) and node.name == "Test"
-    )
+    """Return the fields of `Test`, of what it is made from first, with their annotations."""
     return {
-        node.target.id: node.annotation
-        for node in test.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        member.target.id: member.annotation
+        for module, name in SPEC
+        for node in TREES[module].body
+        if isinstance(node, ast.ClassDef) and node.name == name
+        for member in node.body
+        if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name)
     }
 
 

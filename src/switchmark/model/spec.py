@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from switchmark.model.axis import Axis, Property, axes_of
-from switchmark.model.topology import Semantics
+from switchmark.model.set_up import SetUp
 from switchmark.model.units import (
-    CORES_MAX,
     Rate,
     mean_frame_bytes,
-    parse_cores,
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
@@ -40,120 +38,16 @@ def _limit(text: str | int | float) -> str:
     return str(parse_cpu_limit(text))
 
 
-class Test(BaseModel):
+class Test(SetUp):
     """A test has one value of each axis, and so it is one point of a campaign.
 
+    Its axes are those of what is set up, and, here, those of what is sent and how it is measured.
     Each field says its type, its record and its usual value. Ranges are checked here, names against
     the tables later (`layout.resolve`). Rates are per sender and stay as written.
     """
 
     __test__ = False  # not a test case, whatever pytest thinks of its name
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    dimension: Annotated[Literal["throughput", "latency"], Axis("path", "what is measured")] = (
-        "throughput"
-    )
-    locality: Annotated[Literal["local"], Axis("path", "which hosts the ends are on")] = "local"
-    scenario: Annotated[
-        str,
-        Axis(
-            "path",
-            "p2p, p2v, v2p, v2v: which ends are physical and which virtual; loopback",
-            blame=4,
-            table="scenarios",
-        ),
-    ] = "v2v"
-    direction: Annotated[Literal["uni", "bi"], Axis("path", "which way frames go", blame=4)] = "uni"
-    switch: Annotated[
-        str,
-        Axis(
-            "switch",
-            "the switches under test; of one program several versions: NAME@VERSION, NAME@/PATH",
-            blame=1,
-            table="switches",
-            own_column=True,
-        ),
-    ] = "linux-bridge"
-    switch_environment: Annotated[
-        str, Axis("switch", "where the switch runs", blame=1, table="environments")
-    ] = "netns"
-    environment: Annotated[
-        str, Axis("functions", "where the functions run", blame=1, table="environments")
-    ] = "netns"
-    image: Annotated[
-        str | None,
-        Axis(
-            "functions", "the functions' container image or root, or disk, instead of one made here"
-        ),
-    ] = None
-    function: Annotated[
-        str,
-        Axis(
-            "chain",
-            "what forwards in the functions of a chain; traffic is the usual forwarder",
-            blame=1,
-            table="functions",
-        ),
-    ] = "traffic"
-    engine: Annotated[
-        str, Axis("path", "the packet I/O of the traffic program", table="engines", own_column=True)
-    ] = "raw-mmsg"
-    driver: Annotated[
-        str,
-        Axis(
-            "ports",
-            "how engine dpdk opens a port: virtio-user, vhost, memif, af_packet, af_xdp, ...",
-            values="`auto`, a driver of the engine",
-        ),
-    ] = "auto"
-    port: Annotated[
-        str,
-        Axis(
-            "ports",
-            "how ports are attached: veth, vhost-user, memif, ...",
-            blame=3,
-            values="`auto`, a kind of port of the [switch](switches.md)",
-        ),
-    ] = "auto"
-    semantics: Annotated[
-        str,
-        Axis(
-            "switch",
-            f"what the switch does: {', '.join(Semantics)}",
-            blame=6,
-            values=f"`auto`, `{'`, `'.join(Semantics)}`",
-        ),
-    ] = "auto"
-    memory: Annotated[
-        Literal["auto", "hugepages", "no-huge"], Axis("ports", "where DPDK's frames lie")
-    ] = "auto"
-    offload: Annotated[
-        Literal["auto", "off"],
-        Axis(
-            "ports",
-            "auto: DPDK's devices make checksums, check them and note times where they can",
-            followed_by=("engine",),
-        ),
-    ] = "auto"
-    switch_cores: Annotated[
-        int | Literal["auto"],
-        Axis(
-            "switch",
-            "CPUs of a switch that polls (auto: 1), or on which the kernel works for its own",
-            followed_by=("switch",),
-            blame=2,
-            values=f"`auto`, number, 1 to {CORES_MAX}",
-            parse=parse_cores,
-        ),
-    ] = "auto"
-    queues: Annotated[
-        int,
-        Axis("ports", "pairs of queues of each port", followed_by=("switch", "engine"), blame=1),
-    ] = Field(1, ge=1, le=16)
-    descriptors: Annotated[
-        int | None, Axis("ports", "length of each queue", followed_by=("engine",), unit="frames")
-    ] = Field(None, ge=64, le=32768)
     frame_size: Annotated[
         int | str,
         Axis(
