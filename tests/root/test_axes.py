@@ -201,6 +201,17 @@ def test_placements(switchmark: Run) -> None:
     assert used == {every[0], every[-1]}
 
 
+def test_some_are_pinned_and_some_are_not(switchmark: Run) -> None:
+    words = f"--switch ovs-dpdk --engine dpdk --scenario p2v --rate 5k {QUICK}"
+    found = switchmark(f"{words} --placement unpinned:switch,unpinned:function")
+    pinned = []
+    for record in found:
+        assert_it_adds_up(record)
+        seats = record["placement"]["seats"]
+        pinned.append({part for part, seat in seats.items() if seat["cpus"]})
+    assert pinned == [{"a0", "f0"}, {"a0", "switch"}]
+
+
 @pytest.mark.parametrize("kind", ["cpu", "memory", "web"])
 def test_noise_is_there_during_the_trials_and_gone_afterwards(
     environment: dict[str, str], tmp_path: Path, kind: str

@@ -138,6 +138,16 @@ def test_chains_beside_each_other_have_cables_beside_each_other(bench: Bench) ->
     assert "c2f1" in seats
 
 
+@pytest.mark.parametrize(
+    "axes", [{"switch": "ovs", "placement": "unpinned:switch"}, {"placement": "unpinned:function"}]
+)
+def test_the_cable_of_a_test_that_pins_some_has_their_cpus(
+    bench: Bench, axes: dict[str, Any]
+) -> None:
+    bench.of(**axes)
+    assert [cable.placement for cable, _ in bench.asked] == ["pinned"]
+
+
 def test_copies_have_a_sender_each_at_the_seat_of_the_one(bench: Bench) -> None:
     found = bench.of(copies=2)
     (ends, _), (apart, placement) = bench.asked

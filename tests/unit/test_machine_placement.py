@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,10 @@ def pairs(count: int) -> list[CpuUser]:
 
 def forwarders(count: int) -> list[CpuUser]:
     return [CpuUser(f"f{index}", "forwarder", polls=True) for index in range(count)]
+
+
+def functions(count: int) -> list[CpuUser]:
+    return [CpuUser(f"f{i}", "function", polls=True, function=True) for i in range(count)]
 
 
 def plain(count: int, isolated: tuple[int, ...] = ()) -> list[Cpu]:
@@ -133,6 +139,22 @@ TABLE: dict[
         TWO, [POLLING, *pairs(1)], "unpinned",
         {"switch": (), "s0": (), "r0": ()}, None, OVERCOMMITTED,
     ),
+    "all but the switch pinned": (
+        FOUR, [POLLING, *pairs(1)], "unpinned:switch",
+        {"switch": (), "s0": (1,), "r0": (2,)}, 0, (),
+    ),
+    "all but the switch pinned, too few cores": (
+        TWO, [POLLING, *pairs(1)], "unpinned:switch",
+        {"switch": (), "s0": (1,), "r0": (0,)}, None, OVERCOMMITTED,
+    ),
+    "all but the functions pinned": (
+        FOUR, [POLLING, *pairs(1), *functions(2)], "unpinned:function",
+        {"switch": (1,), "s0": (2,), "r0": (3,), "f0": (), "f1": ()}, 0, OVERCOMMITTED,
+    ),
+    "a receiver that is a function": (
+        FOUR, [POLLING, pairs(1)[0], replace(pairs(1)[1], function=True)], "unpinned:function",
+        {"switch": (1,), "s0": (2,), "r0": ()}, 0, (),
+    ),
 }  # fmt: skip
 
 
@@ -217,6 +239,8 @@ def test_who_shares_a_core_yields_and_nobody_else() -> None:
     assert not any(yields(place([POLLING, *pairs(1)], FOUR)).values())
     assert not any(yields(place([POLLING, *pairs(1)], TWO, "shared-process")).values())
     assert yields(place([KERNEL, *pairs(1)], plain(1), "unpinned"))["s0"]
+    assert yields(place([POLLING, *pairs(1)], TWO, "unpinned:switch"))["s0"]
+    assert not yields(place([POLLING, *pairs(1)], FOUR, "unpinned:switch"))["s0"]
 
 
 def test_a_part_that_blocks_does_not_yield_but_is_yielded_to() -> None:
@@ -234,7 +258,7 @@ def test_cpus_outside_of_the_cpuset_are_refused_with_the_allowed_ones() -> None:
 
 @pytest.mark.parametrize("policy", ["pined", "", "-1"])
 def test_an_unknown_policy_is_refused_with_the_known_ones(policy: str) -> None:
-    with pytest.raises(UsageError, match="pinned, unpinned, shared-process, and lists of CPUs"):
+    with pytest.raises(UsageError, match="unpinned:function, shared-process, and lists of CPUs"):
         place(pairs(1), TWO, policy)
 
 

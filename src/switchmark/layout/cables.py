@@ -8,7 +8,7 @@ from dataclasses import replace
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import cpu_users_of, forwards, steering_of
-from switchmark.machine.placement import Pin, Placement
+from switchmark.machine.placement import PINNED, Pin, Placement, unpinned_only
 from switchmark.model.spec import Test, usual_values
 from switchmark.switches import TABLE as SWITCHES
 
@@ -51,7 +51,8 @@ def on_cable(test: Test, layout: Layout) -> Test:
             "switch": CABLE,
             "port": str(kind) if kind in SWITCHES[CABLE].port_kinds else "auto",
             "nic": None,
-            "placement": layout.policy,
+            # Its CPUs are those of the test, whoever of it is pinned.
+            "placement": PINNED if unpinned_only(layout.policy) else layout.policy,
             "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
         }
     )

@@ -21,7 +21,7 @@ from switchmark.layout.roles import (
 )
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.pci import DRIVERS
-from switchmark.machine.placement import SHARED_PROCESS, place, wanted_cpus
+from switchmark.machine.placement import SHARED_PROCESS, place, unpinned_only, wanted_cpus
 from switchmark.model.axis import ranked
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
@@ -53,6 +53,7 @@ def check(test: Test) -> list[Refusal]:
         *reasons_of_axes(test),
         *_driver_reasons(test, layout),
         *_limit_reasons(test, layout),
+        *_placement_reasons(test, layout),
         *_noise_reasons(test, layout),
         *_copy_reasons(test, layout),
         *_chain_reasons(test, layout),
@@ -193,10 +194,27 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         yield _of_error(error, "driver")
 
 
+def _placement_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    who = unpinned_only(test.placement)
+    if who == "switch" and not _has_processes(layout):
+        yield Refusal(
+            ("placement", "switch"),
+            f"switch {test.switch} has no processes of its own that could be pinned, or not",
+        )
+    if who == "function" and all(part.physical for part in layout.parts):
+        yield Refusal(
+            ("placement", "scenario"),
+            f"scenario {test.scenario} has no function that could be pinned, or not",
+        )
+
+
+def _has_processes(layout: Layout) -> bool:
+    """Say whether the switch starts processes, so that their CPUs can be chosen and limited."""
+    return any(isinstance(step, Spawn) for step in layout.switch.start(layout.wiring))
+
+
 def _limit_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
-    if "switch" in test.limits and not any(
-        isinstance(step, Spawn) for step in layout.switch.start(layout.wiring)
-    ):
+    if "switch" in test.limits and not _has_processes(layout):
         yield Refusal(
             ("cpu_limit", "switch"),
             f"switch {test.switch} has no processes of its own whose CPU could be limited",

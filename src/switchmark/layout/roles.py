@@ -128,6 +128,7 @@ def cpu_users_of(layout: Layout) -> list[CpuUser]:
             _kind_of_cpu_user(layout, part),
             polls=FUNCTIONS[part.function].polls,
             group=groups.get(part.ports[0].id),
+            function=not part.physical,
         )
         for part in layout.parts
     ]

@@ -15,17 +15,19 @@ from switchmark.model.placement import Pin, PlacementRecord
 
 __all__ = [
     "AUTO",
+    "PINNED",
     "POLICIES",
     "SHARED_PROCESS",
     "CpuUser",
     "Pin",
     "Placement",
     "place",
+    "unpinned_only",
     "wanted_cpus",
 ]
 
 AUTO, PINNED, UNPINNED, SHARED_PROCESS = "auto", "pinned", "unpinned", "shared-process"
-POLICIES = (AUTO, PINNED, UNPINNED, SHARED_PROCESS)
+POLICIES = (AUTO, PINNED, UNPINNED, "unpinned:switch", "unpinned:function", SHARED_PROCESS)
 """Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone. As commas divide
 the values of an axis, it may be written `0+2-5`."""
 
@@ -35,7 +37,7 @@ class CpuUser:
     """A user of CPUs is a part, or the switch. `polls` says that it keeps `cores` of them busy;
     `group` is the index of its pair. `kind` is `switch`, `function` (a program that never yields),
     `sender`, `receiver`, `forwarder`. `spread` is a switch in the kernel that is to work on
-    `cores` CPUs, whoever runs there."""
+    `cores` CPUs, whoever runs there. A `function` is no physical end."""
 
     id: str
     kind: str
@@ -43,6 +45,7 @@ class CpuUser:
     group: int | None = None
     cores: int = 1
     spread: bool = False
+    function: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ def place(
     """Give CPUs to the parts. Deterministic; UsageError for a policy or a CPU that is not there.
 
     `auto` is `pinned`, or `shared-process` where parts that keep a CPU busy would have to share
-    one, the ends `may_share` a process, and fewer would then.
+    one, the ends `may_share` a process, and fewer would then. `unpinned:switch` and
+    `unpinned:function` are `pinned` but for these, as if they were not there.
 
     A polling switch has its CPUs to itself first. While there is a choice, the others get CPUs of
     the same NUMA node, on physical cores of their own, isolated, and not core 0, which serves the
@@ -101,8 +105,8 @@ def place(
         together = place(parts, cpus, SHARED_PROCESS)
         return min(pinned, together, key=lambda each: _crowding(each, parts))
     units = _units(parts, together=policy == SHARED_PROCESS)
-    if policy == UNPINNED:
-        return _unpinned(parts, units, cpus)
+    if policy.startswith(UNPINNED):
+        return _unpinned(parts, units, cpus, policy)
     table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
         table.pin(unit)
@@ -216,21 +220,30 @@ def _spread_pins(parts: Sequence[CpuUser], table: _Table) -> dict[str, Pin]:
     return {part.id: Pin(table.least_used(part.cores)) for part in parts if part.spread}
 
 
-def _unpinned(parts: Sequence[CpuUser], units: Sequence[_Unit], cpus: Sequence[Cpu]) -> Placement:
-    busy, count = sum(unit.cores for unit in units if unit.polls), len(cpus)
-    doubts = []
-    if busy > count:
-        doubts.append("cores-shared")
-        if busy > 2 * count or any(unit.never_yields for unit in units):
-            doubts.append("cores-overcommitted")
-    pins = {
-        part: Pin((), unit.polls and unit.kind != "function" and busy > count)
-        for unit in units
-        for part in unit.ids
+def unpinned_only(policy: str) -> str:
+    """Return whom alone a policy leaves unpinned: `switch`, or `function` for all of them."""
+    return policy.partition(":")[2]
+
+
+def _unpinned(
+    parts: Sequence[CpuUser], units: Sequence[_Unit], cpus: Sequence[Cpu], policy: str
+) -> Placement:
+    who, busy = unpinned_only(policy), sum(unit.cores for unit in units if unit.polls)
+    free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
+    fixed = place([part for part in parts if part.id not in free], cpus)
+    doubts = ["cores-shared"] * (busy > len(cpus))
+    if doubts and (busy > 2 * len(cpus) or any(unit.never_yields for unit in units)):
+        doubts.append("cores-overcommitted")
+    yields = {
+        one: bool(doubts) and u.polls and u.kind != "function" for u in units for one in u.ids
     }
+    pins = {part: Pin((), yields[part]) for part in yields}
     pins |= _spread_pins(parts, _Table(cpus, 0))
+    for part, pin in fixed.pins.items():
+        pins[part] = replace(pin, yield_=pin.yield_ or yields.get(part, False))
     every = {part.id: pins.get(part.id, Pin()) for part in parts}
-    return Placement(UNPINNED, every, None, tuple(doubts))
+    spare = fixed.orchestrator if who else None
+    return Placement(policy, every, spare, tuple(dict.fromkeys((*doubts, *fixed.doubts))))
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:

@@ -123,8 +123,10 @@ class Test(SetUp):
         str,
         Axis(
             "path",
-            "how parts are put on cores: auto, pinned, unpinned, shared-process, CPUs (0+2-5)",
-            values="`auto`, `pinned`, `unpinned`, `shared-process`, CPUs: `0+2-5`",
+            "how parts are put on cores: auto, pinned, unpinned (:switch, :function: that alone), "
+            "shared-process, CPUs (0+2-5)",
+            values="`auto`, `pinned`, `unpinned`, `unpinned:switch`, `unpinned:function`, "
+            "`shared-process`, CPUs: `0+2-5`",
         ),
     ] = "auto"
     cpu_limit: Annotated[
