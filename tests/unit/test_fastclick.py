@@ -22,7 +22,8 @@ GOODBYE = b"200 Goodbye!\r\n"
 
 
 def answers(**said: int) -> bytes:
-    """Return what version 2.1 wrote to its control socket, with these numbers for those it had."""
+    """Return an answer in the form in which version 2.1 wrote to its control socket, with these
+    numbers."""
     asked = [
         f"{end}{port}.{handler}"
         for port in (0, 1)

@@ -1,4 +1,5 @@
-"""Snabb without a machine: the script that it is given, and what is read from its files."""
+"""These tests drive Snabb without a host: the script that it is given, and what is read from its
+files."""
 
 from __future__ import annotations
 

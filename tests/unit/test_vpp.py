@@ -1,5 +1,7 @@
-"""These tests hold what VPP is configured with and typed into, and how its answers are parsed; its
-answers are recorded ones (26.10)."""
+"""These tests hold what VPP is configured with and typed into, and how its answers are parsed.
+
+`show interface`, `runtime` and `hardware-interfaces` are what 26.10 printed, with other names of
+interfaces; `stat.txt`, and the counters that tests write themselves, have their form."""
 
 from __future__ import annotations
 
