@@ -179,7 +179,9 @@ def verified(switch: Any) -> str:
         each = known.get(kind)
         words = "not verified"
         if each is not None:
-            words = f"{each.state} with {each.version}, {each.date}"
+            version = f" with {each.version}" * bool(each.version)
+            failed = f" ({', '.join(each.failed)} failed)" * bool(each.failed)
+            words = f"{each.state}{version}{failed}, {each.date}"
         told.setdefault(words, []).append(f"`{kind}`")
     return "; ".join(f"{', '.join(kinds)}: {words}" for words, kinds in told.items())
 
