@@ -14,6 +14,7 @@ from switchmark.machine.threads import (
     children,
     cpu_ns,
     in_network,
+    switched_since,
     thread_switches,
     thread_times,
     threads,
@@ -43,20 +44,27 @@ def test_a_host_is_asked_for_its_processes() -> None:
     assert threads(OTHER, (7, 8)) == {8, 9}
     assert cpu_ns(OTHER, (8,)) == (1400, 25)
     assert thread_times(OTHER, (8,)) == {"child/8": 500, "poll 1/9": 900}
-    assert thread_switches(OTHER, (8,)) == (7, 3)
+    assert thread_switches(OTHER, (8,)) == {8: (5, 2), 9: (2, 1)}
     assert in_network(OTHER, "/run/netns/sm-f0") == {8}
 
 
 @pytest.mark.parametrize("host", [OTHER, LocalHost()], ids=("another", "this"))
 def test_who_is_gone_has_used_nothing(host: Host) -> None:
     assert children(host, 2**22 + 1) == threads(host, (2**22 + 1,)) == frozenset()
-    assert cpu_ns(host, (2**22 + 1,)) == thread_switches(host, (2**22 + 1,)) == (0, 0)
+    assert cpu_ns(host, (2**22 + 1,)) == (0, 0)
+    assert thread_switches(host, (2**22 + 1,)) == {}
     assert in_network(host, "/run/netns/no-such") == frozenset()
 
 
 def test_a_kernel_that_does_not_tell_of_moves() -> None:
     files = {path: text for path, text in OTHER.files.items() if not path.endswith("/sched")}
-    assert thread_switches(RecordingHost(files=files), (8,)) == (7, None)
+    counts = thread_switches(RecordingHost(files=files), (8,))
+    assert switched_since({}, counts) == (7, None)
+
+
+def test_a_thread_that_has_ended_takes_nothing_back() -> None:
+    before, now = {8: (5, 2), 9: (200, 1)}, {8: (9, 2), 10: (3, 1)}
+    assert switched_since(before, now) == (7, 1)
 
 
 def test_this_host_tells_of_this_process() -> None:
@@ -70,7 +78,7 @@ def test_this_host_tells_of_this_process() -> None:
     assert own in threads(host, (own,))
     assert cpu_ns(host, (own,))[0] > 0
     assert sum(thread_times(host, (own,)).values()) > 0
-    assert thread_switches(host, (own,))[0] > 0
+    assert thread_switches(host, (own,))[own][0] > 0
 
 
 def test_many_files_are_read_at_once_and_those_that_cannot_be_are_left_out() -> None:

@@ -19,7 +19,7 @@ from switchmark.machine.host import Host
 from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
 from switchmark.machine.placement import Pin, Placement
 from switchmark.machine.softirq import SoftirqTimes, within_threads
-from switchmark.machine.threads import thread_switches, threads
+from switchmark.machine.threads import Switches, switched_since, thread_switches, threads
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
 from switchmark.model.plan import Spawn
 
@@ -77,7 +77,7 @@ class Window:
         }
         self._missing = meter.counting.missing
         self._since_ns = 0
-        self._switched: dict[str, tuple[int, int | None]] = {}
+        self._switched: dict[str, Switches] = {}
         self._softirq = SoftirqTimes.read(meter.host, ())
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
@@ -142,13 +142,10 @@ class Window:
     def _scheduled(self, place: str) -> SchedulerCounts:
         """Return how often the threads of a place were taken off a CPU, and moved to another
         one."""
-        switches, moves = self._switched[place]
-        switches_now, moves_now = thread_switches(self._meter.host, self._pids[place])
-        return SchedulerCounts(
-            roles=self._roles[place],
-            context_switches=switches_now - switches,
-            migrations=None if moves is None or moves_now is None else moves_now - moves,
-        )
+        now = thread_switches(self._meter.host, self._pids[place])
+        switches, moves = switched_since(self._switched[place], now)
+        roles = self._roles[place]
+        return SchedulerCounts(roles=roles, context_switches=switches, migrations=moves)
 
     def _counts(self) -> dict[str, ProcessorCounts]:
         """Return the processor's counts by place, or by the CPUs of those that share them."""

@@ -4,12 +4,23 @@ used, how often they were switched, whose they are."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from switchmark.machine.host import Host
 
-__all__ = ["children", "cpu_ns", "in_network", "thread_switches", "thread_times", "threads"]
+__all__ = [
+    "Switches",
+    "children",
+    "cpu_ns",
+    "in_network",
+    "switched_since",
+    "thread_switches",
+    "thread_times",
+    "threads",
+]
 
+Switches = Mapping[int, tuple[int, int | None]]
+"""By the number of a thread: how often it was taken off a CPU, and moved to another one."""
 
 _PROCESS = re.compile(r"/proc/(\d+)/ns/net")
 
@@ -47,19 +58,31 @@ def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
     return times
 
 
-def thread_switches(host: Host, pids: Collection[int]) -> tuple[int, int | None]:
-    """Say how often all threads of some processes were taken off a CPU, and moved to another one;
-    None where the kernel does not tell (it has no CONFIG_SCHED_DEBUG)."""
+def thread_switches(host: Host, pids: Collection[int]) -> Switches:
+    """Return how often each thread of some processes was taken off a CPU, and moved to another one,
+    by its number; None where the kernel does not tell of moves (it has no CONFIG_SCHED_DEBUG)."""
     files = host.read_all(*_of(pids, "status"), *_of(pids, "sched"))
-    switches, moves = 0, 0
-    told = True
+    counts = {}
     for path in (path for path in files if path.endswith("/status")):
         status = [line for line in files[path].splitlines() if b"_ctxt_switches:" in line]
-        switches += sum(int(line.split()[1]) for line in status)
         sched = files.get(f"{path.removesuffix('status')}sched", b"").splitlines()
         moved = [line for line in sched if line.startswith(b"se.nr_migrations")]
-        moves += sum(int(line.rpartition(b":")[2]) for line in moved)
-        told = told and bool(moved) == bool(status)
+        switches = sum(int(line.split()[1]) for line in status)
+        moves = sum(int(line.rpartition(b":")[2]) for line in moved) if moved else None
+        counts[int(path.split("/")[4])] = switches, moves
+    return counts
+
+
+def switched_since(before: Switches, now: Switches) -> tuple[int, int | None]:
+    """Return how often the threads that there are now were switched and moved since another
+    reading: one that has ended since then is left out, as its counts are gone."""
+    switches, moves = 0, 0
+    told = True
+    for thread, (switched, moved) in now.items():
+        switched_before, moved_before = before.get(thread, (0, 0))
+        switches += switched - switched_before
+        moves += (moved or 0) - (moved_before or 0)
+        told = told and moved is not None
     return switches, moves if told else None
 
 
