@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
-from switchmark.model.plan import HOST, Run, Spawn, Write
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.plan import Run, Spawn, Write
+from switchmark.model.topology import PortKind, Wiring
 from switchmark.switches.bess import SWITCH
+from wirings import wiring_of
 
 ROOT = "/srv/bess"
 FILES = {f"{ROOT}/pybess/builtin_pb/service_pb2_grpc.py": b""}
@@ -27,24 +29,7 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_BESS", ROOT)
 
 
-def wiring(ports: int = 2, **more: Any) -> Wiring:
-    topology = Topology()
-    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
-    for source, sink in zip(ends[::2], ends[1::2], strict=True):
-        topology.flow(source, sink)
-    found = Wiring(
-        prefix="sm0000",
-        run_dir="/run/x",
-        program="/srv/bess",
-        at=HOST,
-        ports=topology.ports,
-        flows=tuple(topology.flows),
-        nodes={},
-        kind=PortKind.VHOST_USER,
-        semantics=Semantics.PATCH,
-        cores=(3,),
-    )
-    return replace(found, **more)
+wiring = partial(wiring_of, program="/srv/bess")
 
 
 def told(asked: Wiring) -> dict[str, Any]:

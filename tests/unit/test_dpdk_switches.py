@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +19,10 @@ from switchmark.machine.host import Completed
 from switchmark.machine.programs import program_variable
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.switches import basicfwd, eal_ports, eal_telemetry, l2fwd, testpmd
 from switchmark.switches.base import Switch
+from wirings import wiring_of
 
 SWITCHES: list[Switch] = [testpmd.SWITCH, basicfwd.SWITCH, l2fwd.SWITCH]
 BOTH: list[Switch] = [testpmd.SWITCH, l2fwd.SWITCH]
@@ -35,24 +37,7 @@ def _bare_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(program_variable(name), name)
 
 
-def wiring(ports: int = 2, **more: Any) -> Wiring:
-    topology = Topology()
-    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
-    for source, sink in zip(ends[::2], ends[1::2], strict=False):
-        topology.flow(source, sink)
-        topology.flow(sink, source)
-    w = Wiring(
-        prefix="sm0000",
-        run_dir="/run/x",
-        at=HOST,
-        ports=topology.ports,
-        flows=tuple(topology.flows),
-        nodes={},
-        kind=PortKind.VHOST_USER,
-        semantics=Semantics.PATCH,
-        cores=(3,),
-    )
-    return replace(w, **more)
+wiring = partial(wiring_of, both_ways=True)
 
 
 def spawned(plan: Plan) -> Spawn:

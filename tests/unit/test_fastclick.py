@@ -4,8 +4,8 @@ read from the answers of its control socket."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from switchmark.errors import Unavailable
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, Write
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.fastclick import SWITCH
+from wirings import wiring_of
 
 GOODBYE = b"200 Goodbye!\r\n"
 
@@ -57,24 +58,7 @@ def _bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_FASTCLICK", "click")
 
 
-def wiring(ports: int = 2, **more: Any) -> Wiring:
-    topology = Topology()
-    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
-    for source, sink in zip(ends[::2], ends[1::2], strict=False):
-        topology.flow(source, sink)
-    made = Wiring(
-        prefix="sm0000",
-        run_dir="/run/x",
-        at=Node("sm0000-sw", "netns"),
-        ports=topology.ports,
-        flows=tuple(topology.flows),
-        nodes={},
-        kind=PortKind.VHOST_USER,
-        semantics=Semantics.PATCH,
-        cores=(3,),
-        program="click",
-    )
-    return replace(made, **more)
+wiring = partial(wiring_of, at=Node("sm0000-sw", "netns"), program="click")
 
 
 def configuration(wiring: Wiring) -> list[str]:

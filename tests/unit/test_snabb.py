@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,10 @@ from switchmark.layout.needs import switch_needs
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
 from switchmark.model.spec import Test
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.snabb import SWITCH
+from wirings import wiring_of
 
 # As a build of 2022.07 printed it.
 VERSION = b"""\
@@ -41,24 +42,7 @@ def _bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_SNABB", "snabb")
 
 
-def wiring(ports: int = 2, **more: Any) -> Wiring:
-    topology = Topology()
-    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
-    for source, sink in zip(ends[::2], ends[1::2], strict=False):
-        topology.flow(source, sink)
-    made = Wiring(
-        prefix="sm0000",
-        run_dir="/run/x",
-        at=Node("sm0000-sw", "netns"),
-        ports=topology.ports,
-        flows=tuple(topology.flows),
-        nodes={},
-        kind=PortKind.VHOST_USER,
-        semantics=Semantics.PATCH,
-        cores=(3,),
-        program="snabb",
-    )
-    return replace(made, **more)
+wiring = partial(wiring_of, at=Node("sm0000-sw", "netns"), program="snabb")
 
 
 def script(plan: Plan) -> str:

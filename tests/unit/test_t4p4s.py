@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
 from switchmark.errors import Unavailable
 from switchmark.machine.recording import RecordingHost
-from switchmark.model.plan import HOST, Spawn
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.plan import Spawn
+from switchmark.model.topology import Wiring
 from switchmark.switches.t4p4s import SWITCH
+from wirings import wiring_of
 
 
 @pytest.fixture(autouse=True)
@@ -19,24 +19,7 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_T4P4S", "/srv/l2fwd/build/l2fwd")
 
 
-def wiring(ports: int = 2, **more: Any) -> Wiring:
-    topology = Topology()
-    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
-    for source, sink in zip(ends[::2], ends[1::2], strict=True):
-        topology.flow(source, sink)
-    found = Wiring(
-        prefix="sm0000",
-        run_dir="/run/x",
-        program="/srv/l2fwd/build/l2fwd",
-        at=HOST,
-        ports=topology.ports,
-        flows=tuple(topology.flows),
-        nodes={},
-        kind=PortKind.VHOST_USER,
-        semantics=Semantics.PATCH,
-        cores=(3,),
-    )
-    return replace(found, **more)
+wiring = partial(wiring_of, program="/srv/l2fwd/build/l2fwd")
 
 
 def command(asked: Wiring) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from switchmark.errors import Unavailable
 from switchmark.machine.cpus import all_but
 from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
-from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait, Write
-from switchmark.model.topology import Endpoint, PortKind, Semantics, Topology, Wiring
+from switchmark.model.plan import Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.switches.vpp import SWITCH
+from wirings import wiring_of
 
 DATA = Path(__file__).parent / "data" / "vpp-26.10"
 VERSION = b"vpp v26.10-rc0~374-gb575ec2c56d built by root on vm at 2026-11-22T03:00:46\n"
@@ -58,25 +60,7 @@ def link(name: str, rx: int, tx: int) -> dict[str, Any]:
 LINKS = json.dumps([link("sm0000-p0", 10, 2), link("sm0000-p1", 2, 5)]).encode()
 OF_SOCKETS = (INTERFACES, NO_ERRORS, USED, RUNTIME, SUMMARY, LINKS)
 
-
-def wiring(ports: int = 2, **more: Any) -> Wiring:
-    topology = Topology()
-    ends = [topology.function(f"f{i}")[0] for i in range(ports)]
-    for source, sink in zip(ends[::2], ends[1::2], strict=True):
-        topology.flow(source, sink)
-    found = Wiring(
-        prefix="sm0000",
-        run_dir="/run/x",
-        program="vpp",
-        at=HOST,
-        ports=topology.ports,
-        flows=tuple(topology.flows),
-        nodes={},
-        kind=PortKind.VHOST_USER,
-        semantics=Semantics.PATCH,
-        cores=(3,),
-    )
-    return replace(found, **more)
+wiring = partial(wiring_of, program="vpp")
 
 
 def written(plan: Plan, name: str) -> list[str]:
