@@ -12,8 +12,8 @@ __all__ = ["wiring_of"]
 
 
 def wiring_of(ports: int = 2, *, both_ways: bool = False, **more: Any) -> Wiring:
-    """Return a wiring of so many functions with a port each, and a flow from the first to the second
-    of each pair, or `both_ways`; `more` are members that it has instead."""
+    """Return a wiring of so many functions with a port each, and a flow from the first to the
+    second of each pair, or `both_ways`; `more` are members that it has instead."""
     topology = Topology()
     ends = [topology.function(f"f{i}")[0] for i in range(ports)]
     for source, sink in zip(ends[::2], ends[1::2], strict=False):
