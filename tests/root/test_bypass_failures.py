@@ -46,6 +46,7 @@ DAEMONS = {
     "ovs-dpdk": "ovs-vswitchd-dp",
     "snabb": "snabb",
     "fastclick": "click",
+    "vpp": "vpp_main",
 }
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
