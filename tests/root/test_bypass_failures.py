@@ -226,6 +226,8 @@ def test_a_traffic_program_built_without_dpdk_has_all_but_that(
         ("snabb", "vhost-user"),
         ("fastclick", "vhost-user"),
         ("fastclick", "memif"),
+        ("vpp", "vhost-user"),
+        ("vpp", "memif"),
     ],
 )
 def test_sockets_of_before_are_in_nobodys_way(
