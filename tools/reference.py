@@ -59,6 +59,11 @@ def pages() -> Iterator[tuple[str, str]]:
     index.append(("[doubts](doubts.md)", "when a trial is doubted, and what would cure it"))
     yield "record.md", record()
     index.append(("[record](record.md)", "the members of a record, with their units"))
+    lead = (
+        "Figures of a test by name, as claims and plots ask for them: of all trials, and of each."
+    )
+    yield "metrics.md", page("Metrics", lead, metrics())
+    index.append(("[metrics](metrics.md)", "figures by name, with their units"))
     index.append(("[axes](axes.md)", "what a campaign or an option can set, with the defaults"))
     yield (
         "README.md",
@@ -68,6 +73,17 @@ def pages() -> Iterator[tuple[str, str]]:
             [("page", "about"), *index],
         ),
     )
+
+
+def metrics() -> Iterator[tuple[str, ...]]:
+    """Yield the table of the figures that have names, patterns last."""
+    from switchmark.metrics.named import METRICS, PATTERNS
+
+    yield ("name", "unit", "what it is")
+    for name, metric in METRICS.items():
+        yield (f"`{name}`", metric.unit or "1", metric.words)
+    for pattern, (unit, words) in PATTERNS.items():
+        yield (f"`{pattern}`", unit, words)
 
 
 def record() -> str:

@@ -4,7 +4,7 @@ and others used, and what a frame cost."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,7 +19,7 @@ from switchmark.model.cost import (
 )
 from switchmark.model.record import Record, TrialResult
 
-__all__ = ["DISAGREEMENT", "cores_by_role", "cost"]
+__all__ = ["DISAGREEMENT", "cores_by_role", "cores_in_all", "cost"]
 
 DISAGREEMENT = 0.1
 """Cores by which the scheduler's figure and a cycle counter's differ, for both to be shown."""
@@ -48,6 +48,18 @@ def cores_by_role(record: Record) -> dict[str, float | None]:
     return {**dict.fromkeys(_ALWAYS), **cores}
 
 
+def cores_in_all(trials: Sequence[TrialResult]) -> float | None:
+    """Return the cores that all parts used and the kernel beside them, on average over the trials;
+    None where a part's use, or the kernel's, is unknown."""
+    used = [part.cores for trial in trials for part in trial.parts]
+    known = [cores for cores in used if cores is not None]
+    kernel = _interrupts(trials)
+    outside = 0.0 if kernel is None else kernel.outside
+    if not known or len(known) < len(used) or outside is None:
+        return None
+    return sum(known) / len(trials) + outside
+
+
 def cost(record: Record) -> CostFigures | None:
     """Return what the frames of a test cost, over all its trials; None without one.
 
@@ -58,11 +70,7 @@ def cost(record: Record) -> CostFigures | None:
     if not record.trials:
         return None
     elapsed_s = sum(trial.elapsed_ns for trial in record.trials) / 1e9
-    used = [part.cores for trial in record.trials for part in trial.parts]
-    known = [cores for cores in used if cores is not None]
-    cores = sum(known) / len(record.trials) if known and len(known) == len(used) else None
-    kernel = _interrupts(record.trials)
-    outside = 0.0 if kernel is None else kernel.outside
+    cores = cores_in_all(record.trials)
     pps = sum(trial.distinct for trial in record.trials) / elapsed_s
     threads: dict[str, float] = defaultdict(float)
     for trial in record.trials:
@@ -72,9 +80,10 @@ def cost(record: Record) -> CostFigures | None:
     perf = _perf(record.trials)
     windows = [trial.evidence.window for trial in record.trials if trial.evidence.window]
     return CostFigures(
-        mpps_per_core=pps / 1e6 / (cores + outside) if cores and outside is not None else None,
+        mpps_per_core=pps / 1e6 / cores if cores else None,
+        total_cores=cores,
         softirq_cores=_mean(window.softirq_cores for window in windows),
-        kernel_softirq=kernel,
+        kernel_softirq=_interrupts(record.trials),
         switch_cores=cores_by_role(record)["switch"],
         switch_busy_cores=_busy_cores(record),
         disagreements=_disagreements(record, perf),

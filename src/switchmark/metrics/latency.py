@@ -16,10 +16,12 @@ __all__ = [
     "HIGHEST_NS",
     "PERCENTILES",
     "cable_latency_ns",
+    "counts_of",
     "from_counts",
     "latency_ns",
     "latency_of",
     "merged",
+    "value_at",
 ]
 
 HIGHEST_NS = 100_000_000_000
@@ -101,7 +103,7 @@ def _summary(
     known = len(texts) == len(parts)
     counts: Counter[int] = Counter()
     for text in texts if known else ():
-        counts.update(_decoded(text))
+        counts.update(counts_of(text))
     return {
         "count": count,
         "min": min(part.min for part in parts),
@@ -162,7 +164,7 @@ def _percentiles(
     for index in sorted(counts):
         seen += counts[index]
         while name and rank <= seen:
-            values[name] = min(_value(index + 1) - 1, highest)
+            values[name] = min(value_at(index + 1) - 1, highest)
             rank, name = next(waiting, (0, ""))
     return values
 
@@ -172,11 +174,12 @@ def _encoded(counts: _Counts) -> str:
 
     histogram = HdrHistogram(1, HIGHEST_NS, 3)
     for index, times in counts.items():
-        histogram.record_value(_value(index), times)
+        histogram.record_value(value_at(index), times)
     return str(histogram.encode().decode())
 
 
-def _decoded(text: str) -> _Counts:
+def counts_of(text: str) -> _Counts:
+    """Return the samples of a stored histogram by index, lowest first."""
     from hdrh.histogram import HdrHistogram
 
     # Its own iterator takes 40 ms for a histogram; its array is indexed as ours.
@@ -184,7 +187,7 @@ def _decoded(text: str) -> _Counts:
     return {index: count for index, count in enumerate(counts) if count}
 
 
-def _value(index: int) -> int:
+def value_at(index: int) -> int:
     """Return the lowest value that HdrHistogram counts at this index (2048 sub-buckets)."""
     bucket, sub = (index >> 10) - 1, index & 1023
     return sub if bucket < 0 else (sub + 1024) << bucket

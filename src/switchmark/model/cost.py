@@ -228,8 +228,11 @@ class CostFigures(Written):
     """These figures say what the frames of a test cost, over all its trials."""
 
     mpps_per_core: float | None
-    """10^6 frames received a second, for each core that the parts used and the kernel beside them;
-    None where a part's use, or the kernel's, is unknown."""
+    """10^6 frames received a second, for each of `total_cores`."""
+
+    total_cores: float | None
+    """Cores that all parts used and the kernel beside them; None where a part's use, or the
+    kernel's, is unknown."""
 
     softirq_cores: float | None
     """Cores of the kernel's packet work on the whole machine, warm-up included."""

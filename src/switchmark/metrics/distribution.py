@@ -1,0 +1,67 @@
+"""This module reads what the stored histograms of latency tell beyond their summary: any
+percentile, the standard deviation, the distribution's points.
+
+A value that a histogram has is known to three digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil, sqrt
+
+from switchmark.metrics.latency import counts_of, merged, value_at
+from switchmark.model.latency import Latency
+from switchmark.model.record import Record
+
+__all__ = ["cdf", "percentile_ns", "stdev_ns"]
+
+_MIN_BEYOND = 10
+"""Samples that must lie beyond a percentile, on either side, for it to be told."""
+
+
+def percentile_ns(latency: Latency, percent: Fraction) -> int | None:
+    """Return the highest value that the histogram cannot tell from the sample of that rank, no
+    higher than the greatest one; None with too few samples beyond it or without a histogram."""
+    share = percent / 100
+    if latency.histogram is None or latency.count * min(share, 1 - share) < _MIN_BEYOND:
+        return None
+    rank, seen = ceil(latency.count * share), 0
+    for index, times in counts_of(latency.histogram).items():
+        seen += times
+        if seen >= rank:
+            return min(value_at(index + 1) - 1, latency.max)
+    return latency.max
+
+
+def stdev_ns(latency: Latency) -> float | None:
+    """Return the standard deviation of the samples; None below two or without a histogram.
+
+    Each counts as the middle of what the histogram cannot tell apart.
+    """
+    if latency.histogram is None or latency.count < 2:
+        return None
+    middles = {
+        (value_at(index) + value_at(index + 1) - 1) / 2: times
+        for index, times in counts_of(latency.histogram).items()
+    }
+    mean = _mean(middles)
+    squares = sum(times * (value - mean) ** 2 for value, times in middles.items())
+    return sqrt(squares / (latency.count - 1))
+
+
+def cdf(record: Record) -> list[tuple[float, float]]:
+    """Return the points of the distribution of all latencies of a test: microseconds, and the share
+    of the samples that are no greater. No points where none was measured."""
+    whole = merged([trial.latency for trial in record.trials if trial.latency])
+    if whole is None or whole.histogram is None:
+        return []
+    points, seen = [], 0
+    for index, times in counts_of(whole.histogram).items():
+        seen += times
+        points.append((min(value_at(index + 1) - 1, whole.max) / 1e3, seen / whole.count))
+    return points
+
+
+def _mean(values: Mapping[float, int]) -> float:
+    return sum(value * times for value, times in values.items()) / sum(values.values())

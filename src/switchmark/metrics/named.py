@@ -1,0 +1,247 @@
+"""This module names the figures of a record one by one: each metric has a unit, words, a value for
+a test and one for each of its trials.
+
+Reports, plots and claims ask for a figure by its name; a new figure is one line here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import partial
+from statistics import median, stdev
+
+from switchmark.errors import UsageError
+from switchmark.metrics.cpu import cores_by_role, cores_in_all
+from switchmark.metrics.distribution import cdf, percentile_ns, stdev_ns
+from switchmark.metrics.latency import merged
+from switchmark.metrics.statistics import median_interval
+from switchmark.metrics.throughput import MIN_REPEATS, loss_ratio, rates_pps, sent
+from switchmark.model.latency import Latency
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
+
+__all__ = ["METRICS", "PATTERNS", "Metric", "cdf", "metric"]
+
+_PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
+_ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
+
+_CPUS = "cpus"
+"""The place of all CPUs of a test, in what the processor counted."""
+
+PATTERNS = {"latency.pNN_us": ("us", "any percentile, such as latency.p45_us, latency.p99.9_us")}
+"""Names that stand for many: unit and words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric is one figure of a test. `of` is its value, None where it is not known; `samples`
+    are those of the trials that tell it, in order: none of a figure that only a test has."""
+
+    name: str
+    unit: str
+    words: str
+    of: Callable[[Record], float | None]
+    samples: Callable[[Record], list[float]]
+
+    def interval(self, record: Record) -> tuple[float, float] | None:
+        """Return the 95 % interval of the median over the trials; None below three."""
+        samples = self.samples(record)
+        return median_interval(samples) if len(samples) >= MIN_REPEATS else None
+
+
+def metric(name: str) -> Metric:
+    """Return the metric of that name; UsageError with the nearest if there is none."""
+    if name in METRICS:
+        return METRICS[name]
+    if match := _PERCENTILE.fullmatch(name):
+        percent = Fraction(match[1])
+        if 0 < percent < 100:
+            return _percentile(name, match[1])
+        raise UsageError(
+            f"{name}: a percentile lies between 0 and 100",
+            hint="latency.min_us and latency.max_us are the ends; latency.p99.9_us is 99.9 %",
+        )
+    near = get_close_matches(name, [*METRICS, *PATTERNS], n=1, cutoff=0.4)
+    raise UsageError(
+        f"there is no metric named '{name}'\n  known: {', '.join([*METRICS, *PATTERNS])}",
+        hint=f"did you mean {near[0]}?" if near else None,
+    )
+
+
+# --- rates -----------------------------------------------------------------------------------
+
+_SCALES: dict[str, tuple[str, Callable[[float, Record], float]]] = {
+    "pps": ("frames/s", lambda pps, _: pps),
+    "kpps": ("kpps", lambda pps, _: pps / 1e3),
+    "mpps": ("Mpps", lambda pps, _: pps / 1e6),
+    "gbps_l1": ("Gbps L1", lambda pps, r: gbps_l1(pps, mean_frame_bytes(r.test.frame_size))),
+    "gbps_l2": ("Gbps L2", lambda pps, r: gbps_l2(pps, mean_frame_bytes(r.test.frame_size))),
+}
+
+
+def _rates() -> Iterable[Metric]:
+    for suffix, (unit, scaled) in _SCALES.items():
+        yield _of_rates(f"rx.{suffix}", unit, "received, the median of the trials", scaled)
+        yield _of_sent(f"tx.{suffix}", unit, "sent by all senders", scaled)
+        if not suffix.startswith("gbps"):
+            words = "standard deviation of the received rate"
+            within = f"{words}, from interval to interval of a trial"
+            yield _of_spread(f"rx.stdev_{suffix}", unit, within, scaled)
+            yield Metric(
+                f"rx.trials_stdev_{suffix}",
+                unit,
+                f"{words}, from trial to trial",
+                partial(_between_trials, scaled),
+                _no_samples,
+            )
+
+
+def _of_rates(name: str, unit: str, words: str, scaled: Callable[[float, Record], float]) -> Metric:
+    def samples(record: Record) -> list[float]:
+        return [scaled(pps, record) for pps in rates_pps(record)]
+
+    return Metric(name, unit, words, lambda record: _median(samples(record)), samples)
+
+
+def _of_sent(name: str, unit: str, words: str, scaled: Callable[[float, Record], float]) -> Metric:
+    def of(record: Record) -> float | None:
+        tx = sent(record)
+        return None if tx is None else scaled(float(tx["pps"]), record)
+
+    def samples(record: Record) -> list[float]:
+        return [scaled(t.tx_frames * 1e9 / t.elapsed_ns, record) for t in record.trials]
+
+    return Metric(name, unit, words, of, samples)
+
+
+def _of_spread(
+    name: str, unit: str, words: str, scaled: Callable[[float, Record], float]
+) -> Metric:
+    def samples(record: Record) -> list[float]:
+        spreads = (_spread_pps(trial) for trial in record.trials)
+        return [scaled(spread, record) for spread in spreads if spread is not None]
+
+    return Metric(name, unit, words, lambda record: _median(samples(record)), samples)
+
+
+def _spread_pps(trial: TrialResult) -> float | None:
+    """Return the standard deviation of the rate from interval to interval, the first and the last
+    one left out: they may be no whole ones."""
+    within = trial.intervals[: trial.elapsed_ns // trial.interval_ns][1:-1]
+    return stdev(within) * 1e9 / trial.interval_ns if len(within) >= MIN_REPEATS else None
+
+
+def _between_trials(scaled: Callable[[float, Record], float], record: Record) -> float | None:
+    rates = rates_pps(record)
+    return scaled(stdev(rates), record) if len(rates) >= MIN_REPEATS else None
+
+
+# --- latency ---------------------------------------------------------------------------------
+
+
+def _latencies() -> Iterable[Metric]:
+    yield _of_latency("latency.mean_us", "mean latency", lambda latency: latency.mean)
+    yield _of_latency("latency.min_us", "smallest latency", lambda latency: latency.min)
+    yield _of_latency("latency.max_us", "greatest latency", lambda latency: latency.max)
+    yield _of_latency("latency.stdev_us", "standard deviation of the latency", stdev_ns)
+
+
+def _percentile(name: str, percent: str) -> Metric:
+    words = f"latency that {percent} % of the frames do not exceed"
+    return _of_latency(name, words, lambda latency: percentile_ns(latency, Fraction(percent)))
+
+
+def _of_latency(name: str, words: str, read: Callable[[Latency], float | None]) -> Metric:
+    def of(record: Record) -> float | None:
+        whole = merged([trial.latency for trial in record.trials if trial.latency])
+        ns = None if whole is None else read(whole)
+        return None if ns is None else ns / 1e3
+
+    def samples(record: Record) -> list[float]:
+        told = (read(t.latency) for t in record.trials if t.latency and t.latency.count)
+        return [ns / 1e3 for ns in told if ns is not None]
+
+    return Metric(name, "us", words, of, samples)
+
+
+# --- the rest --------------------------------------------------------------------------------
+
+
+def _by_trials(name: str, unit: str, words: str, of: Callable[[Record], float | None]) -> Metric:
+    """Return a metric that means of one trial what it means of all of them."""
+
+    def samples(record: Record) -> list[float]:
+        each = (of(record.model_copy(update={"trials": (t,)})) for t in record.trials)
+        return [value for value in each if value is not None]
+
+    return Metric(name, unit, words, lambda r: of(r) if r.trials else None, samples)
+
+
+def _cores() -> Iterable[Metric]:
+    words = "cores that all parts used, and the kernel beside them"
+    yield _by_trials("cpu.total", "cores", words, lambda record: cores_in_all(record.trials))
+    for role in _ROLES:
+        words = f"cores that the parts in the role of {role} used"
+        yield _by_trials(f"cpu.{role}", "cores", words, partial(_cores_of, role))
+
+
+def _cores_of(role: str, record: Record) -> float | None:
+    return cores_by_role(record).get(role)
+
+
+def _costs() -> Iterable[Metric]:
+    for counter, unit, words in (
+        ("cycles", "cycles/frame", "cycles"),
+        ("instructions", "instructions/frame", "instructions"),
+        ("cache_misses", "misses/frame", "misses of the last cache"),
+    ):
+        yield _by_trials(
+            f"cost.{counter}_per_frame",
+            unit,
+            f"{words} of all parts for each frame received",
+            partial(_per_frame, counter),
+        )
+
+
+def _per_frame(counter: str, record: Record) -> float | None:
+    """Return what the processor counted of all parts for each frame; None where it did not count of
+    each. Of a switch in the kernel, all CPUs of the test are counted, and so its parts with it."""
+    total = frames = 0
+    for trial in record.trials:
+        parts = trial.cost.perf.parts if trial.cost else {}
+        whole = {_CPUS: parts[_CPUS]} if _CPUS in parts else parts
+        counts = [getattr(part, counter) for part in whole.values()]
+        if not counts or None in counts:
+            return None
+        total, frames = total + sum(counts), frames + trial.distinct
+    return total / frames if frames else None
+
+
+def _losses(record: Record) -> float | None:
+    return loss_ratio(record.trials)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+def _no_samples(record: Record) -> list[float]:
+    del record
+    return []
+
+
+METRICS: dict[str, Metric] = {
+    each.name: each
+    for each in (
+        *_rates(),
+        _by_trials("loss_ratio", "", "share of lost frames in those sent", _losses),
+        *_latencies(),
+        *_cores(),
+        *_costs(),
+    )
+}
+"""Every metric that has one name."""

@@ -1,0 +1,192 @@
+"""These tests check the figures that have names: what they come to for a test and for each of its
+trials."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from pathlib import Path
+from statistics import mean, median, stdev
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from switchmark.errors import UsageError
+from switchmark.metrics.distribution import percentile_ns
+from switchmark.metrics.latency import from_counts
+from switchmark.metrics.named import METRICS, cdf, metric
+from switchmark.metrics.throughput import received
+from switchmark.model.cost import InterruptCost, PerfCost, ProcessorCounts, TrialCost
+from switchmark.model.record import Latency, PartReport, Record, TrialResult
+from switchmark.report.json import to_object
+
+STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
+RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
+TRIAL = RECORD.trials[0]
+RANDOM = random.Random(7)
+
+
+def trial(**changes: object) -> TrialResult:
+    return TRIAL.model_copy(update={"elapsed_ns": 10**9, "latency": None, **changes})
+
+
+def record(*trials: TrialResult) -> Record:
+    test = RECORD.test.model_copy(update={"search": "fixed", "frame_size": 64})
+    return RECORD.model_copy(update={"trials": trials, "test": test})
+
+
+def latency(values: list[int]) -> Latency:
+    histogram = HdrHistogram(1, 10**11, 3)
+    for value in values:
+        histogram.record_value(value)
+    counts = [[index, count] for index, count in enumerate(histogram.counts) if count]
+    told = {
+        "count": len(values),
+        "min": min(values),
+        "max": max(values),
+        "sum": sum(values),
+        "counts": counts,
+    }
+    made = from_counts("rtt", [told])
+    assert made is not None
+    return made
+
+
+def samples_of(name: str, shown: Record) -> list[float]:
+    return metric(name).samples(shown)
+
+
+def test_rates_are_those_of_the_object_in_other_units() -> None:
+    shown = record(*(trial(rx_frames=frames, tx_frames=3000) for frames in (1000, 1500, 2500)))
+    rx = received(shown)
+    assert rx is not None
+    assert metric("rx.mpps").of(shown) == pytest.approx(rx["pps"] / 1e6) == 0.0015
+    assert metric("rx.gbps_l1").of(shown) == pytest.approx(rx["gbps_l1"])
+    assert metric("rx.gbps_l2").of(shown) == pytest.approx(rx["gbps_l2"])
+    assert samples_of("rx.kpps", shown) == [1.0, 1.5, 2.5]
+    assert metric("tx.kpps").of(shown) == 3.0
+    assert metric("rx.trials_stdev_kpps").of(shown) == pytest.approx(stdev([1.0, 1.5, 2.5]))
+    assert samples_of("rx.trials_stdev_kpps", shown) == []
+
+
+def test_an_interval_needs_three_trials_and_holds_their_median() -> None:
+    two = record(*(trial(rx_frames=frames) for frames in (1000, 1500)))
+    three = record(*(trial(rx_frames=frames) for frames in (1000, 1500, 2500)))
+    assert metric("rx.kpps").interval(two) is None
+    assert metric("rx.kpps").interval(three) == (1.0, 2.5)
+
+
+def test_the_spread_within_a_trial_leaves_the_broken_intervals_out() -> None:
+    counts = (5, 100, 110, 90, 100, 103, 97, 100, 100, 5)
+    shown = record(trial(intervals=counts, interval_ns=10**8), trial(intervals=()))
+    expected = stdev(counts[1:-1]) * 10 / 1e3
+    assert samples_of("rx.stdev_kpps", shown) == [pytest.approx(expected)]
+    assert metric("rx.stdev_kpps").of(shown) == pytest.approx(expected)
+    assert metric("rx.stdev_mpps").of(record(trial(intervals=()))) is None
+
+
+def test_a_percentile_of_the_summary_is_the_same_by_its_name() -> None:
+    values = [RANDOM.randint(4_000, 900_000) for _ in range(20_000)]
+    shown = record(trial(latency=latency(values[:10_000])), trial(latency=latency(values[10_000:])))
+    summary = to_object(shown)["latency_ns"]
+    for name, key in (("p50", "p50"), ("p90", "p90"), ("p99.9", "p999")):
+        assert metric(f"latency.{name}_us").of(shown) == summary[key] / 1e3
+    for end in ("min", "max"):
+        assert metric(f"latency.{end}_us").of(shown) == summary[end] / 1e3
+    assert metric("latency.mean_us").of(shown) == pytest.approx(mean(values) / 1e3)
+
+
+@pytest.mark.parametrize("percent", ["1", "45", "95", "99.5"])
+def test_any_percentile_is_within_what_a_histogram_tells(percent: str) -> None:
+    values = sorted(RANDOM.randint(10, 5_000_000) for _ in range(5_000))
+    exact = values[-(-len(values) * Fraction(percent) // 100) - 1]
+    told = metric(f"latency.p{percent}_us").of(record(trial(latency=latency(values))))
+    assert told is not None
+    assert exact <= told * 1e3 <= exact * 1.001 + 1
+
+
+def test_a_percentile_with_few_samples_beyond_it_is_not_told() -> None:
+    few = latency(list(range(1000, 1100)))
+    assert percentile_ns(few, Fraction(90)) == 1089
+    assert percentile_ns(few, Fraction(91)) is None
+    assert percentile_ns(few, Fraction(9)) is None
+
+
+def test_the_deviation_of_latency_is_that_of_its_samples() -> None:
+    values = [round(RANDOM.gauss(20_000, 1_500)) for _ in range(5_000)]
+    shown = record(*(trial(latency=latency(values)) for _ in range(3)))
+    assert metric("latency.stdev_us").of(shown) == pytest.approx(stdev(values) / 1e3, rel=0.001)
+    assert len(samples_of("latency.stdev_us", shown)) == 3
+
+
+def test_the_distribution_ends_at_the_greatest_latency_and_rises() -> None:
+    values = [RANDOM.randint(1_000, 100_000) for _ in range(3_000)]
+    points = cdf(record(trial(latency=latency(values))))
+    assert points[-1] == (max(values) / 1e3, 1.0)
+    assert points == sorted(points)
+    below = [share for us, share in points if us <= median(values) / 1e3]
+    assert below[-1] == pytest.approx(0.5, abs=0.01)
+    assert cdf(record(trial())) == []
+
+
+def test_cores_are_of_a_role_and_of_all() -> None:
+    parts = (
+        PartReport(part="a0", roles=("sender",), cpu=0, cores=0.5),
+        PartReport(part="b0", roles=("receiver",), cpu=1, cores=0.25),
+    )
+    softirq = InterruptCost(cpus={}, within_threads=True, outside=0.125)
+    cost = TrialCost(elapsed_ns=10**9, softirq=softirq, perf=counted())
+    shown = record(*(trial(parts=parts, cost=cost) for _ in range(3)))
+    assert metric("cpu.sender").of(shown) == 0.5
+    assert metric("cpu.switch").of(shown) is None
+    assert metric("cpu.total").of(shown) == 0.875 == to_object(shown)["cost"]["total_cores"]
+    assert samples_of("cpu.total", shown) == [0.875] * 3
+
+
+def counted(**misses: int | None) -> PerfCost:
+    parts = {
+        part: ProcessorCounts(by="thread", roles=(part,), cache_misses=count)
+        for part, count in misses.items()
+    }
+    return PerfCost(user_only=False, parts=parts)
+
+
+def test_misses_of_all_parts_are_for_each_frame_received() -> None:
+    softirq = InterruptCost(cpus={})
+    known, unknown = (
+        trial(rx_frames=1000, cost=TrialCost(elapsed_ns=1, softirq=softirq, perf=perf))
+        for perf in (counted(sender=500, switch=1500), counted(sender=500, switch=None))
+    )
+    assert metric("cost.cache_misses_per_frame").of(record(known)) == 2.0
+    assert metric("cost.cache_misses_per_frame").of(record(unknown)) is None
+    assert samples_of("cost.cache_misses_per_frame", record(known, known)) == [2.0, 2.0]
+
+
+def test_misses_of_all_cpus_have_those_of_their_parts_in_them() -> None:
+    perf = counted(sender=500, cpus=3000)
+    one = TrialCost(elapsed_ns=1, softirq=InterruptCost(cpus={}), perf=perf)
+    shown = record(trial(rx_frames=1000, cost=one))
+    assert metric("cost.cache_misses_per_frame").of(shown) == 3.0
+
+
+def test_the_share_of_lost_frames_is_of_each_trial_too() -> None:
+    shown = record(trial(tx_frames=100, lost=10), trial(tx_frames=300, lost=90))
+    assert metric("loss_ratio").of(shown) == 0.25
+    assert samples_of("loss_ratio", shown) == [0.1, 0.3]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_of_a_test_without_trials_is_unknown(name: str) -> None:
+    assert metric(name).of(record()) is None
+    assert metric(name).samples(record()) == []
+    assert metric(name).interval(record()) is None
+    assert metric(name).words
+
+
+def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="no metric named 'rx.mpp'") as refused:
+        metric("rx.mpp")
+    assert refused.value.hint == "did you mean rx.mpps?"
+    with pytest.raises(UsageError, match="between 0 and 100"):
+        metric("latency.p999_us")
