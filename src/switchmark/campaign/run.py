@@ -24,7 +24,7 @@ from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
-__all__ = ["Lab", "Progress", "run", "time_left"]
+__all__ = ["Lab", "Progress", "is_independent", "run", "saturated", "time_left"]
 
 
 class Lab(AbstractContextManager["Lab"], Protocol):
@@ -67,7 +67,7 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
                 left: list[_Missing] = []
                 for position, missing in enumerate(todo):
                     test, started = tests[missing.index], time.monotonic()
-                    apart = len(todo) > 1 and _is_independent(test)
+                    apart = len(todo) > 1 and is_independent(test)
                     rest = _visits([tests[other.index] for other in todo[position:]], round_)
                     rest += _visits([tests[other.index] for other in left], round_ + 1)
                     done = len(spent) + 1
@@ -96,7 +96,7 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
         ) from interruption
 
 
-def _is_independent(test: Test) -> bool:
+def is_independent(test: Test) -> bool:
     """Say whether other tests may come between the trials of this one."""
     repeats = test.repeat > 1 or test.until_certain is not None
     return repeats and SEARCHES[test.search].independent
@@ -111,7 +111,7 @@ def _visits(tests: Sequence[Test], round_: int) -> list[Test]:
     """Return the visits that tests ask for from a round on, as far as that is known."""
     visits = []
     for test in tests:
-        apart = _is_independent(test)
+        apart = is_independent(test)
         visits += [_visit_of(test, apart)] * (max(test.repeat - round_, 1) if apart else 1)
     return visits
 
@@ -180,15 +180,15 @@ def _run_one(
         stored = tuple(folder.trials.get(key, ()))
         return lab.visit(Visit(test, missing.index + 1, key, stored, keep, then, r_plus_pps, limit))
 
-    saturated = _saturated(test)
-    if saturated is None:
+    reference_test = saturated(test)
+    if reference_test is None:
         record = measure(result_key, test, then, limit=limit)
     else:
         # It has a key of its own, so that all its shares, and a resumed run, find it again.
-        reference = key(saturated, versions)
+        reference = key(reference_test, versions)
         before = known.get(reference) or folder.records.get(reference)
         if before is None or before.status != "ok":
-            before = measure(reference, saturated, test)
+            before = measure(reference, reference_test, test)
             assert before is not None  # it was not limited
             setup = {"reused": before.reused, "setup_s": before.setup_s}
         else:
@@ -206,7 +206,7 @@ def _run_one(
     return record
 
 
-def _saturated(test: Test) -> Test | None:
+def saturated(test: Test) -> Test | None:
     """Return the test that finds the R+ which this one's rate is a share of; None if it is of
     none."""
     if test.parsed_rate.share is None:

@@ -85,6 +85,9 @@ class Environment(ABC):
     images: bool = False
     """A node can be made of an image of the user's."""
 
+    create_s: float = 0.1
+    """About how long it takes to make a node and to take it down, in seconds."""
+
     @abstractmethod
     def probe(self, host: Host) -> Version:
         """Return the version, or raise Unavailable with what is missing."""

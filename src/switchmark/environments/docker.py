@@ -46,6 +46,7 @@ class Docker(OfClient):
     """`docker run` makes a container without a network; its namespace then gets the node's name."""
 
     name = "docker"
+    create_s = 1.5
 
     def probe(self, host: Host) -> Version:
         """Return the version of the client, and in `mode` whose daemon is used and which control

@@ -27,6 +27,7 @@ class Podman(OfClient):
     """`podman run` makes a container in the network namespace of the node."""
 
     name = "podman"
+    create_s = 1.5
 
     def probe(self, host: Host) -> Version:
         """Return the version of podman, and which control groups the host has."""

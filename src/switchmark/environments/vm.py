@@ -45,6 +45,7 @@ class Vm(Environment):
     name = "vm"
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
     own_kernel = True
+    create_s = 8.0  # emulated; with KVM it is less
     images = True
 
     def probe(self, host: Host) -> Version:

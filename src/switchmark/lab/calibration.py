@@ -40,7 +40,7 @@ from switchmark.model.topology import PortKind
 from switchmark.model.trial import TrialSpec
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["Calibrations", "Mode", "is_saturating"]
+__all__ = ["Calibrations", "Mode"]
 
 Mode = Literal["auto", "never", "again"]
 
@@ -58,11 +58,6 @@ _RECENT_S = 3600.0
 measured anew."""
 _NOT_OF_CABLE = ("switch ", "placement")
 """Versions that a calibration does not depend on; the cable's placement is that of the test."""
-
-
-def is_saturating(test: Test) -> bool:
-    """Say whether some trial of the test will ask for more than may be carried."""
-    return test.dimension == "throughput" and (test.parsed_rate.is_max or test.search != "fixed")
 
 
 class Calibrations(OnCable[CableFigures]):
@@ -121,7 +116,7 @@ class Calibrations(OnCable[CableFigures]):
         return cables
 
     def _wants(self, test: Test, cable: Cable) -> bool:
-        if self._mode == "never" or not is_saturating(test) or cable.key in self._measured:
+        if self._mode == "never" or not test.saturates or cable.key in self._measured:
             return False
         return self._mode == "again" or cable.key not in self._shown
 
@@ -163,7 +158,7 @@ class Calibrations(OnCable[CableFigures]):
 
     def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
         test, spec = drawn.test, trial.spec
-        if steering_of(drawn.layout) is not None or test.copies > 1 or not is_saturating(test):
+        if steering_of(drawn.layout) is not None or test.copies > 1 or not test.saturates:
             return False
         if spec.rate_pps is not None or spec.frames is not None or passing(trial.doubts):
             return False

@@ -251,6 +251,12 @@ class Test(SetUp):
         return parse_rate(self.rate)
 
     @property
+    def saturates(self) -> bool:
+        """Say whether some trial will ask for more than may be carried."""
+        found = self.parsed_rate.is_max or self.search != "fixed"
+        return self.dimension == "throughput" and found
+
+    @property
     def rate_pps(self) -> float | None:
         """Return the frames per second of each sender; None for a share of R+, and for `max`
         without a line rate."""

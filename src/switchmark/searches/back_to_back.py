@@ -17,10 +17,11 @@ from switchmark.searches.base import (
     Search,
     bracket,
     goal_of,
+    halvings,
     limit_of,
     saturate,
 )
-from switchmark.searches.ndr import majority, search_rate
+from switchmark.searches.ndr import majority, search_rate, usual_trials
 
 _FIRST_FRAMES = 1024
 _SENT_BY_THEN = 0.5
@@ -35,6 +36,10 @@ class BackToBack(Search):
 
     name = "back-to-back"
     summary = "the longest burst without loss, and the buffer that it shows"
+
+    def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
+        bursts = bounds.repeat * round(halvings(bounds.precision))
+        return (bounds.duration_s,) * (1 + bursts + usual_trials(bounds.precision))
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)

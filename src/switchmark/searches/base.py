@@ -6,6 +6,7 @@ that was cut off is gone through again with the trials that it has had.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,12 +29,14 @@ __all__ = [
     "Search",
     "bracket",
     "goal_of",
+    "halvings",
     "limit_of",
     "limit_of_all",
     "meets",
     "most_repeats",
     "repeated",
     "saturate",
+    "usual_repeats",
 ]
 
 Measure = Callable[[TrialSpec], TrialResult]
@@ -49,7 +52,7 @@ _FULL = 0.995
 """Of what a link carries: a sender that reaches this has filled it."""
 
 _MIN_UNTIL_CERTAIN = 5
-_MAX_FACTOR = 10
+_USUAL_FACTOR, _MAX_FACTOR = 2, 10
 
 
 def _unjudged(trials: Sequence[TrialResult]) -> str:
@@ -108,6 +111,11 @@ class Search(ABC):
     @abstractmethod
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         """Run trials until the answer is known. Errors of `measure` pass through."""
+
+    def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
+        """Return the durations of as many trials as it usually takes, in seconds, for those who
+        want to know beforehand."""
+        return (bounds.duration_s,) * usual_repeats(bounds)
 
 
 @dataclass(slots=True)
@@ -176,6 +184,18 @@ def most_repeats(repeat: int, until_certain: float | None) -> int:
     if until_certain is None:
         return repeat
     return _MAX_FACTOR * max(repeat, _MIN_UNTIL_CERTAIN)
+
+
+def usual_repeats(bounds: LoadBounds) -> int:
+    """Return about how many trials of one load there will be."""
+    if bounds.until_certain is None:
+        return bounds.repeat
+    return _USUAL_FACTOR * max(bounds.repeat, _MIN_UNTIL_CERTAIN)
+
+
+def halvings(precision: float) -> float:
+    """Return how often an interval is halved until it is as narrow as a precision."""
+    return math.log2(1 / precision)
 
 
 def _enough(rates: Sequence[float], bounds: LoadBounds) -> bool:

@@ -15,6 +15,7 @@ from switchmark.searches.base import (
     limit_of,
     repeated,
     saturate,
+    usual_repeats,
 )
 
 
@@ -23,6 +24,9 @@ class LatencyAtLoad(Search):
 
     name = "latency-at-load"
     summary = "latency at shares of R+: 10, 50 and 99 %, or --loads"
+
+    def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
+        return (bounds.duration_s,) * (1 + len(bounds.loads) * usual_repeats(bounds))
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)

@@ -19,6 +19,7 @@ from switchmark.searches.base import (
     Probe,
     Search,
     goal_of,
+    halvings,
     limit_of,
     limit_of_all,
     meets,
@@ -34,6 +35,10 @@ _SHORTEST_S = 0.1
 _INITIAL_SHARE = 0.25  # of the duration
 
 
+_EARLY_TRIALS, _FINALS_A_HALVING = 8, 5
+"""As many as it usually takes; on a quiet host fewer."""
+
+
 class _Exhausted(Exception):
     """The search has had all trials that it may have."""
 
@@ -44,18 +49,22 @@ class Mlr(Search):
     name = "mlr"
     summary = "NDR and PDR together, by the MLRsearch library"
 
+    def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
+        early = min(_shortest_s(bounds), bounds.duration_s)
+        finals = round(_FINALS_A_HALVING * halvings(bounds.precision)) + bounds.repeat
+        return (early,) * _EARLY_TRIALS + (bounds.duration_s,) * finals
+
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal
 
         probe = Probe(measure, bounds)
         start = saturate(probe)
-        shortest = max(_SHORTEST_S, _INITIAL_SHARE * bounds.duration_s)
         wanted = {
             name: SearchGoal(
                 loss_ratio=allowed,
                 exceed_ratio=EXCEED_RATIO,
                 relative_width=bounds.precision,
-                initial_trial_duration=min(shortest, bounds.duration_s),
+                initial_trial_duration=min(_shortest_s(bounds), bounds.duration_s),
                 final_trial_duration=bounds.duration_s,
                 duration_sum=TRIALS_A_LOAD * bounds.duration_s,
                 preceding_targets=2,
@@ -106,6 +115,10 @@ class Mlr(Search):
                 figure, of_figure = finals, verdict
         summary = SearchResult(name=self.name, trials=len(probe.trials), goals=tuple(goals))
         return Estimate(figure or (start.trial,), summary, of_figure or goals[0].verdict)
+
+
+def _shortest_s(bounds: LoadBounds) -> float:
+    return max(_SHORTEST_S, _INITIAL_SHARE * bounds.duration_s)
 
 
 def _finals(

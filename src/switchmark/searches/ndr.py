@@ -23,16 +23,19 @@ from switchmark.searches.base import (
     Search,
     bracket,
     goal_of,
+    halvings,
     limit_of,
     limit_of_all,
     meets,
     saturate,
 )
 
-__all__ = ["SEARCH", "BinarySearch", "RateBounds", "majority", "search_rate"]
+__all__ = ["SEARCH", "BinarySearch", "RateBounds", "majority", "search_rate", "usual_trials"]
 
 _FIRST_STEP = 4
 """Of the precision: how far from R+ a second rate is tried."""
+
+_TRIALS_A_HALVING = 2
 
 
 class BinarySearch(Search):
@@ -67,6 +70,15 @@ class BinarySearch(Search):
         summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
         figure = result.finals or (result.lowest_beyond or start.trial,)
         return Estimate(figure, summary, verdict)
+
+    def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
+        return (bounds.duration_s,) * (usual_trials(bounds.precision) + bounds.repeat)
+
+
+def usual_trials(precision: float) -> int:
+    """Return about how many trials it takes to bound a rate: 15 for half a percent, as some of them
+    are repeated."""
+    return round(_TRIALS_A_HALVING * halvings(precision))
 
 
 @dataclass(frozen=True, slots=True)

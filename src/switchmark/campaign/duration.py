@@ -1,0 +1,143 @@
+"""This module tells beforehand about how long tests take to run. It is pure: it reads no clock and
+looks at no host.
+
+A run is replayed by its sums: which visits there are, which paths these need, what is measured on
+cables first, and the trials. The constants are what these took on a host of two busy cores; on a
+quiet host a run is done sooner, as a search and a calibration want fewer trials there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cache
+
+from switchmark.campaign.run import is_independent, saturated
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import UsageError
+from switchmark.layout.sharing import path_key
+from switchmark.model.spec import Test, usual_values
+from switchmark.model.topology import Topology
+from switchmark.model.units import parse_shares
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.searches import TABLE as SEARCHES
+from switchmark.searches.base import LoadBounds
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["expected_s"]
+
+_START_S = 1.0
+"""To begin and to end a run."""
+
+_VISIT_S = 1.0
+"""Beside the trials of a visit: mostly the noise of the host before it and after it."""
+
+_TRIAL_S = 0.15
+"""Beside the warm-up and the measured phase: orders, and frames on their way."""
+
+_PATH_S = 0.7
+"""To set a path up, to try it with a few frames, and to take it down."""
+
+_PROGRAM_S = 1.2
+"""More for a switch that is a program, which has to start."""
+
+_RATE_ON_CABLES_S = 3.2
+"""A calibration: up to five short trials on a cable and one into nothing."""
+
+_LATENCY_ON_CABLE_S = 1.8
+"""The floor of a latency: three short trials on a cable."""
+
+
+def expected_s(tests: Iterable[Test]) -> float:
+    """Return about how many seconds a run of these tests takes, each measured for the first time.
+
+    A switch or an environment that this installation does not have takes what the usual one does.
+    """
+    asked = list(dict.fromkeys(tests))
+    references = dict.fromkeys(each for each in map(saturated, asked) if each is not None)
+    visits = list(_visits([*asked, *references]))
+    paths = [test for visit in visits for test in _one_of_each_path(visit)]
+    on_cables = {_cable_of(test): test for test in (*asked, *references)}.values()
+    return (
+        (_START_S if asked else 0.0)
+        + sum(_VISIT_S * len(visit) for visit in visits)
+        + sum(map(_path_s, paths))
+        + sum(map(_on_cables_s, on_cables))
+        + sum(_trials_s(test) for test in (*asked, *references))
+    )
+
+
+def _visits(tests: Sequence[Test]) -> Iterator[list[Test]]:
+    """Yield the tests of each round: repeats that do not depend on each other are made in turn with
+    those of the other tests."""
+    rounds = [
+        len(_trials(test)) if len(tests) > 1 and is_independent(test) else 1 for test in tests
+    ]
+    for number in range(max(rounds, default=0)):
+        yield [test for test, last in zip(tests, rounds, strict=True) if number < last]
+
+
+def _one_of_each_path(tests: Iterable[Test]) -> list[Test]:
+    return list({path_key(test): test for test in tests}.values())
+
+
+def _trials_s(test: Test) -> float:
+    return sum(test.warmup + duration_s + _TRIAL_S for duration_s in _trials(test))
+
+
+def _trials(test: Test) -> tuple[float, ...]:
+    """Return the durations of the trials that a test takes."""
+    bounds = LoadBounds(
+        None,
+        test.duration,
+        test.warmup,
+        test.repeat,
+        precision=test.precision,
+        loads=parse_shares(test.loads),
+        until_certain=test.until_certain,
+    )
+    return SEARCHES[test.search].usual_durations(bounds)
+
+
+def _path_s(test: Test) -> float:
+    switch = SWITCHES.get(test.switch)
+    seconds = _PATH_S + (_PROGRAM_S if switch and switch.program else 0.0)
+    return (
+        seconds
+        + _node_s(test.switch_environment)
+        + _functions(test.scenario, test.pairs, test.copies, test.chain, test.chains)
+        * _node_s(test.environment)
+    )
+
+
+def _node_s(environment: str) -> float:
+    known = ENVIRONMENTS.get(environment)
+    return known.create_s if known else 0.0
+
+
+@cache
+def _functions(scenario: str, pairs: int, copies: int, chain: int, chains: int) -> int:
+    """Return how many functions a scenario has, each in a node of its own; 0 if it cannot be
+    drawn."""
+    sizes = {"pairs": pairs, "copies": copies, "chain": chain, "chains": chains}
+    topology = Topology()
+    try:
+        SCENARIOS[scenario].draw(topology, Test(scenario=scenario, **sizes))
+    except (KeyError, UsageError):
+        return 0
+    return sum(not part.physical for part in topology.parts)
+
+
+def _on_cables_s(test: Test) -> float:
+    """Return what is measured without the switch first; nothing where no cable can be had."""
+    environment = ENVIRONMENTS.get(test.environment)
+    if environment and environment.own_kernel:
+        return 0.0
+    if test.dimension == "latency":
+        return _LATENCY_ON_CABLE_S + _path_s(test)
+    return _RATE_ON_CABLES_S + 2 * _path_s(test) if test.saturates else 0.0
+
+
+def _cable_of(test: Test) -> Hashable:
+    """Return what the figures of a cable depend on, so that tests which share one are known."""
+    usual = test.model_copy(update=usual_values("switch", "method"))
+    return usual.model_copy(update={"rate": "max"} if test.dimension == "throughput" else {})
