@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
-import itertools
+import json
 import re
-import textwrap
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
+from switchmark.report.schema import SCHEMAS, as_json, members_told, schema
 from switchmark.switches.verified import verifications
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -64,6 +63,10 @@ def pages() -> Iterator[tuple[str, str]]:
     )
     yield "metrics.md", page("Metrics", lead, metrics())
     index.append(("[metrics](metrics.md)", "figures by name, with their units"))
+    for name, (title, _) in SCHEMAS.items():
+        yield f"{name}.schema.json", json.dumps(schema(name), indent=1) + "\n"
+        about = f"{title[:1].lower()}{title[1:]}, as JSON Schema: `switchmark schema {name}`"
+        index.append((f"[{name}.schema.json]({name}.schema.json)", about))
     index.append(("[axes](axes.md)", "what a campaign or an option can set, with the defaults"))
     yield (
         "README.md",
@@ -103,28 +106,6 @@ def record() -> str:
         lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "what it is"))]
         lines += ["|---|---|", *map(line, rows)]
     return "\n".join(lines) + "\n"
-
-
-def members_told(model: type) -> dict[str, str]:
-    """Return the docstring of each member of a class: the text that stands below it. It is read
-    here, from the source, as it costs too much to do so wherever the class is imported."""
-    told: dict[str, str] = {}
-    for owner in reversed(model.__mro__):
-        if not owner.__module__.startswith("switchmark."):
-            continue
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        assert isinstance(body, ast.ClassDef)
-        for member, below in itertools.pairwise(body.body):
-            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
-                match below:
-                    case ast.Expr(value=ast.Constant(value=str(text))):
-                        told[member.target.id] = inspect.cleandoc(text)
-    return told
-
-
-def as_json(text: str) -> str:
-    """Return a docstring on one line, with JSON's word for None."""
-    return re.sub(r"\bNone\b", "null", " ".join(text.split()))
 
 
 def parts_of_record() -> Iterator[tuple[str, type[BaseModel]]]:
@@ -300,7 +281,7 @@ def main() -> None:
     """Write every page, and remove pages that no table makes any more."""
     written = dict(pages())
     REFERENCE.mkdir(parents=True, exist_ok=True)
-    for stale in {path.name for path in REFERENCE.glob("*.md")} - set(written):
+    for stale in {path.name for path in REFERENCE.iterdir()} - set(written):
         (REFERENCE / stale).unlink()
     for name, text in written.items():
         (REFERENCE / name).write_text(text)

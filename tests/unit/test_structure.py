@@ -78,6 +78,7 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/record.py", "host"): "a verdict",
     ("metrics/verdict.py", "host"): "a verdict",
     ("report/json.py", "host"): "a member of a record",
+    ("report/schema.py", "host"): "a member of a record",
 }
 """(file, name of an environment): why the name may stand there."""
 

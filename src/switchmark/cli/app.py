@@ -30,6 +30,7 @@ from switchmark.cli.arguments import (
     Strict,
     Wide,
 )
+from switchmark.cli.exporting import add_commands
 from switchmark.cli.options import with_axes, with_host_file
 from switchmark.cli.running import (
     Shown,
@@ -322,3 +323,6 @@ def compare(
         pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in compared
     )
     return _FAILED if lacking or slower else 0
+
+
+add_commands(app)

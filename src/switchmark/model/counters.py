@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from switchmark.model.place import PortEnd
 
@@ -136,7 +136,12 @@ def _counters(value: object) -> PathCounters:
     raise ValueError("no counters by place")
 
 
+_COUNTS = {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}
+
 WrittenCounters = Annotated[
-    PathCounters, PlainValidator(_counters), PlainSerializer(PathCounters.as_dict)
+    PathCounters,
+    PlainValidator(_counters),
+    PlainSerializer(PathCounters.as_dict),
+    WithJsonSchema({"type": "object", "additionalProperties": _COUNTS}),
 ]
 """The counters of a path as a member of a record."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from switchmark.model.noise import HostActivity
 from switchmark.model.place import WrittenPlace
-from switchmark.model.written import Written
+from switchmark.model.written import Written, object_schema
 
 __all__ = ["Balance", "Blamed", "Evidence", "HeaderCheck", "PastSwitch", "VerdictEvidence"]
 
@@ -61,7 +61,14 @@ def _in_and_out(balance: Balance) -> dict[str, int]:
     return {"in": balance.entered, "out": balance.left}
 
 
-_WrittenBalance = Annotated[Balance, BeforeValidator(_balance), PlainSerializer(_in_and_out)]
+_FRAMES = {"type": "integer"}
+
+_WrittenBalance = Annotated[
+    Balance,
+    BeforeValidator(_balance),
+    PlainSerializer(_in_and_out),
+    WithJsonSchema(object_schema(**{"in": _FRAMES, "out": _FRAMES})),
+]
 
 
 class PastSwitch(Written):

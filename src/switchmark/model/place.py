@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 __all__ = ["Place", "PlaceKind", "PortEnd", "WrittenEnd", "WrittenPlace", "part_of"]
 
@@ -163,8 +163,12 @@ def _place(value: object) -> object:
     return Place.parse(value) if isinstance(value, str) else value
 
 
-WrittenEnd = Annotated[PortEnd, BeforeValidator(_end), PlainSerializer(str, return_type=str)]
+_TEXT = WithJsonSchema({"type": "string"})
+
+WrittenEnd = Annotated[PortEnd, BeforeValidator(_end), PlainSerializer(str, return_type=str), _TEXT]
 """An end of a port as a member of a record."""
 
-WrittenPlace = Annotated[Place, BeforeValidator(_place), PlainSerializer(str, return_type=str)]
+WrittenPlace = Annotated[
+    Place, BeforeValidator(_place), PlainSerializer(str, return_type=str), _TEXT
+]
 """A place as a member of a record."""

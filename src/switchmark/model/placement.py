@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from switchmark.model.written import Written
+from switchmark.model.written import Written, object_schema
 
 __all__ = ["Pin", "PlacementRecord"]
 
@@ -36,8 +36,13 @@ def _cpus_and_yield(pin: Pin | tuple[int, ...]) -> dict[str, Any] | list[int]:
     return list(pin)
 
 
+_CPUS = {"type": "array", "items": {"type": "integer"}}
+
 _WrittenPin = Annotated[
-    Pin | tuple[int, ...], BeforeValidator(_pin), PlainSerializer(_cpus_and_yield)
+    Pin | tuple[int, ...],
+    BeforeValidator(_pin),
+    PlainSerializer(_cpus_and_yield),
+    WithJsonSchema({"anyOf": [object_schema(cpus=_CPUS, **{"yield": {"type": "boolean"}}), _CPUS]}),
 ]
 """A seat as a member of a record; in early ones its CPUs alone."""
 

@@ -13,12 +13,14 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     WrapSerializer,
     model_serializer,
 )
+from pydantic_core import CoreSchema
 
-__all__ = ["OrEmpty", "Written"]
+__all__ = ["OrEmpty", "Written", "object_schema"]
 
 _T = TypeVar("_T")
 
@@ -34,6 +36,26 @@ class Written(BaseModel):
         return {name: value for name, value in write(self).items() if name in given}
 
 
+def object_schema(**members: Any) -> dict[str, Any]:
+    """Return the JSON Schema of an object that has all of these members, each with its schema, and
+    no others."""
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+class _MaybeEmpty:
+    """A member that is marked so may be an empty object, to JSON Schema too."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), object_schema()]}
+
+
 def _known(value: object) -> object:
     return None if value == {} else value
 
@@ -42,5 +64,5 @@ def _or_empty(value: object, write: SerializerFunctionWrapHandler) -> object:
     return {} if value is None else write(value)
 
 
-OrEmpty = Annotated[_T | None, BeforeValidator(_known), WrapSerializer(_or_empty)]
+OrEmpty = Annotated[_T | None, BeforeValidator(_known), WrapSerializer(_or_empty), _MaybeEmpty()]
 """A part of a record that is None where a record has an empty object."""

@@ -1,0 +1,288 @@
+"""This module writes down in JSON Schema what run folders hold and what `--json` prints.
+
+All of it is made from the models of a record, and what it says of a member is what stands below it
+there: the source is read, as it costs too much to do so wherever a model is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, Field, create_model
+
+from switchmark.model.cable import CableLatency, NoCableLatency
+from switchmark.model.cost import CostFigures
+from switchmark.model.evidence import Evidence
+from switchmark.model.latency import LatencyFigures
+from switchmark.model.record import SCHEMA, FlowCounts, Origin, Record, TrialResult
+from switchmark.model.spec import AXES, Test
+
+__all__ = ["SCHEMAS", "as_json", "members_told", "schema"]
+
+Schema = dict[str, Any]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NUMBER, _COUNT, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
+
+
+def schema(name: str) -> Schema:
+    """Return a schema by its name, one of `SCHEMAS`."""
+    title, make = SCHEMAS[name]
+    made = make()
+    return {
+        "$schema": _DIALECT,
+        "$id": f"switchmark-{name}-{SCHEMA}.schema.json",
+        "title": title,
+        **made,
+    }
+
+
+def members_told(model: type) -> dict[str, str]:
+    """Return the docstring of each member of a class: the text that stands below it."""
+    told: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if not owner.__module__.startswith("switchmark."):
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(body, ast.ClassDef)
+        for member, below in itertools.pairwise(body.body):
+            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        told[member.target.id] = inspect.cleandoc(text)
+    return told
+
+
+def as_json(text: str) -> str:
+    """Return a docstring on one line, with JSON's word for None."""
+    return re.sub(r"\bNone\b", "null", " ".join(text.split()))
+
+
+# --- the files of a run ----------------------------------------------------------------------
+
+
+def _records() -> Schema:
+    """Return the schema of a line of `records.jsonl`."""
+    return _line(Record, versions=Field(default={}), record=...)
+
+
+def _trials() -> Schema:
+    """Return the schema of a line of `trials.jsonl`."""
+    return _line(TrialResult, key=..., number=..., trial=...)
+
+
+def _line(model: type[BaseModel], **members: Any) -> Schema:
+    types: Mapping[str, Any] = {
+        "versions": dict[str, str],
+        "key": str,
+        "number": int,
+        "record": model,
+        "trial": model,
+    }
+    fields: dict[str, Any] = {name: (types[name], usual) for name, usual in members.items()}
+    made = _told(create_model("Line", **fields))
+    del made["title"]
+    version = {"const": SCHEMA, "description": "The version of this form."}
+    return {
+        **made,
+        "properties": {"schema": version, **made["properties"]},
+        "required": ["schema", *made["required"]],
+    }
+
+
+def _told(model: type[BaseModel]) -> Schema:
+    """Return the schema of a model in which every part and every member is told of, without the
+    titles that repeat their names."""
+    made = model.model_json_schema()
+    parts = made.get("$defs", {})
+    for each in _models(model):
+        part = parts.get(each.__name__)
+        if part is None:
+            continue
+        part["description"] = as_json(inspect.getdoc(each) or "")
+        told = {name: axis.help for name, axis in AXES.items()} if each is Test else {}
+        told |= members_told(each)
+        for name, member in part["properties"].items():
+            member.pop("title", None)
+            if name in told:
+                member["description"] = as_json(told[name])
+        for name, field in each.model_fields.items():
+            if field.exclude:
+                del part["properties"][name]
+    for member in made["properties"].values():
+        member.pop("title", None)
+    parts.pop(Origin.__name__, None)
+    return made
+
+
+def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """Return all models within a model."""
+    known: set[type[BaseModel]] = set()
+    waiting: list[object] = [model]
+    while waiting:
+        each = waiting.pop()
+        if inspect.isclass(each) and issubclass(each, BaseModel):
+            if each not in known:
+                known.add(each)
+                waiting += [field.annotation for field in each.model_fields.values()]
+        else:
+            waiting += typing.get_args(each)
+    return known
+
+
+# --- what is printed -------------------------------------------------------------------------
+
+
+def _printed() -> Schema:
+    """Return the schema of the object of `--json`: what the record has, under the names that a
+    reader meets, and what is derived from it."""
+    derived: dict[str, Any] = {
+        "latency_ns": (LatencyFigures | None, _member("The latency of all trials.")),
+        "latency_floor_ns": (
+            CableLatency | NoCableLatency | None,
+            _member("That of the same test on a cable; null for a test of no latency."),
+        ),
+        "cost": (CostFigures | None, _member("What the frames cost; null without a trial.")),
+        "evidence": (tuple[Evidence, ...], _member("Of each trial, what its verdict rests on.")),
+        "record": (Record, ...),
+        "origin": (Origin, ...),
+    }
+    made = _told(create_model("Printed", **derived))
+    parts, own = made["$defs"], made["properties"]
+    record = parts.pop("Record")["properties"]
+    test = parts["Test"]
+    test["properties"] = {
+        AXES[name].json_name or name: member for name, member in test["properties"].items()
+    } | {AXES["rate"].json_number: _or_null(_NUMBER, "Frames a second of each sender.")}
+    later = {axis.json_name or axis.name for axis in AXES.values() if axis.later}
+    test["required"] = [name for name in test["properties"] if name not in later]
+    for name in ("TrialResult", "TrialSpec", "PartReport", "FlowCounts"):
+        parts.pop(name, None)
+    kept = {name: record[name] for name in _AS_IN_RECORD}
+    for member in kept.values():
+        member.pop("default", None)
+    members: Schema = {
+        "schema": {"const": SCHEMA, "description": "The version of this form."},
+        "run": _or_null(_TEXT, "The name of its run."),
+        "time": record["started"],
+        "host": _or_null({"type": "object"}, "Facts of the host."),
+        "versions": _or_null(_mapping(_TEXT), "The versions that its figures depend on."),
+        **kept,
+        **{name: own[name] for name in ("latency_ns", "latency_floor_ns", "cost", "evidence")},
+        **_derived(),
+    }
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+        "$defs": _reachable(members, parts),
+    }
+
+
+_AS_IN_RECORD = (
+    *("status", "error", "test", "semantics", "steering", "port", "memory", "engine_mode"),
+    *("verdict", "doubts", "noise", "calibration", "gate", "discarded", "search", "placement"),
+    *("switch_version", "switch_mode", "nics", "reused", "r_plus_pps", "setup_s", "teardown_s"),
+)
+
+
+def _member(text: str) -> Any:
+    return Field(..., description=text)
+
+
+def _derived() -> Schema:
+    """Return the members that are derived from the trials, by their names."""
+    counts = {
+        name: _or_null(_COUNT, text)
+        for name, text in members_told(TrialResult).items()
+        if name in ("lost", "late", "duplicated", "reordered", "corrupted", "foreign", "stray")
+    }
+    flow = {
+        name: {**(_TEXT if name == "flow" else _COUNT), "description": as_json(text)}
+        for name, text in members_told(FlowCounts).items()
+        if name != "latency"
+    }
+    low_and_high = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+    return {
+        "lower_bound": {
+            "type": "boolean",
+            "description": "The rate bounds the traffic program; the switch may be faster.",
+        },
+        "tx": _or_null(
+            _object(frames=_COUNT, pps=_NUMBER, unsent=_COUNT),
+            "Frames that were sent, in all and a second, and those for which there was no room.",
+        ),
+        "rx": _or_null(
+            _object(frames=_COUNT, pps=_NUMBER, gbps_l1=_NUMBER, gbps_l2=_NUMBER),
+            "Frames that arrived, and the rate of distinct ones: frames a second, 10^9 bit/s.",
+        ),
+        **counts,
+        "lost_at": {**_mapping(_COUNT), "description": "The places of lost frames."},
+        "unaccounted": _or_null(_COUNT, "Lost frames without a place."),
+        "cpu": {**_mapping(_or_null(_NUMBER, "")), "description": "Cores in use, by role."},
+        "repeats": {**_COUNT, "description": "How many trials make the figure."},
+        "ci95_pps": _or_null(low_and_high, "The 95 % interval of `rx.pps`; null below three."),
+        "ci95_ns": _or_null(low_and_high, "That of the median latency, in nanoseconds."),
+        "fairness": _or_null(_NUMBER, "Jain's index over what each flow received."),
+        "per_flow": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {**flow, "latency_ns": {"type": "object"}},
+                "required": list(flow),
+                "additionalProperties": False,
+            },
+            "description": "What became of each flow.",
+        },
+    }
+
+
+def _object(**members: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+def _mapping(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _or_null(kind: Schema, text: str) -> Schema:
+    told = {"description": as_json(text)} if text else {}
+    return {"anyOf": [kind, {"type": "null"}], **told}
+
+
+def _reachable(root: object, parts: Mapping[str, Schema]) -> Schema:
+    """Return the parts that something refers to, or a part of it does."""
+    known: Schema = {}
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            name = str(each.get("$ref", "")).rpartition("/")[2]
+            if name and name not in known:
+                known[name] = parts[name]
+                waiting.append(parts[name])
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return dict(sorted(known.items()))
+
+
+SCHEMAS: Mapping[str, tuple[str, Callable[[], Schema]]] = {
+    "records": ("A line of records.jsonl", _records),
+    "trials": ("A line of trials.jsonl", _trials),
+    "json": ("An object of --json", _printed),
+}
+"""By name: what it describes, and what makes it."""

@@ -1,0 +1,108 @@
+"""These tests hold stored records, and what is printed of them, against the published schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from switchmark.model.record import SCHEMA, Record
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
+from switchmark.report.json import to_object
+from switchmark.report.schema import SCHEMAS, schema
+from synthetic import SyntheticSwitch
+
+DATA = Path(__file__).parent / "data"
+
+VALIDATORS = {name: Draft202012Validator(schema(name)) for name in SCHEMAS}
+
+
+def wrong(name: str, content: Any) -> list[str]:
+    """Return what is wrong with some content by a schema."""
+    found = VALIDATORS[name].iter_errors(content)
+    return [f"{each.json_path}: {each.message[:200]}" for each in found]
+
+
+def lines() -> Iterator[Any]:
+    """Yield the stored lines of records of every version of the program, with their names."""
+    for path in sorted(DATA.glob("records-*.jsonl")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            yield pytest.param(json.loads(line), id=f"{path.stem}:{number}")
+
+
+def fresh(**changes: Any) -> Record:
+    """Return a record that this version has made."""
+    switch = SyntheticSwitch(noise=0.01)
+    trials = tuple(switch(TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)) for _ in range(3))
+    content = {"key": "k", "number": 1, "status": "ok", "error": None, "test": Test()}
+    return Record(**{**content, "trials": trials, **changes})
+
+
+def as_stored(record: Record) -> Any:
+    content = {"schema": SCHEMA, "versions": {}, "record": record.model_dump(mode="json")}
+    return json.loads(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_one(name: str) -> None:
+    Draft202012Validator.check_schema(schema(name))
+
+
+@pytest.mark.parametrize("line", list(lines()))
+def test_a_stored_record_is_valid_as_it_was_written_and_as_it_is_written_now(line: Any) -> None:
+    record = Record.model_validate(line["record"])
+    assert wrong("records", line) == []
+    assert wrong("records", as_stored(record)) == []
+    assert wrong("json", json.loads(json.dumps(to_object(record)))) == []
+    for trial in line["record"]["trials"]:
+        assert wrong("trials", {"schema": SCHEMA, "key": "k", "number": 1, "trial": trial}) == []
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("object*.json*")), ids=lambda path: path.stem)
+def test_what_was_printed_is_valid(path: Path) -> None:
+    text = path.read_text()
+    each = text.splitlines() if path.suffix == ".jsonl" else [text]
+    assert [wrong("json", json.loads(one)) for one in each] == [[]] * len(each)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        fresh(),
+        fresh(status="failed", error="a switch did not start", trials=()),
+        fresh(status="refused", error="it cannot work", trials=()),
+    ],
+    ids=lambda record: record.status,
+)
+def test_a_fresh_record_is_valid(record: Record) -> None:
+    assert wrong("records", as_stored(record)) == []
+    assert wrong("json", json.loads(json.dumps(to_object(record)))) == []
+
+
+def test_every_member_is_told() -> None:
+    def silent(part: dict[str, Any], where: str) -> Iterator[str]:
+        for name, member in part.get("properties", {}).items():
+            if "description" not in member:
+                yield f"{where}.{name}"
+
+    for name in SCHEMAS:
+        made = schema(name)
+        found = [each for part, of in made["$defs"].items() for each in silent(of, part)]
+        if name == "json":
+            found += silent(made, name)
+        assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("number", "1"), ("status", "fine"), ("verdict", None), ("trials", {}), ("key", 1)],
+)
+def test_a_member_of_another_type_is_not_valid(name: str, value: object) -> None:
+    line = as_stored(fresh())
+    line["record"][name] = value
+    assert wrong("records", line) != []
