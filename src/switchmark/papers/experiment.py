@@ -1,136 +1,254 @@
 """An experiment of a paper has its campaign, the published values and the paper's claims.
 
-A file `PAPER/EXPERIMENT.yaml` in this folder is one. This module does not know how a campaign is
-run.
+A file `PAPER/EXPERIMENT.yaml` in this folder is one; `PAPER/source.yaml` says what the paper is.
+This module does not know how a campaign is run.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name
-from switchmark.model.spec import AXES, Test
+from switchmark.model.spec import AXES
+from switchmark.papers.claims import Claim
+from switchmark.papers.points import At, Scalar
 
-__all__ = ["Claim", "Experiment", "Row", "names", "read"]
+__all__ = [
+    "Drawn",
+    "Experiment",
+    "Published",
+    "Quick",
+    "Source",
+    "matching",
+    "names",
+    "read",
+    "source",
+]
 
 _FOLDER = Path(__file__).parent
+_SOURCE = "source"
+_FORM = ConfigDict(
+    frozen=True, extra="forbid", alias_generator=lambda name: name.rstrip("_").replace("_", "-")
+)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Source(BaseModel):
+    """A source is the paper that experiments come from, and the testbed that it used."""
+
+    model_config = _FORM
+
+    authors: str
+    title: str
+    year: int
+    venue: str
+    doi: str = ""
+    bed: str
+    """The testbed: processors, links, versions."""
+
+    link_gbps: float | None = None
+    """What its links carry; None where frames never left a host."""
 
 
-Scalar = str | int | float | None
+class Published(BaseModel):
+    """A published value stands beside the points that it is about. It is a number, or what the text
+    says of one: about, at least, at most, or between two."""
 
+    model_config = _FORM
 
-class Row(_Frozen):
-    """A row is one published value, with the axes (as the command line writes them) that pick its
-    test."""
+    at: At
+    metric: str
+    value: float | None = None
+    about: float | None = None
+    min: float | None = None
+    max: float | None = None
+    between: tuple[float, float] | None = None
+    place: str = ""
+    uncertain: str = ""
+    """Why it may not be about these points, or not mean this."""
 
-    axes: dict[str, Scalar]
-    published: float
-
-    @field_validator("axes")
-    @classmethod
-    def _axes_have_such_values(cls, axes: dict[str, Scalar]) -> dict[str, Scalar]:
-        for axis, value in axes.items():
-            _value(axis, value)
-        return axes
+    @model_validator(mode="after")
+    def _has_one_value(self) -> Published:
+        given = (self.value, self.about, self.min, self.max, self.between)
+        if sum(each is not None for each in given) != 1:
+            raise ValueError("a published value is one of value, about, min, max, between")
+        return self
 
     @property
-    def name(self) -> str:
-        return " ".join("none" if value is None else str(value) for value in self.axes.values())
-
-    def picks(self, test: Test) -> bool:
-        """Say whether a test has the values of this row, however they are written."""
-        return all(
-            _means(axis, getattr(test, field_name(axis))) == _means(axis, _value(axis, value))
-            for axis, value in self.axes.items()
+    def ends(self) -> tuple[float, float]:
+        """Return the least and the greatest that the value can be."""
+        if self.between is not None:
+            return self.between
+        exact = self.value if self.value is not None else self.about
+        if exact is not None:
+            return exact, exact
+        return (
+            self.min if self.min is not None else float("-inf"),
+            self.max if self.max is not None else float("inf"),
         )
 
+    def __str__(self) -> str:
+        if self.between is not None:
+            return f"{self.between[0]:g} to {self.between[1]:g}"
+        if self.value is not None:
+            return f"{self.value:g}"
+        if self.about is not None:
+            return f"about {self.about:g}"
+        return f">= {self.min:g}" if self.min is not None else f"<= {self.max:g}"
 
-class Claim(_Frozen):
-    """A claim is what the paper says of an order: every row that the first group names has a
-    greater value than each that the second names."""
 
-    says: str
-    order: tuple[tuple[str, ...], tuple[str, ...]]
+class Quick(BaseModel):
+    """A quick run has other values for some axes, and of others only those that are kept."""
+
+    model_config = _FORM
+
+    axes: dict[str, Scalar] = Field(default_factory=dict)
+    keep: At = Field(default_factory=dict)
 
 
-class Experiment(_Frozen):
-    """An experiment runs a campaign and compares it with what was published. `campaign` is what a
-    campaign file holds, with `tests` where the experiment is no single product; `quick` are axes
-    that a quick run has otherwise, in every test. Without `rows` nothing was published that a
-    single test stands for."""
+class Drawn(BaseModel):
+    """A figure of the paper as the paper drew it."""
+
+    model_config = _FORM
+
+    kind: Literal["bars", "lines", "points", "cdf", "percentiles", "box", "table"]
+    x: str
+    """The axis or metric along the bottom."""
+
+    y: str
+    """The metric along the left."""
+
+    by: tuple[str, ...] = ()
+    """The axes that tell lines or bars apart."""
+
+    panels: tuple[str, ...] = ()
+    """The axes by whose values there are several pictures."""
+
+    y2: str = ""
+    """The metric along the right."""
+
+    log: tuple[Literal["x", "y"], ...] = ()
+    """The scales that are logarithmic."""
+
+    diagonal: bool = False
+    """Whether a line shows where all that is offered is received."""
+
+    among: At = Field(default_factory=dict)
+    """The points that it shows; all without."""
+
+
+class Experiment(BaseModel):
+    """An experiment is a campaign whose results are compared with what was published.
+
+    `campaign` is what a campaign file holds. Values that this build does not have, such as the name
+    of a switch, make points that wait for it. `axes` are those that tell the points apart.
+    """
+
+    model_config = _FORM
 
     name: str
-    source: str
+    place: str
+    """The figure, table or section of the paper."""
+
     summary: str
-    campaign: dict[str, Any]
-    quick: dict[str, Scalar | list[Scalar]]
-    unit: Literal["kpps", "Mpps", "Gbps L1", "us"]
-    rows: tuple[Row, ...] = ()
+    """What it measures, in a few words."""
+
+    axes: tuple[str, ...]
+    campaign: dict[str, Any] = Field(default_factory=dict)
+    same_runs_as: str = ""
+    """The experiment whose runs it shares, and so its campaign, quick run and scale."""
+
+    shows: At = Field(default_factory=dict)
+    """The points of those runs that it is about; all without."""
+
+    waits: str = ""
+    """What all of its points wait for, where no axis says it."""
+
+    assumed: dict[str, str] = Field(default_factory=dict)
+    """What the paper leaves open, and what stands for it here, by axis."""
+
+    scale: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
+    """Values relative to the host in place of the paper's absolute ones, by axis."""
+
+    quick: Quick = Quick()
+    published: tuple[Published, ...] = ()
+    figures: tuple[Drawn, ...] = ()
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
-    def _claims_name_rows(self) -> Experiment:
-        known = {row.name for row in self.rows}
-        for claim in self.claims:
-            for name in (*claim.order[0], *claim.order[1]):
-                if name not in known:
-                    raise ValueError(f"the claim '{claim.says}' names no row: {name}")
+    def _fits(self) -> Experiment:
+        if bool(self.campaign) == bool(self.same_runs_as):
+            raise ValueError("an experiment has either a campaign or same-runs-as")
+        ids = [claim.id for claim in self.claims]
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"two claims have one id: {', '.join(ids)}")
+        ats = [row.at for row in self.published] + [claim.among for claim in self.claims]
+        ats += [self.shows, *(each.among for each in self.figures)]
+        for axis in {*self.axes, *self.assumed, *self.scale, *self.quick.axes, *self.quick.keep}:
+            if field_name(axis) not in AXES:
+                raise ValueError(f"there is no axis named '{axis}'")
+        for axis in {axis for at in ats for axis in at}:
+            if axis not in self.axes:
+                raise ValueError(f"'{axis}' is none of the experiment's axes")
         return self
 
-    def text(self) -> str:
-        """Return the campaign as the text of a campaign file."""
-        return yaml.safe_dump(self.campaign, sort_keys=False)
+    @property
+    def paper(self) -> str:
+        """Return the name of the paper that it comes from."""
+        return self.name.partition("/")[0]
 
-    def options(self, quick: bool) -> dict[str, str]:
-        """Return the axes that take the place of the campaign's, by the names of Test's fields."""
-        return {field_name(axis): _written(value) for axis, value in self.quick.items() if quick}
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the metrics that it shows or judges, each once."""
+        drawn = [name for each in self.figures for name in (each.y, each.y2, each.x)]
+        of_claims = [claim.metric for claim in self.claims]
+        of_claims += [claim.x for claim in self.claims if claim.kind == "knee"]
+        every = [row.metric for row in self.published] + drawn + of_claims
+        return tuple(dict.fromkeys(name for name in every if "." in name or name == "loss_ratio"))
 
-
-def _written(value: Scalar | list[Scalar]) -> str:
-    if isinstance(value, list):
-        return ",".join(map(_written, value))
-    return "none" if value is None else str(value)
-
-
-def _value(axis: str, value: Scalar) -> Any:
-    """Return what a row's value means as one of its axis; ValueError if it is none."""
-    name, word = field_name(axis), None if value in (None, "none") else str(value)
-    try:
-        return getattr(Test.model_validate({name: word}), name)
-    except (ValidationError, UsageError) as error:
-        raise ValueError(f"a row has {axis} {value}, which is no value of an axis") from error
+    @property
+    def owner(self) -> Experiment:
+        """Return the experiment whose campaign is run for this one."""
+        return read(self.same_runs_as) if self.same_runs_as else self
 
 
-def _means(axis: str, value: Any) -> Any:
-    """Return what a value of an axis means: `1M` is 1000000."""
-    return AXES[field_name(axis)].meaning(value)
-
-
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Return the names of all experiments, as `paper` takes them."""
-    return sorted(
-        path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.glob("*/*.yaml")
-    )
+    files = (path for path in _FOLDER.glob("*/*.yaml") if path.stem != _SOURCE)
+    return tuple(sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in files))
 
 
-def read(name: str) -> Experiment:
-    """Return the experiment of that name; UsageError with the nearest if there is none."""
-    known = names()
-    if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.3)
+def matching(pattern: str) -> list[str]:
+    """Return the names that a pattern such as `ara-2021/*` means; UsageError with the nearest if
+    there are none."""
+    found = [name for name in names() if fnmatchcase(name, pattern)]
+    if not found:
+        near = get_close_matches(pattern, names(), n=1, cutoff=0.3)
         raise UsageError(
-            f"there is no experiment named '{name}'\n  known: {', '.join(known)}",
+            f"there is no experiment named '{pattern}'\n  known: {', '.join(names())}",
             hint=f"switchmark paper {near[0]}" if near else "switchmark list papers",
         )
+    return found
+
+
+@cache
+def read(name: str) -> Experiment:
+    """Return the experiment of that name; UsageError with the nearest if there is none."""
+    if name not in names():
+        matching(name)
     content = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text())
     return Experiment.model_validate({"name": name, **content})
+
+
+@cache
+def source(paper: str) -> Source:
+    """Return what is known of a paper."""
+    return Source.model_validate(yaml.safe_load((_FOLDER / paper / f"{_SOURCE}.yaml").read_text()))

@@ -1,0 +1,42 @@
+"""A claim is what a paper says of its results, in a form that can be judged on other hardware.
+
+Orders, ratios and shapes carry over from host to host; values do not.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from switchmark.papers.judging import Answer, Needs, Verdict
+from switchmark.papers.orders import (
+    Crossover,
+    DiffersBy,
+    Factor,
+    Gap,
+    Order,
+    Slopes,
+    WinnersDiffer,
+)
+from switchmark.papers.series import Flat, Follows, Knee, Monotone, Saturates, Scales
+
+__all__ = ["Answer", "Claim", "Needs", "Verdict"]
+
+Claim = Annotated[
+    Order
+    | DiffersBy
+    | Factor
+    | Flat
+    | Monotone
+    | Scales
+    | Follows
+    | Knee
+    | Crossover
+    | Gap
+    | Slopes
+    | Saturates
+    | WinnersDiffer,
+    Field(discriminator="kind"),
+]
+"""A claim of any kind, told apart by its `kind`."""

@@ -1,0 +1,101 @@
+"""A point is one result of an experiment: its place on the experiment's axes, and its figures.
+
+Points are made of records and of published values alike, so that the same code judges both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from switchmark.errors import UsageError
+from switchmark.model.axis import field_name
+from switchmark.model.spec import AXES, Test
+
+__all__ = ["At", "Figure", "Point", "Scalar", "Spoiled", "grouped", "meaning"]
+
+Scalar = str | int | float | None
+
+At = dict[str, Scalar | list[Scalar]]
+"""Values by axis, as campaign files write them: the points that have one of them on each axis."""
+
+Spoiled = Literal[
+    "overcommitted", "emulated", "not-equivalent", "unknown-verdict", "no-interval", "bounded"
+]
+"""Why a point is no ground for a claim: parts shared too few CPUs, a function ran on an emulated
+processor, the switches did different work, the limit is not known, there were too few trials, or
+the traffic program was the limit and the figure is on the wrong side of a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure is a value in its metric's unit, and the ends of its 95 % interval. One that is
+    `bounded` may be greater: the traffic program was the limit."""
+
+    value: float
+    low: float
+    high: float
+    bounded: bool = False
+
+    def __str__(self) -> str:
+        ends = "" if self.low == self.high else f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{'>= ' if self.bounded else ''}{self.value:.4g}{ends}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point has values on the experiment's axes and figures by metric. Without any it is
+    `untold`, and says why."""
+
+    axes: Mapping[str, Any]
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    untold: str = ""
+    spoiled: Mapping[Spoiled, str] = field(default_factory=dict)
+
+    def is_at(self, at: At) -> bool:
+        """Say whether the point has one of the values on each of these axes."""
+        for axis, words in at.items():
+            among = words if isinstance(words, list) else [words]
+            if self.axes.get(axis) not in [meaning(axis, word) for word in among]:
+                return False
+        return True
+
+    def figure(self, metric: str, subject: Sequence[Spoiled] = ()) -> Figure | str:
+        """Return the figure by which a claim is judged, or why there is none. What spoils the point
+        and is the claim's subject does not count."""
+        if metric not in self.figures:
+            return self.untold or f"{self.name} has no {metric}"
+        for reason, words in self.spoiled.items():
+            if reason not in subject:
+                return f"{self.name}: {words}"
+        return self.figures[metric]
+
+    @property
+    def name(self) -> str:
+        """Return the values of the point in one line."""
+        return " ".join("none" if value is None else str(value) for value in self.axes.values())
+
+
+def meaning(axis: str, word: Scalar) -> Any:
+    """Return what a word means on an axis: `1M` is 1000000. A word that is no value in this build,
+    such as the name of a switch that it lacks, means itself."""
+    name, text = field_name(axis), None if word in (None, "none") else str(word)
+    try:
+        return AXES[name].meaning(getattr(Test.model_validate({name: text}), name))
+    except (ValidationError, UsageError):
+        return text
+
+
+def grouped(points: Sequence[Point], at: At, along: set[str]) -> Iterator[list[Point]]:
+    """Yield the points at some values in groups that differ only along the given axes."""
+
+    def others(point: Point) -> str:
+        return repr([value for axis, value in point.axes.items() if axis not in along])
+
+    chosen = sorted((point for point in points if point.is_at(at)), key=others)
+    for _, group in itertools.groupby(chosen, others):
+        yield list(group)
