@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "papers": BASE,
     "layout": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
     "lab": BASE | {"layout", "machine", "metrics", "plugins"} | DRIVERS,
-    "campaign": BASE | {"layout", "machine"} | DRIVERS,
+    "campaign": BASE | {"layout", "machine", "papers"} | DRIVERS,
     "report": BASE | {"metrics", "plots", "papers"},
     "cli": BASE
     | DRIVERS

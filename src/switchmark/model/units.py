@@ -6,6 +6,7 @@ Frame sizes count the FCS (RFC 2544); a rate is per sender, in frames per second
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,6 +76,19 @@ class Rate:
     @property
     def is_max(self) -> bool:
         return self.pps is None and self.bps_l1 is None and self.share is None
+
+    @property
+    def number(self) -> float:
+        """Return the one number that it was asked for by; infinity for `max`."""
+        asked = (self.pps, self.bps_l1, self.share)
+        return next((each for each in asked if each is not None), math.inf)
+
+    def __str__(self) -> str:
+        if self.share is not None:
+            return f"{self.share * 100:g}%"
+        if self.bps_l1 is not None:
+            return f"{self.bps_l1 / 1e9:g}Gbps"
+        return "max" if self.pps is None else format_pps(self.pps)
 
     def per_second(self, frame_bytes: float) -> float | None:
         """Return the frames per second at this mean frame size; None for `max` or a share of R+."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,7 +17,6 @@ __all__ = [
     "Verdict",
     "in_band",
     "listed",
-    "number",
     "ratio",
     "together",
     "unless_bounded",
@@ -158,14 +157,6 @@ def ratio(above: Figure, below: Figure) -> Figure:
     if below.low <= 0:
         return Figure(above.value / below.value if below.value else 0.0, 0.0, float("inf"))
     return Figure(above.value / below.value, above.low / below.high, above.high / below.low)
-
-
-def number(value: Any) -> float:
-    """Return the number that an axis' value is placed by; a word that is none stands at 0."""
-    try:
-        return float(str(value).rpartition(":")[2].rstrip("%"))
-    except ValueError:
-        return 0.0
 
 
 def listed(points: Sequence[Point], figures: Sequence[Figure]) -> str:

@@ -11,11 +11,10 @@ from switchmark.papers.judging import (
     BaseClaim,
     Verdict,
     in_band,
-    number,
     ratio,
     unless_bounded,
 )
-from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning
+from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning, number
 from switchmark.papers.shapes import slope_of
 
 __all__ = ["Crossover", "DiffersBy", "Factor", "Gap", "Order", "Slopes", "WinnersDiffer"]

@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name
 from switchmark.model.spec import AXES, Test
+from switchmark.model.units import Rate
 
-__all__ = ["At", "Figure", "Point", "Scalar", "Spoiled", "grouped", "meaning"]
+__all__ = ["At", "Figure", "Point", "Scalar", "Spoiled", "grouped", "meaning", "number"]
 
 Scalar = str | int | float | None
 
@@ -88,6 +89,17 @@ def meaning(axis: str, word: Scalar) -> Any:
         return AXES[name].meaning(getattr(Test.model_validate({name: text}), name))
     except (ValidationError, UsageError):
         return text
+
+
+def number(value: Any) -> float:
+    """Return the number by which a value is placed on its axis: 12.5 of `switch:12.5`; a word without
+    one stands at 0."""
+    if isinstance(value, Rate):
+        return value.number
+    try:
+        return float(str(value).rpartition(":")[2])
+    except ValueError:
+        return 0.0
 
 
 def grouped(points: Sequence[Point], at: At, along: set[str]) -> Iterator[list[Point]]:

@@ -13,12 +13,11 @@ from switchmark.papers.judging import (
     Verdict,
     in_band,
     listed,
-    number,
     ratio,
     together,
     unless_bounded,
 )
-from switchmark.papers.points import Figure, Point, meaning
+from switchmark.papers.points import Figure, Point, meaning, number
 from switchmark.papers.shapes import break_of, slope_of
 
 __all__ = ["Flat", "Follows", "Knee", "Monotone", "Saturates", "Scales"]

@@ -1,0 +1,129 @@
+"""This module makes the tests of a paper's experiment. What this build cannot express waits for it
+and is no error.
+
+It reads no machine: whether this host can run a test is asked elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from switchmark.campaign.expand import grouped, product
+from switchmark.campaign.load import Campaign, Check
+from switchmark.campaign.values import read_value, read_words
+from switchmark.errors import UsageError
+from switchmark.model.axis import field_name
+from switchmark.model.spec import AXES, Test
+from switchmark.papers.experiment import Experiment
+from switchmark.papers.points import At, Point, Scalar, meaning
+
+__all__ = ["PlannedPoint", "campaign_of", "planned"]
+
+_OF_A_FILE = ("name", "tests")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPoint:
+    """A planned point has the test that makes it, or what it waits for."""
+
+    point: Point
+    test: Test | None
+
+
+def planned(
+    experiment: Experiment,
+    check: Check,
+    options: Mapping[str, str],
+    *,
+    quick: bool = False,
+    as_published: bool = False,
+) -> list[PlannedPoint]:
+    """Return the points of an experiment in the written order, each once.
+
+    `options` are axes of the command line, which take the place of the experiment's. Rates are
+    relative to this host where the file says how, unless they are wanted `as_published`.
+    """
+    owner = experiment.owner
+    found: dict[str, PlannedPoint] = {}
+    changed = {} if as_published else dict(owner.scale)
+    changed |= owner.quick.axes if quick else {}
+    for block in _blocks(owner.campaign):
+        words = {field_name(axis): _words(axis, value) for axis, value in block.items()}
+        for axis, value in changed.items():
+            if axis in block or axis not in owner.scale:
+                words[field_name(axis)] = _words(axis, value)
+        words |= {name: read_words(name, text) for name, text in options.items()}
+        for combination in itertools.product(*words.values()):
+            asked = dict(zip(words, combination, strict=True))
+            made = _planned(experiment, asked, check)
+            kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
+            if kept and made.point.is_at(experiment.shows):
+                found.setdefault(repr(made.point.axes), made)
+    return list(found.values())
+
+
+def campaign_of(name: str, points: Sequence[PlannedPoint]) -> Campaign:
+    """Return the campaign of the points that can be run."""
+    return Campaign(name, grouped(point.test for point in points if point.test is not None))
+
+
+def _blocks(campaign: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    top = {axis: value for axis, value in campaign.items() if axis not in _OF_A_FILE}
+    for own in campaign.get("tests", [{}]):
+        yield {**top, **own}
+
+
+def _words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
+    """Return the values of an axis as they are written."""
+    name = field_name(axis)
+    if name not in AXES:
+        raise UsageError(f"there is no axis named '{axis}'")
+    values = value if isinstance(value, list) else [value]
+    written = ("none" if each is None else str(each) for each in values)
+    return [word for each in written for word in read_words(name, each)]
+
+
+def _on(at: At, axes: Sequence[str]) -> At:
+    """Return the part of an `at` that is about these axes."""
+    return {axis: words for axis, words in at.items() if axis in axes}
+
+
+def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> PlannedPoint:
+    """Return the point that some words ask for."""
+    waits = [experiment.waits] if experiment.waits else list(_unknown(asked))
+    test, values = None, {}
+    if not waits:
+        try:
+            values = {name: read_value(name, word) for name, word in asked.items()}
+            test = next(iter(product({name: [value] for name, value in values.items()})))
+            waits = [refusal.why for refusal in check(test)]
+        except UsageError as error:
+            waits = [error.message]
+    axes = {axis: _place(axis, test, asked) for axis in experiment.axes}
+    untold = f"waiting for {waits[0]}" if waits else ""
+    return PlannedPoint(Point(axes, untold=untold), None if waits else test)
+
+
+def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
+    """Yield the words that are values of no axis in this build, with the axis."""
+    for name, word in asked.items():
+        table = AXES[name].table
+        if table and word not in importlib.import_module(f"switchmark.{table}").TABLE:
+            yield f"{AXES[name].words} {word}"
+            continue
+        try:
+            read_value(name, word)
+        except UsageError:
+            yield f"{AXES[name].words} {word}"
+
+
+def _place(axis: str, test: Test | None, asked: Mapping[str, str]) -> Any:
+    """Return where a point is on an axis: by its test, or by the word where it has none."""
+    name = field_name(axis)
+    if test is not None:
+        return AXES[name].meaning(getattr(test, name))
+    return meaning(axis, asked.get(name, AXES[name].default))
