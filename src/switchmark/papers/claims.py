@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from switchmark.papers.judging import Answer, Needs, Verdict
+from switchmark.papers.judging import Answer, Facts, Needs, Verdict
 from switchmark.papers.orders import (
     Crossover,
     DiffersBy,
@@ -21,7 +21,7 @@ from switchmark.papers.orders import (
 )
 from switchmark.papers.series import Flat, Follows, Knee, Monotone, Saturates, Scales
 
-__all__ = ["Answer", "Claim", "Needs", "Verdict"]
+__all__ = ["Answer", "Claim", "Facts", "Needs", "Verdict"]
 
 Claim = Annotated[
     Order

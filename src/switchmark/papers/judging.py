@@ -13,6 +13,7 @@ from switchmark.papers.points import At, Figure, Point, Spoiled, grouped
 __all__ = [
     "Answer",
     "BaseClaim",
+    "Facts",
     "Needs",
     "Verdict",
     "in_band",
@@ -37,6 +38,23 @@ class Answer:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """These facts of a host and of runs decide whether what a claim needs is there."""
+
+    cores: int | None
+    """CPUs that the host has; None where that is not known."""
+
+    has_line_rate: bool
+    """Whether every test had a line rate."""
+
+    switch_modes: frozenset[str | None]
+    """The modes of the switches."""
+
+    kernel_options: frozenset[str] = frozenset()
+    """Options that the kernel is known to be built with."""
+
+
 class Needs(BaseModel):
     """A claim may need something of the host or of the runs, without which it cannot be told."""
 
@@ -53,6 +71,19 @@ class Needs(BaseModel):
 
     kernel_option: str | None = None
     """An option that the kernel must have been built with, which no test can set."""
+
+    def unmet(self, facts: Facts) -> str:
+        """Return what is not there, in words; nothing where all is."""
+        lacking = []
+        if self.cores is not None and (facts.cores or 0) < self.cores:
+            lacking.append(f"{self.cores} cores")
+        if self.line_rate and not facts.has_line_rate:
+            lacking.append("a line rate (--line-rate 10Gbps)")
+        if self.switch_mode is not None and facts.switch_modes != {self.switch_mode}:
+            lacking.append(f"a switch in mode {self.switch_mode}")
+        if self.kernel_option is not None and self.kernel_option not in facts.kernel_options:
+            lacking.append(f"a kernel with {self.kernel_option}")
+        return f"needs {', '.join(lacking)}" if lacking else ""
 
 
 class BaseClaim(BaseModel):

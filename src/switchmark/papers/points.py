@@ -92,8 +92,7 @@ def meaning(axis: str, word: Scalar) -> Any:
 
 
 def number(value: Any) -> float:
-    """Return the number by which a value is placed on its axis: 12.5 of `switch:12.5`; a word without
-    one stands at 0."""
+    """Return the number that places a value on its axis: 12.5 of `switch:12.5`; 0 for a word."""
     if isinstance(value, Rate):
         return value.number
     try:

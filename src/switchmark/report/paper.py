@@ -1,155 +1,250 @@
 """This module shows an experiment's results beside the published values, and which of the paper's
-claims hold.
+claims hold here.
 
-Hardware differs, so it is ratios to the first row and orders that are compared, not values.
+Hardware differs, so values stand side by side and only orders, ratios and shapes are judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import IO, Literal
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO
 
-from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.throughput import MIN_REPEATS, confidence, is_lower_bound, received
+from switchmark.metrics.named import metric
+from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
-from switchmark.papers.experiment import Claim, Experiment, Row
-from switchmark.report.figures import BOUND_MARK, DOUBT_MARK
-from switchmark.report.json import to_object
+from switchmark.model.units import gbps_l1, mean_frame_bytes
+from switchmark.papers.claims import Answer, Claim, Facts
+from switchmark.papers.experiment import Experiment, Published, source
+from switchmark.papers.points import Figure, Point, Spoiled
+from switchmark.report.figures import DOUBT_MARK
 
-__all__ = ["Beside", "beside", "holds", "print_beside"]
+__all__ = [
+    "Judged",
+    "as_object",
+    "judged",
+    "measured",
+    "print_judged",
+    "print_summary",
+    "published_points",
+]
 
-_FUNCTIONAL = "cores-overcommitted"
-"""The doubt of figures that are left out of rankings."""
-
-Holding = Literal["holds", "does not hold", "cannot be told"]
+_WIDTH = 100
+_SPOILING: Mapping[str, tuple[Spoiled, str]] = {
+    "cores-overcommitted": ("overcommitted", "parts shared too few CPUs"),
+    "emulated": ("emulated", "a function ran on an emulated processor"),
+    "not-equivalent": ("not-equivalent", "the switch did other work"),
+}
+"""Doubts of a record that make it no ground for a claim."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """A row of the paper's table stands beside what was measured here, in the paper's unit; None
-    where nothing was. Ratios are to the first row of the same column."""
+class Judged:
+    """A judged experiment has its points as they were measured, the record of each, and an answer
+    to each claim."""
 
-    name: str
-    published: float
-    published_ratio: float
-    measured: float | None
-    measured_ratio: float | None
-    record: Record | None
+    experiment: Experiment
+    points: tuple[Point, ...]
+    records: tuple[Record | None, ...]
+    answers: tuple[tuple[Claim, Answer], ...]
 
-
-def beside(experiment: Experiment, records: Sequence[Record]) -> list[Beside]:
-    """Return the rows of the experiment, in the paper's order."""
-    measured = [_record(row, records) for row in experiment.rows]
-    figures = [_figure(record, experiment.unit) for record in measured]
-    return [
-        Beside(
-            row.name,
-            row.published,
-            row.published / experiment.rows[0].published,
-            figure,
-            figure / figures[0] if figure is not None and figures[0] else None,
-            record,
-        )
-        for row, figure, record in zip(experiment.rows, figures, measured, strict=True)
-    ]
+    def count(self, verdict: str) -> int:
+        """Return how many claims have this answer."""
+        return sum(answer.verdict == verdict for _, answer in self.answers)
 
 
-def holds(claim: Claim, rows: Sequence[Beside], unit: str) -> Holding:
-    """Say whether the claim's order is found here. It cannot be told where a value is missing,
-    where two 95 % intervals of the figures meet, where a rate that only bounds the switch may be
-    the greater one, or where too few cores made a figure a functional result."""
-    verdicts = [_greater(more, less, unit) for more, less in _compared(claim, rows)]
-    if "does not hold" in verdicts:
-        return "does not hold"
-    return "cannot be told" if "cannot be told" in verdicts else "holds"
-
-
-def _compared(claim: Claim, rows: Sequence[Beside]) -> list[tuple[Beside, Beside]]:
-    by_name = {row.name: row for row in rows}
-    return [(by_name[more], by_name[less]) for more in claim.order[0] for less in claim.order[1]]
-
-
-def print_beside(experiment: Experiment, records: Sequence[Record], stream: IO[str]) -> None:
-    """Print the paper's table with a column of what was measured here, then each claim."""
-    rows = beside(experiment, records)
-    width = max((len(row.name) for row in rows), default=0)
-    unit = experiment.unit
-    print(f"{experiment.name}: {experiment.summary}\n{experiment.source}\n", file=stream)
-    if not rows:
-        return
-    print(f"{'':{width}}  published {unit:5}  ratio    here {unit:12}  ratio", file=stream)
-    for row in rows:
-        ratio = "-" if row.measured_ratio is None else f"{row.measured_ratio:.2f}"
-        print(
-            f"{row.name:{width}}  {row.published:15g}  {row.published_ratio:5.2f}"
-            f"  {_measured(row):>17}  {ratio:>5}",
-            file=stream,
-        )
-    print(file=stream)
-    doubted = False
+def judged(experiment: Experiment, results: Sequence[tuple[Point, Record | None]]) -> Judged:
+    """Judge an experiment by its points, each with its record if it was run."""
+    points = tuple(measured(point, record, experiment.metrics) for point, record in results)
+    records = tuple(record for _, record in results)
+    facts = _facts([record for record in records if record is not None])
+    answers = []
     for claim in experiment.claims:
-        doubts = any(
-            row.record and row.record.doubts for pair in _compared(claim, rows) for row in pair
+        unmet = claim.needs.unmet(facts)
+        answer = Answer("cannot be told", unmet) if unmet else claim.judge(points)
+        answers.append((claim, answer))
+    return Judged(experiment, points, records, tuple(answers))
+
+
+def measured(point: Point, record: Record | None, metrics: Sequence[str]) -> Point:
+    """Return a point with the figures of its record, and what makes it no ground for a claim."""
+    if record is None or record.status != "ok":
+        why = "not run" if record is None else f"{record.status}: {_first_line(record.error)}"
+        return replace(point, untold=point.untold or why)
+    figures = {}
+    for name in metrics:
+        if (figure := _figure(record, name)) is not None:
+            figures[name] = figure
+    size = mean_frame_bytes(record.test.frame_size)
+    if record.test.line_pps is not None:
+        line = gbps_l1(record.test.line_pps, size) * record.test.pairs
+        line *= 2 if record.test.direction == "bi" else 1
+        figures["line.gbps_l1"] = Figure(line, line, line)
+    cores = record.origin.host.get("cores_usable") if record.origin else None
+    if cores:
+        figures["host.cores"] = Figure(cores, cores, cores)
+    spoiled = {
+        reason: words for doubt, (reason, words) in _SPOILING.items() if doubt in record.doubts
+    }
+    if record.verdict == "unknown":
+        spoiled["unknown-verdict"] = "what the limit was is not known"
+    if len(record.trials) < MIN_REPEATS:
+        spoiled["no-interval"] = f"{len(record.trials)} trials are too few for an interval"
+    return replace(point, figures=figures, spoiled=spoiled)
+
+
+def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
+    """Return the points with the published values as their figures, to be judged alike."""
+    told = []
+    for point in points:
+        rows = [row for row in experiment.published if point.is_at(row.at)]
+        figures = {}
+        for row in rows:
+            low, high = row.ends
+            figures[row.metric] = Figure((low + high) / 2, low, high)
+        told.append(Point(point.axes, figures, "" if figures else "no value was published"))
+    return told
+
+
+def as_object(result: Judged) -> Printed:
+    """Return what came of an experiment, as JSON shows it."""
+    return {
+        "experiment": result.experiment.name,
+        "points": len(result.points),
+        "measured": sum(bool(point.figures) for point in result.points),
+        "waiting": dict(Counter(point.untold for point in result.points if point.untold)),
+        "claims": [
+            {
+                "id": claim.id,
+                "says": claim.says,
+                "said": claim.said,
+                "answer": answer.verdict,
+                "why": answer.why,
+                "contradicted": claim.contradicted or None,
+            }
+            for claim, answer in result.answers
+        ],
+    }
+
+
+def print_judged(result: Judged, stream: IO[str]) -> None:
+    """Print what was measured beside what was published, then the answer to each claim."""
+    experiment, paper = result.experiment, source(result.experiment.paper)
+    print(f"{experiment.name}: {experiment.summary}", file=stream)
+    print(f"{paper.authors}, {paper.year}, {experiment.place}", file=stream)
+    for axis, why in experiment.assumed.items():
+        print(f"assumed: {axis}: {why}", file=stream)
+    print(file=stream)
+    for line in _table(result):
+        print(line, file=stream)
+    waiting = Counter(point.untold for point in result.points if point.untold)
+    for why, count in waiting.most_common():
+        print(
+            *_folded(f"{count} of {len(result.points)} points: {why}", "  "), sep="\n", file=stream
         )
-        doubted = doubted or doubts
-        mark = DOUBT_MARK if doubts else " "
-        print(f"{mark} {holds(claim, rows, unit):14}  {claim.says}", file=stream)
-    if doubted:
+    if result.answers:
+        print("\nthe paper's claims, here:", file=stream)
+    for claim, answer in result.answers:
+        doubted = DOUBT_MARK if _is_doubted(claim, result) else " "
+        deduced = "" if claim.said else " (deduced from its values)"
+        print(f"{doubted} {answer.verdict:14}  {claim.says}{deduced}", file=stream)
+        print(*_folded(answer.why, " " * 18), sep="\n", file=stream)
+        if claim.contradicted:
+            words = f"contradicted by the paper's own values: {claim.contradicted}"
+            print(*_folded(words, " " * 18), sep="\n", file=stream)
+    if any(_is_doubted(claim, result) for claim, _ in result.answers):
         print(f"\n{DOUBT_MARK} rests on figures that are doubted", file=stream)
 
 
-def _measured(row: Beside) -> str:
-    if row.record is None or row.measured is None:
-        return row.record.status if row.record else "not run"
-    bound = BOUND_MARK if is_lower_bound(row.record.verdict) else ""
-    return f"{DOUBT_MARK + ' ' if row.record.doubts else ''}{bound}{row.measured:.4g}"
+def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
+    """Print a line for each of several experiments."""
+    width = max(len(result.experiment.name) for result in results)
+    head = ("measured", "hold", "do not hold", "cannot be told")
+    print(f"{'':{width}}  {head[0]:>11}  {head[1]:>5}  {head[2]}  {head[3]}", file=stream)
+    for result in results:
+        told = sum(bool(point.figures) for point in result.points)
+        counts = [result.count(each) for each in ("holds", "does not hold", "cannot be told")]
+        print(
+            f"{result.experiment.name:{width}}  {f'{told} of {len(result.points)}':>11}"
+            f"  {counts[0]:5}  {counts[1]:11}  {counts[2]:14}",
+            file=stream,
+        )
 
 
-def _greater(more: Beside, less: Beside, unit: str) -> Holding:
-    if more.record is None or less.record is None:
-        return "cannot be told"
-    if more.measured is None or less.measured is None:
-        return "cannot be told"
-    if any(_FUNCTIONAL in record.doubts for record in (more.record, less.record)):
-        return "cannot be told"
-    high, low = _interval(more.record, unit), _interval(less.record, unit)
-    high, low = high or (more.measured,) * 2, low or (less.measured,) * 2
-    if high[0] <= low[1] and low[0] <= high[1]:
-        return "cannot be told"
-    holding: Holding = "holds" if more.measured > less.measured else "does not hold"
-    may_be_greater = less.record if holding == "holds" else more.record
-    if unit != "us" and is_lower_bound(may_be_greater.verdict):
-        return "cannot be told"
-    return holding
+def _facts(records: Sequence[Record]) -> Facts:
+    origins = [record.origin for record in records if record.origin]
+    return Facts(
+        origins[0].host.get("cores_usable") if origins else None,
+        bool(records) and all(record.test.line_rate for record in records),
+        frozenset(record.switch_mode for record in records),
+    )
 
 
-def _interval(record: Record, unit: str) -> tuple[float, float] | None:
-    """Return the 95 % interval of a record's figure, in the paper's unit; None with too few
-    repeats."""
-    if unit == "us":
-        means = [trial.latency.mean / 1e3 for trial in record.trials if trial.latency]
-        return median_interval(means) if len(means) >= MIN_REPEATS else None
-    interval, rx = confidence(record), received(record)
-    figure = _figure(record, unit)
-    if interval is None or rx is None or not rx["pps"] or figure is None:
+def _figure(record: Record, name: str) -> Figure | None:
+    """Return a metric of a record with its interval; None where it is not known."""
+    known = metric(name)
+    value = known.of(record)
+    if value is None:
         return None
-    scale = figure / rx["pps"]
-    return interval[0] * scale, interval[1] * scale
+    low, high = known.interval(record) or (value, value)
+    return Figure(value, low, high, name.startswith("rx.") and is_lower_bound(record.verdict))
 
 
-def _record(row: Row, records: Sequence[Record]) -> Record | None:
-    return next((record for record in records if row.picks(record.test)), None)
+def _table(result: Judged) -> list[str]:
+    """Return a line for each point that was measured or published: its place, then for each metric
+    the published value and the one measured here."""
+    experiment = result.experiment
+    metrics = list(dict.fromkeys(row.metric for row in experiment.published))
+    metrics = metrics or [each.y for each in experiment.figures][:1]
+    heads = [*experiment.axes]
+    for name in metrics:
+        heads += [f"published {name}"] if experiment.published else []
+        heads += [f"here {name}"]
+    rows = [heads]
+    for point, record in zip(result.points, result.records, strict=True):
+        near = [row for row in experiment.published if point.is_at(row.at)]
+        if not (near or point.figures):
+            continue
+        cells = ["none" if value is None else str(value) for value in point.axes.values()]
+        for name in metrics:
+            cells += [_published(name, near)] if experiment.published else []
+            cells += [_here(point, record, name)]
+        rows.append(cells)
+    if len(rows) == 1:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    lined = ["  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
+    return [*lined, ""]
 
 
-def _figure(record: Record | None, unit: str) -> float | None:
-    content: Printed = to_object(record) if record and record.status == "ok" else {}
-    rx, latency = content.get("rx"), content.get("latency_ns")
-    if unit == "us":
-        return latency["mean"] / 1e3 if latency else None
-    if rx is None:
-        return None
-    if unit == "Gbps L1":
-        return float(rx["gbps_l1"])
-    return float(rx["pps"]) / {"kpps": 1e3, "Mpps": 1e6}[unit]
+def _published(name: str, rows: Sequence[Published]) -> str:
+    marks = (f"{row}{' ?' if row.uncertain else ''}" for row in rows if row.metric == name)
+    return "; ".join(marks) or "-"
+
+
+def _here(point: Point, record: Record | None, name: str) -> str:
+    if name not in point.figures:
+        return "-" if record is None or record.status == "ok" else record.status
+    doubt = f"{DOUBT_MARK} " if record and record.doubts else ""
+    return f"{doubt}{point.figures[name]}"
+
+
+def _is_doubted(claim: Claim, result: Judged) -> bool:
+    """Say whether a claim rests on a record that has doubts."""
+    by_point = {
+        id(point): record for point, record in zip(result.points, result.records, strict=True)
+    }
+    members = (by_point[id(point)] for point in claim.members(result.points))
+    return any(record is not None and record.doubts for record in members)
+
+
+def _folded(text: str, indent: str) -> list[str]:
+    wrapped = textwrap.wrap(text, _WIDTH - len(indent), break_long_words=False)
+    return [indent + line for line in wrapped]
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "no reason is known").partition("\n")[0]
