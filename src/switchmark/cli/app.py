@@ -157,8 +157,16 @@ def resume(
 @with_axes
 def paper(
     axes: dict[str, str],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="see: switchmark list papers")],
-    quick: Annotated[bool, typer.Option("--quick", help="shorter trials than the paper's")] = False,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="see: switchmark list papers; 'ara-2021/*' is many"),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="fewer points and shorter trials: some two minutes")
+    ] = False,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="the paper's rates, not shares of this host's R+")
+    ] = False,
     out: Out = Path("runs"),
     as_json: JsonLines = False,
     wide: Wide = False,
@@ -169,27 +177,17 @@ def paper(
     gate: GateOption = "refuse",
     rerun: Rerun = 0,
 ) -> int:
-    """Run an experiment of the literature, and show its results beside the published ones."""
-    from switchmark.campaign.load import parse
-    from switchmark.layout.resolve import check
-    from switchmark.papers.experiment import read
-    from switchmark.report.paper import print_beside
+    """Run experiments of the literature, and show their results beside the published ones.
+
+    Each claim of the paper is answered: it holds here, does not hold here, or cannot be told.
+    """
+    from switchmark.cli.papers import run_papers
 
     lab = lab_options(False, capture, calibrate, gate, rerun)
-    experiment = read(name)
-    campaign = parse(
-        experiment.text(),
-        {**experiment.options(quick), **axes},
-        check,
-        source=f"paper {name}",
-        name=name.replace("/", "-"),
+    show = Shown(as_json, wide, quiet)
+    return run_papers(
+        name, axes, out, show, lab, quick=quick, as_published=as_published, strict=strict
     )
-    folder = new_run(campaign, out)
-    status = measure(folder, Shown(as_json, wide, quiet), lab, strict)
-    if not as_json:
-        print()
-        print_beside(experiment, folder.latest, sys.stdout)
-    return status
 
 
 @app.command("list")

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import IO, Any
 
 from switchmark.campaign.values import nearest
+from switchmark.cli.papers import listed_papers, print_papers
 from switchmark.errors import SwitchmarkError, UsageError
 from switchmark.machine.host import Host, LocalHost
 from switchmark.model.topology import PortKind
-from switchmark.papers.experiment import names, read
 from switchmark.plugins import Table
 from switchmark.switches.base import Switch
 from switchmark.switches.versions import Switches, probe_asked
@@ -48,7 +48,7 @@ def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
     `port` keeps what has that kind of port; UsageError if there is no such kind.
     """
     if thing is Thing.PAPERS:
-        return [_entry(name, read(name).summary) for name in names()]
+        return listed_papers()
     if port is not None and port not in list(PortKind):
         raise UsageError(f"there is no kind of port named '{port}'\n  known: {', '.join(PortKind)}")
     table: Mapping[str, Any] = importlib.import_module(f"switchmark.{thing}").TABLE
@@ -68,6 +68,9 @@ def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
 
 def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
     """Print a line for each name; below what cannot be used, why and what mends it."""
+    if entries and "claims" in entries[0]:
+        print_papers(entries, stream)
+        return
     width = max((len(entry["name"]) for entry in entries), default=0)
     for entry in entries:
         mark = "✓" if entry["usable"] else "✗"

@@ -16,7 +16,7 @@ from switchmark.model.spec import Test
 from switchmark.report.figures import outcome
 from switchmark.report.json import to_object
 
-__all__ = ["JsonObjects", "Watch", "watch"]
+__all__ = ["JsonObjects", "Watch", "clock", "watch"]
 
 
 class Watch(Progress, Protocol):
@@ -67,7 +67,7 @@ class _Lines(_Silent):
         self._axes = telling(tests)
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
-        left = "" if left_s is None else f", {_clock(left_s)} left"
+        left = "" if left_s is None else f", {clock(left_s)} left"
         print(f"[{position}/{total}] {label(test, self._axes)}{left}", file=sys.stderr, flush=True)
 
     def end(self, record: Record) -> None:
@@ -109,7 +109,7 @@ class _Bar(_Silent):
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
         self._test, self._trials = label(test, self._axes), 0
-        left = "" if left_s is None else f"{_clock(left_s)} left"
+        left = "" if left_s is None else f"{clock(left_s)} left"
         self._bars.update(
             self._task, completed=position - 1, total=total, description=self._test, left=left
         )
@@ -152,7 +152,8 @@ class JsonObjects(_Silent):
         self._inner.end(record)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Write a time as `2:05` or `1:02:05`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -83,11 +83,13 @@ def lab_options(
 @dataclass(frozen=True, slots=True)
 class Shown:
     """This record says how the results of a run are shown: `as_json` or in tables, which may be
-    `wide`; `quiet` without what happens meanwhile."""
+    `wide`; `quiet` without what happens meanwhile; `only_progress` without any results, which are
+    shown otherwise."""
 
     as_json: bool
     wide: bool
     quiet: bool
+    only_progress: bool = False
 
 
 def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
@@ -104,7 +106,7 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
         with folder, JsonObjects(progress) if show.as_json else progress as shown:
             run(folder, lab, shown)
     finally:
-        if folder.latest and not show.as_json:
+        if folder.latest and not (show.as_json or show.only_progress):
             print_report(folder.latest, show.wide)
         for line in (*lab.kept, *lab.left):
             print(line, file=sys.stderr)

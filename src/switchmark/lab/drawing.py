@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
-from switchmark.lab.prepare import environments_of, prepare
+from switchmark.lab.prepare import PLAN_PREFIX, environments_of, prepare
 from switchmark.lab.probes import Probes
 from switchmark.layout.capture import check_capture
 from switchmark.layout.layout import Layout
@@ -21,7 +21,7 @@ from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Plan
 from switchmark.model.spec import Test
 
-__all__ = ["draw", "prepared"]
+__all__ = ["draw", "prepared", "sketch"]
 
 _RPS = "/sys/class/net/lo/queues/rx-0/rps_cpus"
 """Every interface has it, where the kernel has it."""
@@ -37,23 +37,22 @@ def draw(
 ) -> tuple[Layout, Placement]:
     """Return what is to be built for a test. Unavailable or UsageError if this host cannot. `can`
     says whether steps can be carried out, `captured` that frames are to be kept."""
-    engine = ENGINES[test.engine]
-    if engine.privilege == "root" and privileges() != "root":
-        raise Unavailable(
-            f"engine {engine.name} needs root itself, not that of a user namespace",
-            hint="run it with sudo",
-        )
-    if test.limits:
-        check_cpu_limit(probes.host)
     layout, placement = prepared(test, workspace, probes, can)
-    _refuse_missing_ports(layout, probes)
-    _refuse_without_memory(layout, probes.host)
-    _refuse_without_rps(layout, probes.host)
-    refusal = layout.switch.accepts(layout.wiring)
-    if refusal:  # for a reason that only this host gives, such as its memory
-        raise Unavailable(refusal)
+    _refuse_what_lacks(test, layout, probes)
     if captured:
         check_capture(layout)
+    return layout, placement
+
+
+def sketch(test: Test, probes: Probes) -> tuple[Layout, Placement]:
+    """Return what would be built for a test, under names that nothing has. Unavailable or
+    UsageError if this host cannot."""
+    mode = probes.of_switch(test).mode
+    modes = {name: probes.of_environment(name).mode for name in environments_of(test)}
+    layout, placement = prepare(
+        probes.host, test, PLAN_PREFIX, "/run", mode, modes, lambda steps: True
+    )
+    _refuse_what_lacks(test, layout, probes)
     return layout, placement
 
 
@@ -70,6 +69,24 @@ def prepared(
         {name: probes.of_environment(name).mode for name in environments_of(test)},
         can,
     )
+
+
+def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:
+    """Raise Unavailable or UsageError for what a layout needs and this host has not."""
+    engine = ENGINES[test.engine]
+    if engine.privilege == "root" and privileges() != "root":
+        raise Unavailable(
+            f"engine {engine.name} needs root itself, not that of a user namespace",
+            hint="run it with sudo",
+        )
+    if test.limits:
+        check_cpu_limit(probes.host)
+    _refuse_missing_ports(layout, probes)
+    _refuse_without_memory(layout, probes.host)
+    _refuse_without_rps(layout, probes.host)
+    refusal = layout.switch.accepts(layout.wiring)
+    if refusal:  # for a reason that only this host gives, such as its memory
+        raise Unavailable(refusal)
 
 
 def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:

@@ -7,6 +7,7 @@ are kept: the rest may hold secrets.
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform
 import re
@@ -17,7 +18,7 @@ from typing import Any
 from switchmark import __version__
 from switchmark.machine.host import Host
 
-__all__ = ["boot_id", "cpu_model", "host_facts", "steady_tsc"]
+__all__ = ["boot_id", "cpu_model", "host_facts", "kernel_options", "steady_tsc"]
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -75,6 +76,17 @@ def host_facts(host: Host) -> dict[str, Any]:
 def boot_id(host: Host) -> str:
     """Return the name that the kernel of a host gave itself when it was booted."""
     return host.read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def kernel_options(host: Host) -> frozenset[str]:
+    """Return the options that a host's kernel was built with, such as `CONFIG_RPS`; none where it
+    does not say."""
+    release = host.read(_RELEASE).decode().strip()
+    paths = ("/proc/config.gz", f"/boot/config-{release}")
+    content = host.read_all(*paths)
+    text = gzip.decompress(content[paths[0]]) if paths[0] in content else content.get(paths[1], b"")
+    lines = text.decode(errors="replace").splitlines()
+    return frozenset(line.partition("=")[0] for line in lines if line.endswith(("=y", "=m")))
 
 
 def cpu_model(host: Host) -> str:
