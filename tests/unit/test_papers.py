@@ -1,245 +1,276 @@
-"""These tests check the experiments of the literature: data that can be run, and claims that can be
-judged."""
+"""These tests check how an experiment of the literature becomes tests, and its records answers."""
 
 from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from switchmark.campaign.load import Campaign, parse
+from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
 from switchmark.errors import UsageError
-from switchmark.model.record import Record
-from switchmark.papers.experiment import Claim, Experiment, names, read
-from switchmark.report.paper import Beside, beside, holds, print_beside
+from switchmark.layout.resolve import check
+from switchmark.model.record import Origin, Record
+from switchmark.papers.experiment import Experiment, matching, read
+from switchmark.papers.points import Point
+from switchmark.report.paper import (
+    as_object,
+    judged,
+    measured,
+    print_judged,
+    print_summary,
+    published_points,
+)
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
 TABLE2 = read("ara-2021/table2")
 
 
-def record(engine: str, kpps: int, repeats: int = 1, **changes: object) -> Record:
-    trial = RECORD.trials[0].model_copy(update={"rx_frames": kpps * 1000, "elapsed_ns": 10**9})
+def record(engine: str, kpps: float, repeats: int = 3, **changes: object) -> Record:
+    trial = RECORD.trials[0].model_copy(
+        update={"rx_frames": int(kpps * 1000), "elapsed_ns": 10**9, "duplicated": 0}
+    )
     test = RECORD.test.model_copy(update={"engine": engine, "search": "fixed"})
-    fixed = {"test": test, "trials": (trial,) * repeats, "doubts": (), "verdict": "unknown"}
+    fixed = {"test": test, "trials": (trial,) * repeats, "doubts": (), "verdict": "switch"}
     return RECORD.model_copy(update={**fixed, **changes})
 
 
-def campaign(experiment: Experiment, quick: bool = False) -> Campaign:
-    options = experiment.options(quick)
-    return parse(experiment.text(), options, lambda test: [], source="paper", name="paper")
+def made(**changes: object) -> Experiment:
+    content = {
+        "name": "ara-2021/made",
+        "place": "figure 0",
+        "summary": "something",
+        "axes": ["switch", "frame-size"],
+        "campaign": {"switch": ["linux-bridge", "vale"], "frame-size": [64, 1500]},
+    }
+    return Experiment.model_validate({**content, **changes})
 
 
-@pytest.mark.parametrize("name", names())
-def test_an_experiment_makes_a_test_for_each_of_its_rows(name: str) -> None:
-    experiment = read(name)
-    for quick in (False, True):
-        tests = campaign(experiment, quick).tests
-        for row in experiment.rows:
-            assert len([test for test in tests if row.picks(test)]) == 1, row
+def points(experiment: Experiment, **options: object) -> list[PlannedPoint]:
+    return planned(experiment, check, {}, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", names())
-def test_the_claims_hold_for_the_published_values(name: str) -> None:
-    experiment = read(name)
-    published = {row.name: row.published for row in experiment.rows}
-    for claim in experiment.claims:
-        more, less = claim.order
-        assert min(published[row] for row in more) > max(published[row] for row in less), claim
+# --- from a file to tests ----------------------------------------------------------------------
+
+
+def test_a_switch_that_this_build_lacks_makes_points_that_wait() -> None:
+    told = {each.point.name: (each.point.untold, each.test) for each in points(made())}
+    assert list(told) == [
+        "linux-bridge 64",
+        "linux-bridge 1500",
+        "vale 64",
+        "vale 1500",
+    ]
+    assert told["linux-bridge 64"][0] == ""
+    assert told["vale 64"] == ("waiting for switch vale", None)
+
+
+@pytest.mark.parametrize(
+    ("axes", "waits"),
+    [
+        ({"locality": "remote"}, "waiting for locality remote"),
+        ({"engine": "netmap"}, "waiting for engine netmap"),
+        ({"switch": "linux-bridge@1"}, "waiting for switch linux-bridge@1"),
+        ({"scenario": "p2p", "environment": "vmm"}, "waiting for environment vmm"),
+    ],
+)
+def test_whatever_cannot_be_expressed_is_waited_for(axes: dict[str, object], waits: str) -> None:
+    campaign = {"switch": "linux-bridge", "frame-size": 64, **axes}
+    (only,) = points(made(campaign=campaign))
+    assert (only.point.untold, only.test) == (waits, None)
+
+
+def test_a_combination_that_is_refused_waits_with_its_reason() -> None:
+    (only,) = points(made(campaign={"switch": "linux-bridge", "engine": "dpdk", "port": "memif"}))
+    assert only.test is None
+    assert "memif" in only.point.untold
+
+
+def test_a_quick_run_thins_axes_and_shortens_trials() -> None:
+    quick = {"axes": {"duration": 0.5, "repeat": 3}, "keep": {"frame-size": 64}}
+    fast = points(made(quick=quick), quick=True)
+    assert [each.point.name for each in fast] == ["linux-bridge 64", "vale 64"]
+    test = fast[0].test
+    assert test is not None
+    assert (test.duration, test.repeat, test.frame_size) == (0.5, 3, 64)
+
+
+def test_rates_are_relative_to_this_host_unless_they_are_wanted_as_published() -> None:
+    campaign = {"switch": "linux-bridge", "rate": "1M..1M..3M"}
+    swept = made(axes=["rate"], campaign=campaign, scale={"rate": ["50%", "100%"]})
+    assert [each.point.name for each in points(swept)] == ["50%", "100%"]
+    as_published = points(swept, as_published=True)
+    assert [each.test and each.test.rate for each in as_published] == [
+        "1M",
+        "2M",
+        "3M",
+    ]
+
+
+def test_axes_of_the_command_line_take_the_place_of_the_files() -> None:
+    told = planned(made(), check, {"switch": "macvlan,ip-forward", "duration": "1"})
+    assert {each.test.switch for each in told if each.test} == {"macvlan", "ip-forward"}
+    assert {each.test.duration for each in told if each.test} == {1.0}
+
+
+def test_blocks_of_a_campaign_have_their_own_axes() -> None:
+    campaign = {
+        "frame-size": 64,
+        "tests": [{"switch": "ovs"}, {"switch": "vale", "engine": "netmap"}],
+    }
+    assert [each.point.name for each in points(made(campaign=campaign))] == ["ovs 64", "vale 64"]
+
+
+def test_the_campaign_has_the_tests_that_can_be_run() -> None:
+    campaign = campaign_of("made", points(made()))
+    assert [(test.switch, test.frame_size) for test in campaign.tests] == [
+        ("linux-bridge", 64),
+        ("linux-bridge", 1500),
+    ]
+
+
+def test_table_2_of_ara_is_the_papers_tuple() -> None:
+    tests = campaign_of("x", points(TABLE2)).tests
+    assert {
+        (t.dimension, t.locality, t.environment, t.pairs, t.switch, t.frame_size, t.rate, t.burst)
+        for t in tests
+    } == {("throughput", "local", "lxc", 1, "linux-bridge", 64, "1M", 64)}
+    assert {(test.touch, test.duration) for test in tests} == {("full", 60)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"axes": ["swich"]}, "there is no axis named 'swich'"),
+        ({"claims": [{"id": "a", "says": "", "kind": "flat", "metric": "m", "along": "burst",
+                      "among": {"pairs": 1}}]}, "'pairs' is none of the experiment's axes"),
+        ({"same-runs-as": "ara-2021/table2"}, "either a campaign or same-runs-as"),
+        ({"published": [{"at": {"switch": "vale"}, "metric": "rx.mpps"}]}, "one of value, about"),
+        ({"published": [{"at": {"burst": 1}, "metric": "rx.mpps", "value": 1}]}, "none of the"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_told(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        made(**changes)
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="hint: switchmark paper ara-2021/table2"):
-        read("ara/table2")
+        read("ara-2021/tabel2")
 
 
-def test_table_2_of_ara_is_the_papers_tuple() -> None:
-    tests = campaign(TABLE2).tests
-    assert {
-        (t.dimension, t.locality, t.pairs, t.switch, t.frame_size, t.rate, t.burst) for t in tests
-    } == {("throughput", "local", 1, "linux-bridge", 64, "1M", 64)}
-    assert {(test.touch, test.duration) for test in tests} == {("full", 60)}
-    assert [(row.name, row.published) for row in TABLE2.rows] == [
-        ("udp", 338),
-        ("udp-mmsg", 409),
-        ("raw", 360),
-        ("raw-mmsg", 440),
-    ]
+def test_a_pattern_means_many_experiments() -> None:
+    assert "ara-2021/table2" in matching("ara-2021/*")
+    with pytest.raises(UsageError, match="there is no experiment named 'x/"):
+        matching("x/*")
 
 
-def test_ratios_are_to_the_first_row() -> None:
-    rows = beside(TABLE2, [record("raw-mmsg", 1000), record("udp", 500)])
-    assert [(row.name, row.measured, row.measured_ratio) for row in rows] == [
-        ("udp", 500, 1),
-        ("udp-mmsg", None, None),
-        ("raw", None, None),
-        ("raw-mmsg", 1000, 2),
-    ]
-    assert rows[3].published_ratio == pytest.approx(440 / 338)
+# --- from records to answers -------------------------------------------------------------------
 
 
-def test_a_claim_holds_does_not_or_cannot_be_told() -> None:
-    rows = beside(TABLE2, [record("raw-mmsg", 1000), record("udp", 500), record("raw", 400)])
-
-    def judged(more: str, less: str) -> str:
-        return holds(Claim(says="", order=((more,), (less,))), rows, "kpps")
-
-    assert judged("raw-mmsg", "udp") == "holds"
-    assert judged("raw", "udp") == "does not hold"
-    assert judged("udp-mmsg", "udp") == "cannot be told"
+def results(*records: Record) -> list[tuple[Point, Record | None]]:
+    by_engine = {each.test.engine: each for each in records}
+    return [(each.point, by_engine.get(str(each.point.axes["engine"]))) for each in points(TABLE2)]
 
 
-def test_intervals_that_meet_leave_a_claim_open() -> None:
-    rows = beside(TABLE2, [record("raw-mmsg", 500, repeats=3), record("udp", 500, repeats=3)])
-    assert judged("raw-mmsg", "udp", rows) == "cannot be told"
+def verdicts(*records: Record) -> dict[str, str]:
+    answers = judged(TABLE2, results(*records)).answers
+    return {claim.id: answer.verdict for claim, answer in answers}
 
 
-def judged(more: str, less: str, rows: list[Beside], unit: str = "kpps") -> str:
-    return holds(Claim(says="", order=((more,), (less,))), rows, unit)
-
-
-@pytest.mark.parametrize(
-    ("bound", "more", "less", "expected"),
-    [
-        ("raw-mmsg", "raw-mmsg", "udp", "holds"),
-        ("udp", "raw-mmsg", "udp", "cannot be told"),
-        ("udp", "udp", "raw-mmsg", "cannot be told"),
-        ("raw-mmsg", "udp", "raw-mmsg", "does not hold"),
-    ],
-)
-def test_a_rate_that_is_a_bound_may_be_the_greater_one(
-    bound: str, more: str, less: str, expected: str
-) -> None:
-    """raw-mmsg is measured as the faster one; `bound` may be faster than it was measured."""
-    kpps = {"raw-mmsg": 1000, "udp": 500}
-    records = [
-        record(engine, rate, verdict="sender" if engine == bound else "switch")
-        for engine, rate in kpps.items()
-    ]
-    assert judged(more, less, beside(TABLE2, records)) == expected
-
-
-def test_a_functional_result_is_in_no_order() -> None:
-    overcommitted = record("raw-mmsg", 1000, doubts=("cores-overcommitted",))
-    rows = beside(TABLE2, [overcommitted, record("udp", 500)])
-    assert judged("raw-mmsg", "udp", rows) == "cannot be told"
-
-
-def delayed(engine: str, means_us: list[float]) -> Record:
-    """Return a record whose trials received alike, and differ in their mean latency."""
-    base = record(engine, 1000)
-    (trial,), latency = base.trials, RECORD.trials[0].latency
-    assert latency is not None
-    trials = tuple(
-        trial.model_copy(update={"latency": latency.model_copy(update={"mean": mean * 1e3})})
-        for mean in means_us
-    )
-    return base.model_copy(update={"trials": trials})
-
-
-def test_a_claim_of_latency_is_judged_by_intervals_of_latency() -> None:
-    in_us = TABLE2.model_copy(update={"unit": "us"})
-    apart = [delayed("udp", [50, 51, 52]), delayed("raw", [20, 21, 22])]
-    assert judged("udp", "raw", beside(in_us, apart), "us") == "holds"
-    assert judged("raw", "udp", beside(in_us, apart), "us") == "does not hold"
-    meeting = [delayed("udp", [20, 31, 40]), delayed("raw", [20, 21, 32])]
-    assert judged("udp", "raw", beside(in_us, meeting), "us") == "cannot be told"
-
-
-def test_a_claim_of_gbps_is_judged_by_intervals_of_gbps() -> None:
-    """Frames of 1518 bytes are fewer, and carry more bits."""
-    rates = {64: 1000, 1518: 500}
-    records = []
-    for engine, (size, kpps) in zip(("udp", "raw"), rates.items(), strict=True):
-        base = record(engine, kpps, repeats=3)
-        test = base.test.model_copy(update={"frame_size": size})
-        records.append(base.model_copy(update={"test": test}))
-    rows = beside(TABLE2.model_copy(update={"unit": "Gbps L1"}), records)
-    assert judged("raw", "udp", rows, "Gbps L1") == "holds"
-    assert judged("udp", "raw", beside(TABLE2, records)) == "holds"
-
-
-def made(**changes: object) -> Experiment:
-    content = {"name": "x/y", "source": "s", "summary": "z", "campaign": {}, "quick": {}}
-    return Experiment.model_validate({**content, "unit": "kpps", **changes})
-
-
-def test_an_experiment_without_rows_is_only_run() -> None:
-    stream = io.StringIO()
-    print_beside(made(campaign={"burst": 1}), [record("udp", 1)], stream)
-    assert stream.getvalue() == "x/y: z\ns\n\n"
-
-
-def test_an_experiment_holds_what_a_campaign_file_holds() -> None:
-    experiment = made(
-        campaign={
-            "engine": ["udp", "raw"],
-            "duration": 0.5,
-            "tests": [{"burst": [1, 2]}, {"cpu-limit": [75, "function:12.5"]}],
-        },
-        quick={"duration": 0.25, "engine": ["raw"]},
-    )
-    slow, fast = campaign(experiment).tests, campaign(experiment, quick=True).tests
-    assert {(t.engine, t.burst, t.cpu_limit, t.duration) for t in slow} == {
-        ("udp", 1, None, 0.5),
-        ("udp", 2, None, 0.5),
-        ("udp", 32, "switch:75", 0.5),
-        ("udp", 32, "function:12.5", 0.5),
-        ("raw", 1, None, 0.5),
-        ("raw", 2, None, 0.5),
-        ("raw", 32, "switch:75", 0.5),
-        ("raw", 32, "function:12.5", 0.5),
+def test_claims_are_answered_from_records() -> None:
+    told = verdicts(record("udp", 500), record("raw", 400), record("raw-mmsg", 1000))
+    assert told == {
+        "batched-raw-first": "cannot be told",
+        "batches-help-udp": "cannot be told",
+        "batches-help-raw": "holds",
+        "raw-above-udp": "does not hold",
+        "batches-above-bypass": "cannot be told",
     }
-    assert {(t.engine, t.duration) for t in fast} == {("raw", 0.25)}
-    assert len(fast) == 4
 
 
 @pytest.mark.parametrize(
-    ("axes", "test"),
+    ("changes", "words"),
     [
-        ({"cpu-limit": 75}, {"cpu_limit": "switch:75"}),
-        ({"cpu-limit": "none"}, {"cpu_limit": None}),
-        ({"cpu-limit": None}, {"cpu_limit": None}),
-        ({"rate": "1M"}, {"rate": "1000000"}),
-        ({"duration": "500ms"}, {"duration": 0.5}),
-        ({"frame-size": 64, "burst": 2}, {"frame_size": 64, "burst": 2}),
-        ({"loss-ratio": "0.5%"}, {"loss_ratio": 0.005}),
+        ({"doubts": ("cores-overcommitted",)}, "raw: parts shared too few CPUs"),
+        ({"doubts": ("emulated",)}, "raw: a function ran on an emulated processor"),
+        ({"doubts": ("not-equivalent",)}, "raw: the switch did other work"),
+        ({"verdict": "unknown"}, "raw: what the limit was is not known"),
+        ({"repeats": 2}, "raw: 2 trials are too few for an interval"),
+        ({"status": "failed", "error": "it broke\nbadly"}, "failed: it broke"),
     ],
 )
-def test_a_row_picks_its_test_however_its_values_are_written(
-    axes: dict[str, object], test: dict[str, object]
+def test_a_record_that_is_no_ground_for_a_claim_says_why(
+    changes: dict[str, object], words: str
 ) -> None:
-    (row,) = made(rows=[{"axes": axes, "published": 1}]).rows
-    assert row.picks(RECORD.test.model_copy(update=test))
-    assert not row.picks(RECORD.test.model_copy(update={**test, **other(test)}))
+    raw = record("raw", 400, **changes)  # type: ignore[arg-type]
+    answers = judged(TABLE2, results(record("udp", 500), raw)).answers
+    told = {claim.id: answer for claim, answer in answers}["raw-above-udp"]
+    assert (told.verdict, told.why) == ("cannot be told", words)
 
 
-def other(test: dict[str, object]) -> dict[str, object]:
-    """Return another value of one of some axes."""
-    axis = next(iter(test))
-    others = {"cpu_limit": "switch:9", "rate": "7", "duration": 9.0, "frame_size": 99}
-    others["loss_ratio"] = 0.25
-    return {axis: others[axis]}
+def test_a_point_has_its_line_rate_and_the_hosts_cpus() -> None:
+    test = RECORD.test.model_copy(update={"search": "fixed", "line_rate": "1Gbps", "pairs": 2})
+    origin = Origin(run="r", host={"cores_usable": 4}, versions={})
+    told = measured(Point({}), record("raw", 400, test=test, origin=origin), ["rx.kpps"])
+    assert told.figures["line.gbps_l1"].value == pytest.approx(2)
+    assert told.figures["host.cores"].value == 4
+    assert told.figures["rx.kpps"].value == pytest.approx(400)
 
 
-@pytest.mark.parametrize("axes", [{"swich": "a"}, {"burst": 0}, {"rate": "fast"}])
-def test_a_row_of_no_test_is_an_error_of_the_file(axes: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="which is no value of an axis"):
-        made(rows=[{"axes": axes, "published": 1}])
+def test_needs_that_this_host_does_not_meet_leave_a_claim_open() -> None:
+    order = TABLE2.claims[3].model_dump(by_alias=True) | {"needs": {"cores": 9}}
+    experiment = TABLE2.model_copy(
+        update={"claims": (type(TABLE2.claims[3]).model_validate(order),)}
+    )
+    told = judged(experiment, results(record("udp", 500), record("raw", 400)))
+    assert told.answers[0][1].why == "needs 9 cores"
+
+
+def test_published_values_are_judged_by_the_same_code() -> None:
+    published = published_points(TABLE2, [each.point for each in points(TABLE2)])
+    assert {claim.judge(published).verdict for claim in TABLE2.claims} == {"holds"}
 
 
 def test_ours_stands_beside_the_published() -> None:
     stream = io.StringIO()
     failed = record("raw", 1, status="failed")
     bound = record("raw-mmsg", 845, verdict="sender", doubts=("cores-shared",))
-    print_beside(TABLE2, [record("udp", 676), failed, bound], stream)
+    result = judged(TABLE2, results(record("udp", 676), failed, bound))
+    print_judged(result, stream)
     lines = stream.getvalue().splitlines()
-    assert lines[4].split() == ["udp", "338", "1.00", "676", "1.00"]
-    assert lines[5].split() == ["udp-mmsg", "409", "1.21", "not", "run", "-"]
-    assert lines[6].split() == ["raw", "360", "1.07", "failed", "-"]
-    assert lines[7].split() == ["raw-mmsg", "440", "1.30", "○", ">=", "845", "1.25"]
-    assert lines[-7].startswith("○ cannot be told  raw sockets with batched")
-    assert lines[-6].startswith("  cannot be told  batched system calls help UDP")
+    rows = {line.split()[0]: line.split()[1:] for line in lines[4:9] if line}
+    assert rows["udp"] == ["338", "676"]
+    assert rows["udp-mmsg"] == ["409", "-"]
+    assert rows["raw"] == ["360", "failed"]
+    assert rows["raw-mmsg"] == ["440", "○", ">=", "845"]
     assert lines[-1] == "○ rests on figures that are doubted"
+    assert all(len(line) <= 100 for line in lines)
+    content = as_object(result)
+    assert (content["points"], content["measured"]) == (4, 2)
+    assert content["claims"][0]["answer"] == "cannot be told"
+
+
+def test_many_experiments_end_in_one_table() -> None:
+    stream = io.StringIO()
+    first = judged(TABLE2, results(record("raw", 400), record("udp", 300)))
+    other = replace(first, experiment=made(), answers=())
+    print_summary([first, other], stream)
+    lines = [line.split() for line in stream.getvalue().splitlines()]
+    assert lines[1] == ["ara-2021/table2", "2", "of", "4", "1", "0", "4"]
+    assert lines[2] == ["ara-2021/made", "2", "of", "4", "0", "0", "0"]
+
+
+def test_a_claim_that_the_paper_contradicts_says_so() -> None:
+    claims = tuple(
+        claim.model_copy(update={"contradicted": "it is not so in table 9"})
+        for claim in TABLE2.claims
+    )
+    stream = io.StringIO()
+    result = judged(TABLE2.model_copy(update={"claims": claims}), results(record("udp", 300)))
+    print_judged(result, stream)
+    assert "contradicted by the paper's own values: it is not so" in stream.getvalue()

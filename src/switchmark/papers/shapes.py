@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,10 @@ import numpy as np
 from switchmark.papers.points import Figure
 
 __all__ = ["break_of", "slope_of"]
+
+
+_STRAIGHT = 1e-6
+"""Of the squares, what is no more than this is no bend."""
 
 
 def slope_of(xs: Sequence[float], ys: Sequence[Figure]) -> Figure:
@@ -44,5 +47,5 @@ def break_of(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     candidates = np.linspace(x.min(), x.max(), 201)[1:-1]
     misfits = [misfit(constant, x, np.maximum(x - at, 0)) for at in candidates]
     best = int(np.argmin(misfits))
-    better = straight > 0 and misfits[best] < 0.25 * straight and not math.isclose(straight, 0)
-    return float(candidates[best]) if better else None
+    is_bent = straight > _STRAIGHT * float((y**2).sum()) and misfits[best] < straight / 4
+    return float(candidates[best]) if is_bent else None

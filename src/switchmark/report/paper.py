@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _WIDTH = 100
+_BESIDE = " " * 18
 _SPOILING: Mapping[str, tuple[Spoiled, str]] = {
     "cores-overcommitted": ("overcommitted", "parts shared too few CPUs"),
     "emulated": ("emulated", "a function ran on an emulated processor"),
@@ -133,10 +134,11 @@ def as_object(result: Judged) -> Printed:
 def print_judged(result: Judged, stream: IO[str]) -> None:
     """Print what was measured beside what was published, then the answer to each claim."""
     experiment, paper = result.experiment, source(result.experiment.paper)
-    print(f"{experiment.name}: {experiment.summary}", file=stream)
-    print(f"{paper.authors}, {paper.year}, {experiment.place}", file=stream)
-    for axis, why in experiment.assumed.items():
-        print(f"assumed: {axis}: {why}", file=stream)
+    head = [f"{experiment.name}: {experiment.summary}"]
+    head += [f"{paper.authors}, {paper.year}, {experiment.place}"]
+    head += [f"assumed: {axis}: {why}" for axis, why in experiment.assumed.items()]
+    for text in head:
+        print(*_folded(text, ""), sep="\n", file=stream)
     print(file=stream)
     for line in _table(result):
         print(line, file=stream)
@@ -150,11 +152,12 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
     for claim, answer in result.answers:
         doubted = DOUBT_MARK if _is_doubted(claim, result) else " "
         deduced = "" if claim.said else " (deduced from its values)"
-        print(f"{doubted} {answer.verdict:14}  {claim.says}{deduced}", file=stream)
-        print(*_folded(answer.why, " " * 18), sep="\n", file=stream)
+        lines = [*_folded(claim.says + deduced, _BESIDE), *_folded(answer.why, _BESIDE + "  ")]
         if claim.contradicted:
             words = f"contradicted by the paper's own values: {claim.contradicted}"
-            print(*_folded(words, " " * 18), sep="\n", file=stream)
+            lines += _folded(words, _BESIDE + "  ")
+        lines[0] = f"{doubted} {answer.verdict:14}  {lines[0].lstrip()}"
+        print(*lines, sep="\n", file=stream)
     if any(_is_doubted(claim, result) for claim, _ in result.answers):
         print(f"\n{DOUBT_MARK} rests on figures that are doubted", file=stream)
 

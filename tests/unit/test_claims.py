@@ -1,0 +1,306 @@
+"""These tests judge claims of every kind from points whose answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from switchmark.papers.claims import Answer, Claim, Facts, Needs
+from switchmark.papers.points import Figure, Point, Spoiled, grouped, meaning, number
+from switchmark.papers.shapes import break_of, slope_of
+
+CLAIM: TypeAdapter[Any] = TypeAdapter(Claim)
+M = "rx.mpps"
+
+
+def claim(kind: str, **members: object) -> Any:
+    content = {"id": "c", "says": "it is so", "kind": kind, "metric": M, **members}
+    return CLAIM.validate_python(content)
+
+
+def figure(value: float, half: float = 0.0, *, bounded: bool = False) -> Figure:
+    return Figure(value, value - half, value + half, bounded)
+
+
+def point(figure: Figure | float | str, spoiled: Spoiled | None = None, **axes: object) -> Point:
+    placed = {axis.replace("_", "-"): meaning(axis, word) for axis, word in axes.items()}  # type: ignore[arg-type]
+    if isinstance(figure, str):
+        return Point(placed, untold=figure)
+    told = figure if isinstance(figure, Figure) else Figure(figure, figure, figure)
+    return Point(placed, {M: told}, spoiled={spoiled: "it is spoiled"} if spoiled else {})
+
+
+def series(axis: str, *values: tuple[object, float]) -> list[Point]:
+    return [point(figure(value, value * 0.01), **{axis: where}) for where, value in values]
+
+
+def answer(kind: str, points: list[Point], **members: object) -> Answer:
+    return claim(kind, **members).judge(points)
+
+
+ORDER = {"greater": {"switch": "vpp"}, "less": {"switch": "ovs"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "expected"),
+    [
+        (figure(10, 1), figure(5, 1), "holds"),
+        (figure(5, 1), figure(10, 1), "does not hold"),
+        (figure(10, 1), figure(9, 1), "cannot be told"),
+        (figure(10, 1, bounded=True), figure(5, 1), "holds"),
+        (figure(10, 1), figure(5, 1, bounded=True), "cannot be told"),
+        (figure(5, 1, bounded=True), figure(10, 1), "cannot be told"),
+        (figure(5, 1), figure(10, 1, bounded=True), "does not hold"),
+        ("waiting for switch vpp", figure(5, 1), "cannot be told"),
+    ],
+)
+def test_an_order_needs_intervals_apart_and_bounds_on_the_right_side(
+    more: Figure | str, less: Figure, expected: str
+) -> None:
+    told = answer("order", [point(more, switch="vpp"), point(less, switch="ovs")], **ORDER)
+    assert told.verdict == expected
+    assert "switch vpp" in told.why or "vpp" in told.why
+
+
+def test_intervals_that_meet_are_equal_enough_for_or_equal() -> None:
+    points = [point(figure(9, 2), switch="vpp"), point(figure(10, 2), switch="ovs")]
+    assert answer("order", points, **ORDER).verdict == "cannot be told"
+    assert answer("order", points, **ORDER, **{"or-equal": True}).verdict == "holds"
+    apart = [point(figure(5, 1), switch="vpp"), point(figure(10, 1), switch="ovs")]
+    assert answer("order", apart, **ORDER, **{"or-equal": True}).verdict == "does not hold"
+
+
+def test_points_that_differ_otherwise_are_judged_apart() -> None:
+    points = [
+        point(10, switch="vpp", frame_size=64),
+        point(5, switch="ovs", frame_size=64),
+        point(3, switch="vpp", frame_size=1500),
+        point(5, switch="ovs", frame_size=1500),
+    ]
+    told = answer("order", points, **ORDER)
+    assert told.verdict == "does not hold"
+    assert told.why.startswith("1 of 2 comparisons hold; vpp 1500 3 against ovs 1500 5")
+    assert answer("order", points, **ORDER, among={"frame-size": 64}).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    "reason", ["overcommitted", "emulated", "not-equivalent", "unknown-verdict", "no-interval"]
+)
+def test_a_spoiled_point_is_no_ground_for_a_claim_unless_it_is_its_subject(reason: Spoiled) -> None:
+    points = [point(10, reason, switch="vpp"), point(5, switch="ovs")]
+    told = answer("order", points, **ORDER)
+    assert told == Answer("cannot be told", "vpp: it is spoiled")
+    assert answer("order", points, **ORDER, subject=[reason]).verdict == "holds"
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 100), st.floats(0, 10), st.booleans()), min_size=2, max_size=2
+    )
+)
+def test_two_opposite_orders_never_both_hold(ends: list[tuple[float, float, bool]]) -> None:
+    made = [figure(value, half, bounded=bounded) for value, half, bounded in ends]
+    points = [point(each, switch=name) for each, name in zip(made, ("vpp", "ovs"), strict=True)]
+    there = answer("order", points, **ORDER).verdict
+    back = answer("order", points, greater=ORDER["less"], less=ORDER["greater"]).verdict
+    assert {there, back} in (
+        {"holds", "does not hold"},
+        {"cannot be told"},
+        {"holds", "cannot be told"},
+        {"does not hold", "cannot be told"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (figure(7, 0.1), "holds"),
+        (figure(9, 0.1), "does not hold"),
+        (figure(7, 2), "cannot be told"),
+    ],
+)
+def test_a_factor_lies_in_its_band(second: Figure, expected: str) -> None:
+    points = [point(10, copies=1), point(second, copies=2)]
+    band = {"from": {"copies": 1}, "to": {"copies": 2}, "between": [0.6, 0.8]}
+    assert answer("factor", points, **band).verdict == expected
+
+
+def test_a_factor_of_a_bounded_rate_cannot_be_told() -> None:
+    points = [point(figure(10, bounded=True), copies=1), point(7, copies=2)]
+    band = {"from": {"copies": 1}, "to": {"copies": 2}, "between": [0.6, 0.8]}
+    assert "the traffic program was the limit" in answer("factor", points, **band).why
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "values", "expected"),
+    [
+        ("flat", {}, (10, 10.5, 9.8), "holds"),
+        ("flat", {}, (10, 20, 30), "does not hold"),
+        ("flat", {"spread": 0.07}, (10, 10.5, 10), "cannot be told"),
+        ("monotone", {"sense": "falls"}, (30, 20, 10), "holds"),
+        ("monotone", {"sense": "rises"}, (30, 20, 10), "does not hold"),
+        ("monotone", {"sense": "falls"}, (30, 30.2, 29.9), "cannot be told"),
+        ("monotone", {"sense": "falls"}, (30, 10, 20), "does not hold"),
+        ("scales", {"exponent": [0.85, 1.1]}, (10, 20, 40), "holds"),
+        ("scales", {"exponent": [-1.2, -0.8]}, (40, 20, 10), "holds"),
+        ("scales", {"exponent": [-0.15, 0.15]}, (10, 20, 40), "does not hold"),
+    ],
+)
+def test_a_series_has_its_shape(
+    kind: str, members: dict[str, object], values: tuple[float, ...], expected: str
+) -> None:
+    points = series("pairs", *zip((1, 2, 4), values, strict=True))
+    assert answer(kind, points[::-1], along="pairs", **members).verdict == expected
+
+
+def test_a_series_without_one_of_its_points_says_which() -> None:
+    points = [*series("pairs", (1, 10), (2, 10)), point("waiting for 9 cores", pairs=4)]
+    assert answer("flat", points, along="pairs").why == "waiting for 9 cores"
+
+
+@pytest.mark.parametrize(
+    ("half", "quarter", "expected"), [(5.2, 2.4, "holds"), (8.0, 2.5, "does not hold")]
+)
+def test_figures_follow_shares(half: float, quarter: float, expected: str) -> None:
+    points = series("cpu_limit", (100, 10), (50, half), (25, quarter))
+    shares = {"100": 1, "50": 0.5, "25": 0.25}
+    assert answer("follows", points, along="cpu-limit", shares=shares).verdict == expected
+
+
+def bent(at: float) -> list[tuple[object, float]]:
+    return [(f"{load}%", float(min(load, at))) for load in range(10, 210, 10)]
+
+
+def test_a_knee_is_found_where_two_lines_meet() -> None:
+    points = series("rate", *bent(100))
+    assert answer("knee", points, along="rate", at=1.0, within=0.1).verdict == "holds"
+    assert answer("knee", points, along="rate", at=0.5, within=0.1).verdict == "does not hold"
+    straight = series("rate", *bent(1000))
+    assert answer("knee", straight, along="rate", at=1.0, within=0.1).verdict == "cannot be told"
+
+
+def test_a_knee_may_be_where_cpus_end() -> None:
+    values = [(1, 10.0), (2, 9.0), (3, 8.0), (4, 7.0), (5, 3.5), (6, 0.1)]
+    points = [
+        Point({**each.axes, "switch-cores": 4}, {**each.figures, "host.cores": figure(8)})
+        for each in series("chain", *values)
+    ]
+    where = {"along": "chain", "at": "cores - switch-cores", "within": 0.5}
+    assert answer("knee", points, **where).verdict == "holds"
+    assert answer("knee", series("chain", *values), **where).verdict == "cannot be told"
+
+
+def test_two_series_cross() -> None:
+    points = [
+        *(
+            point(rate, switch="vpp", frame_size=size)
+            for size, rate in ((64, 5), (256, 9), (1024, 9))
+        ),
+        *(
+            point(rate, switch="ovs", frame_size=size)
+            for size, rate in ((64, 9), (256, 5), (1024, 2))
+        ),
+    ]
+    ends = {"of": {"switch": "vpp"}, "over": {"switch": "ovs"}, "along": "frame-size"}
+    assert answer("crossover", points, **ends, below=64, above=256).verdict == "holds"
+    assert answer("crossover", points, **ends, below=256, above=1024).verdict == "does not hold"
+
+
+def test_a_gap_closes() -> None:
+    points = [
+        point(figure(rate, 0.1), switch=switch, frame_size=size)
+        for size, rates in ((64, (10, 2, 1)), (1024, (3, 2.9, 2.8)))
+        for switch, rate in zip(("vpp", "ovs", "snabb"), rates, strict=True)
+    ]
+    ends = {"over": "switch", "from": {"frame-size": 64}, "to": {"frame-size": 1024}}
+    assert answer("gap", points, **ends).verdict == "holds"
+    back = {"over": "switch", "from": {"frame-size": 1024}, "to": {"frame-size": 64}}
+    assert answer("gap", points, **back).verdict == "does not hold"
+
+
+def test_one_slope_is_above_another() -> None:
+    points = [
+        *(point(10.0 * burst, switch="vpp", burst=burst) for burst in (4, 8, 16)),
+        *(point(10.0, switch="ovs", burst=burst) for burst in (4, 8, 16)),
+    ]
+    assert answer("slopes", points, along="burst", **ORDER).verdict == "holds"
+    back = {"greater": ORDER["less"], "less": ORDER["greater"]}
+    assert answer("slopes", points, along="burst", **back).verdict == "does not hold"
+
+
+def test_a_rate_saturates_its_line() -> None:
+    assert answer("saturates", [point(9.95, switch="vpp")], at=10).verdict == "holds"
+    assert answer("saturates", [point(8, switch="vpp")], at=10).verdict == "does not hold"
+    bounded = [point(figure(8, bounded=True), switch="vpp")]
+    assert answer("saturates", bounded, at=10).verdict == "cannot be told"
+    here = Point({"switch": "vpp"}, {M: figure(0.99), "line.gbps_l1": figure(1)})
+    assert answer("saturates", [here], at=10).verdict == "holds"
+
+
+def test_winners_differ_where_nobody_leads_everywhere() -> None:
+    points = [
+        point(10, switch="vpp", scenario="p2v"),
+        point(5, switch="ovs", scenario="p2v"),
+        point(3, switch="vpp", scenario="v2v"),
+        point(4, switch="ovs", scenario="v2v"),
+    ]
+    assert answer("winners-differ", points, over="switch").verdict == "holds"
+    assert answer("winners-differ", points[:2], over="switch").verdict == "cannot be told"
+
+
+def test_a_difference_has_an_amount() -> None:
+    points = [point(figure(3, 0.05), switch="vpp"), point(figure(2, 0.05), switch="ovs")]
+    assert answer("differs-by", points, amount=1, within=0.2, **ORDER).verdict == "holds"
+    assert answer("differs-by", points, amount=2, within=0.2, **ORDER).verdict == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        ({"cores": 9}, "needs 9 cores"),
+        ({"cores": 2}, ""),
+        ({"line-rate": True}, "needs a line rate (--line-rate 10Gbps)"),
+        ({"switch-mode": "kernel"}, "needs a switch in mode kernel"),
+        ({"kernel-option": "CONFIG_B"}, "needs a kernel with CONFIG_B"),
+        ({"kernel-option": "CONFIG_A"}, ""),
+    ],
+)
+def test_needs_that_are_not_met_are_told(needs: dict[str, object], words: str) -> None:
+    facts = Facts(4, False, frozenset({"userspace"}), frozenset({"CONFIG_A"}))
+    assert Needs.model_validate(needs).unmet(facts) == words
+
+
+def test_a_claim_that_compares_nothing_cannot_be_told() -> None:
+    assert answer("order", [], **ORDER).verdict == "cannot be told"
+
+
+def test_a_kind_that_is_none_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        claim("argmax")
+
+
+def test_slope_and_break_of_lines_that_are_known() -> None:
+    assert slope_of([1, 2, 4], [figure(1), figure(4), figure(16)]).value == pytest.approx(2)
+    wide = slope_of([1, 2, 4], [figure(10, 5)] * 3)
+    assert wide.low < 0 < wide.high
+    assert break_of([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 3, 3, 3]) == pytest.approx(3, abs=0.1)
+    assert break_of([1, 2, 3], [1, 2, 2]) is None
+    assert break_of([0, 1, 2, 3, 4, 5], [5, 5, 5, 5, 5, 5]) is None
+
+
+@pytest.mark.parametrize(
+    ("axis", "word", "expected"),
+    [("rate", "10%", 0.1), ("rate", "1M", 1e6), ("cpu-limit", 12.5, 12.5), ("noise", "none", 0.0)],
+)
+def test_a_value_has_a_number_on_its_axis(axis: str, word: Any, expected: float) -> None:
+    assert number(meaning(axis, word)) == expected
+
+
+def test_groups_differ_only_along() -> None:
+    points = [point(1, switch=s, pairs=p) for s in ("vpp", "ovs") for p in (1, 2)]
+    groups = list(grouped(points, {}, {"pairs"}))
+    assert [[each.axes["pairs"] for each in group] for group in groups] == [[1, 2], [1, 2]]
