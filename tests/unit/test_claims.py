@@ -26,8 +26,8 @@ def figure(value: float, half: float = 0.0, *, bounded: bool = False) -> Figure:
     return Figure(value, value - half, value + half, bounded)
 
 
-def point(figure: Figure | float | str, spoiled: Spoiled | None = None, **axes: object) -> Point:
-    placed = {axis.replace("_", "-"): meaning(axis, word) for axis, word in axes.items()}  # type: ignore[arg-type]
+def point(figure: Figure | float | str, spoiled: Spoiled | None = None, **axes: Any) -> Point:
+    placed = {axis.replace("_", "-"): meaning(axis, word) for axis, word in axes.items()}
     if isinstance(figure, str):
         return Point(placed, untold=figure)
     told = figure if isinstance(figure, Figure) else Figure(figure, figure, figure)
@@ -35,11 +35,15 @@ def point(figure: Figure | float | str, spoiled: Spoiled | None = None, **axes: 
 
 
 def series(axis: str, *values: tuple[object, float]) -> list[Point]:
-    return [point(figure(value, value * 0.01), **{axis: where}) for where, value in values]
+    return [
+        Point(point(0.0, None, **{axis: where}).axes, {M: figure(value, value * 0.01)})
+        for where, value in values
+    ]
 
 
 def answer(kind: str, points: list[Point], **members: object) -> Answer:
-    return claim(kind, **members).judge(points)
+    told: Answer = claim(kind, **members).judge(points)
+    return told
 
 
 ORDER = {"greater": {"switch": "vpp"}, "less": {"switch": "ovs"}}

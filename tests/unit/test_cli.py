@@ -208,7 +208,7 @@ def test_what_is_kept_is_told(cli) -> None:
 def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None:
     ended = cli("paper", "ara-2021/table2", "--quick", "--quiet")
     assert ended.status == 0
-    assert "published kpps" in ended.out
+    assert "published rx.kpps" in ended.out
     assert "batched system calls help UDP sockets" in ended.out
     text = (only_run(tmp_path) / "campaign.yaml").read_text()
     assert "name: ara-2021-table2\n" in text
@@ -410,7 +410,7 @@ def test_names_are_listed_with_why_they_cannot_be_used(cli) -> None:
     assert json.loads(of_tap.out) == []
 
 
-@pytest.mark.parametrize("thing", ["scenarios", "searches", "functions", "papers"])
+@pytest.mark.parametrize("thing", ["scenarios", "searches", "functions"])
 def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
     """Or one that no package has, which users build and name."""
     for entry in json.loads(cli("list", thing, "--json").out):

@@ -48,7 +48,7 @@ def planned(
     relative to this host where the file says how, unless they are wanted `as_published`.
     """
     owner = experiment.owner
-    found: dict[str, PlannedPoint] = {}
+    points: dict[str, PlannedPoint] = {}
     changed = {} if as_published else dict(owner.scale)
     changed |= owner.quick.axes if quick else {}
     for block in _blocks(owner.campaign):
@@ -62,8 +62,8 @@ def planned(
             made = _planned(experiment, asked, check)
             kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
             if kept and made.point.is_at(experiment.shows):
-                found.setdefault(repr(made.point.axes), made)
-    return list(found.values())
+                points.setdefault(repr(made.point.axes), made)
+    return list(points.values())
 
 
 def campaign_of(name: str, points: Sequence[PlannedPoint]) -> Campaign:

@@ -34,7 +34,7 @@ _OF_THE_PATH = [name for name, axis in AXES.items() if axis.changes != "trial"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Path:
     """This says what this host makes of a path: why it cannot have it, or the doubts of its
     placement and the mode of its switch."""
 
@@ -49,14 +49,14 @@ class ThisHost:
     def __init__(self) -> None:
         self._host = LocalHost()
         self._probes = Probes(self._host)
-        self._found: dict[tuple[object, ...], _Found] = {}
+        self._paths: dict[tuple[object, ...], _Path] = {}
 
-    def find(self, test: Test) -> _Found:
+    def find(self, test: Test) -> _Path:
         """Return what this host makes of the path of a test."""
         key = tuple(getattr(test, name) for name in _OF_THE_PATH)
-        if key not in self._found:
-            self._found[key] = self._ask(test)
-        return self._found[key]
+        if key not in self._paths:
+            self._paths[key] = self._ask(test)
+        return self._paths[key]
 
     def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:
         """Return the points, with what those wait for that this host cannot run."""
@@ -78,15 +78,15 @@ class ThisHost:
             return planned_point
         return PlannedPoint(replace(planned_point.point, untold=f"waiting for {waits}"), None)
 
-    def _ask(self, test: Test) -> _Found:
+    def _ask(self, test: Test) -> _Path:
         try:
             self._probes.versions(test)
             layout, placement = sketch(test, self._probes)
         except SwitchmarkError as error:
-            return _Found(error.message.partition("\n")[0])
+            return _Path(error.message.partition("\n")[0])
         emulated = "emulated" in (layout.modes.get(test.environment) or "")
         doubts = (*placement.doubts, *(["emulated"] if emulated else []))
-        return _Found("", doubts, self._probes.of_switch(test).mode)
+        return _Path("", doubts, self._probes.of_switch(test).mode)
 
 
 def run_papers(
@@ -185,6 +185,7 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
     return {
         "name": experiment.name,
         "summary": experiment.summary,
+        "usable": bool(tests),
         "place": experiment.place,
         "points": len(points),
         "points_here": len(tests),
@@ -205,11 +206,11 @@ def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: Thi
     told = 0
     for claim in experiment.claims:
         members = claim.members([each.point for each in points])
-        found = [tests[id(member)] for member in members]
-        here = [test for test in found if test is not None]
+        member_tests = [tests[id(member)] for member in members]
+        here = [test for test in member_tests if test is not None]
         spoiled = {"cores-overcommitted", "emulated"} if not claim.subject else set()
         doubts = {doubt for test in here for doubt in host.find(test).doubts}
-        if here and len(here) == len(found) and not claim.needs.unmet(facts):
+        if here and len(here) == len(member_tests) and not claim.needs.unmet(facts):
             told += not doubts & spoiled
     return told
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from switchmark.errors import UsageError
-from switchmark.model.axis import field_name
+from switchmark.model.axis import field_name, key_of
 from switchmark.model.spec import AXES
 from switchmark.papers.claims import Claim
 from switchmark.papers.points import At, Scalar
@@ -36,7 +36,7 @@ __all__ = [
 _FOLDER = Path(__file__).parent
 _SOURCE = "source"
 _FORM = ConfigDict(
-    frozen=True, extra="forbid", alias_generator=lambda name: name.rstrip("_").replace("_", "-")
+    frozen=True, extra="forbid", alias_generator=lambda name: key_of(name.rstrip("_"))
 )
 
 
@@ -114,7 +114,7 @@ class Quick(BaseModel):
 
 
 class Drawn(BaseModel):
-    """A figure of the paper as the paper drew it."""
+    """This record says how the paper drew a figure."""
 
     model_config = _FORM
 
@@ -229,14 +229,14 @@ def names() -> tuple[str, ...]:
 def matching(pattern: str) -> list[str]:
     """Return the names that a pattern such as `ara-2021/*` means; UsageError with the nearest if
     there are none."""
-    found = [name for name in names() if fnmatchcase(name, pattern)]
-    if not found:
+    meant = [name for name in names() if fnmatchcase(name, pattern)]
+    if not meant:
         near = get_close_matches(pattern, names(), n=1, cutoff=0.3)
         raise UsageError(
             f"there is no experiment named '{pattern}'\n  known: {', '.join(names())}",
             hint=f"switchmark paper {near[0]}" if near else "switchmark list papers",
         )
-    return found
+    return meant
 
 
 @cache

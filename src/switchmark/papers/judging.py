@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from switchmark.model.axis import key_of
 from switchmark.papers.points import At, Figure, Point, Spoiled, grouped
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 _FORM = ConfigDict(
-    frozen=True, extra="forbid", alias_generator=lambda name: name.rstrip("_").replace("_", "-")
+    frozen=True, extra="forbid", alias_generator=lambda name: key_of(name.rstrip("_"))
 )
 
 
@@ -124,7 +125,7 @@ class BaseClaim(BaseModel):
         raise NotImplementedError
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Answer the claim from the points of its experiment."""
+        """Say whether the claim holds, from the points of its experiment."""
         groups = grouped(points, self.among, self.own_axes)
         return together([answer for group in groups for answer in self._answers(group)])
 
@@ -159,10 +160,12 @@ def together(answers: Sequence[Answer]) -> Answer:
     held = sum(answer.verdict == "holds" for answer in answers)
     verdicts: tuple[Verdict, ...] = ("does not hold", "cannot be told", "holds")
     for verdict in verdicts:
-        found = [answer for answer in answers if answer.verdict == verdict]
-        if found:
+        decisive = [answer for answer in answers if answer.verdict == verdict]
+        if decisive:
             so_far = f"{held} of {len(answers)} comparisons hold; "
-            return Answer(verdict, (so_far if held not in (0, len(answers)) else "") + found[0].why)
+            return Answer(
+                verdict, (so_far if held not in (0, len(answers)) else "") + decisive[0].why
+            )
     raise AssertionError("an answer has one of three verdicts")
 
 

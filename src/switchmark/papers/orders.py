@@ -1,4 +1,4 @@
-"""These claims compare points with each other: orders, ratios and differences."""
+"""This module has the claims that compare points: orders, ratios and differences."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Gap(BaseClaim):
 
 
 class Slopes(_Sides):
-    """One slope is above another where the figures at `greater` grow by a greater exponent along an
+    """A slope is above another where the figures at `greater` grow by a greater exponent along an
     axis than those at `less`."""
 
     kind: Literal["slopes"]
@@ -180,7 +180,7 @@ class Slopes(_Sides):
         return {self.along, *self.greater, *self.less}
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
-        found = []
+        slopes = []
         for at in (self.greater, self.less):
             series: list[tuple[str, Figure]] = []
             members = [point for point in group if point.is_at(at)]
@@ -192,8 +192,8 @@ class Slopes(_Sides):
                     return
                 xs = [number(point.axes[self.along]) for point in points]
                 series.append((points[0].name, slope_of(xs, figures)))
-            found.append(series)
-        for (more, steep), (less, flat) in itertools.product(*found):
+            slopes.append(series)
+        for (more, steep), (less, flat) in itertools.product(*slopes):
             words = f"exponent {steep} from {more} on against {flat} from {less} on"
             if steep.low > flat.high:
                 yield Answer("holds", words)
@@ -213,7 +213,7 @@ class WinnersDiffer(BaseClaim):
         return {self.over}
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Answer from who leads in each group, where that is told."""
+        """Compare who leads in each group, where that is told."""
         leaders: dict[str, str] = {}
         for group in grouped(points, self.among, self.own_axes):
             told = [point for point in group if not isinstance(self._figures([point]), Answer)]

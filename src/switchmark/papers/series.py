@@ -136,12 +136,12 @@ class Knee(_Series):
                 return Answer("cannot be told", f"not every point has {self.x}")
             xs = [each.value for each in told]
         values = [figure.value for figure in figures]
-        found, at = break_of(xs, values), self._place(points[0])
-        if found is None:
+        bend, at = break_of(xs, values), self._place(points[0])
+        if bend is None:
             return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
         if at is None:
             return Answer("cannot be told", "how many CPUs there are is not known")
-        place = found / max(values) if self.relative else found
+        place = bend / max(values) if self.relative else bend
         verdict: Verdict = "holds" if abs(place - at) <= self.within else "does not hold"
         return Answer(verdict, f"the knee is at {place:.3g}: {listed(points, figures)}")
 
@@ -155,7 +155,7 @@ class Knee(_Series):
 
 
 class Saturates(BaseClaim):
-    """A rate saturates where it reaches the line rate of all senders together within a
+    """A rate is saturated where it reaches the line rate of all senders together within a
     hundredth."""
 
     kind: Literal["saturates"]

@@ -58,7 +58,7 @@ class Judged:
 
 
 def judged(experiment: Experiment, results: Sequence[tuple[Point, Record | None]]) -> Judged:
-    """Judge an experiment by its points, each with its record if it was run."""
+    """Return an experiment judged by its points, each with its record if it was run."""
     points = tuple(measured(point, record, experiment.metrics) for point, record in results)
     records = tuple(record for _, record in results)
     facts = _facts([record for record in records if record is not None])
@@ -219,7 +219,10 @@ def _table(result: Judged) -> list[str]:
     if len(rows) == 1:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    lined = ["  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
+    lined = [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     return [*lined, ""]
 
 
