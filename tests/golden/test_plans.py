@@ -101,6 +101,11 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
+    yield "variants/ovs-host", Test(switch="ovs", switch_environment="host")
+    yield (
+        "variants/ovs-dpdk-host",
+        Test(switch="ovs-dpdk", engine="dpdk", environment="host", switch_environment="host"),
+    )
     yield "variants/linux-bridge-vm", Test(environment="vm", scenario="p2v")
     yield (
         "variants/linux-bridge-vm-cpu-limit",
@@ -251,7 +256,7 @@ def test_every_file_is_the_plan_of_a_test() -> None:
         *(name for name, _ in plans()),
         *(f"noises/{kind}" for kind in NOISES),
         *(f"nics/{driver}" for driver in DRIVERS),
-        *("variants/linux-bridge-docker-daemon", "variants/ovs-kernel"),
+        *("variants/linux-bridge-docker-daemon", "variants/ovs-kernel", "variants/ovs-kernel-host"),
     }
 
 
@@ -301,3 +306,9 @@ def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
         Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
     )
     golden("variants/ovs-kernel.txt", on_file(build(layout)))
+
+
+def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) -> None:
+    test = Test(switch="ovs", switch_environment="host")
+    layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,))
+    golden("variants/ovs-kernel-host.txt", on_file(build(layout)))

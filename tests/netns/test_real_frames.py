@@ -14,6 +14,7 @@ from switchmark.functions.traffic import TrafficProcess
 from switchmark.lab import trial as trials
 from switchmark.layout.resolve import check
 from switchmark.machine import perf
+from switchmark.machine.host import LocalHost
 from switchmark.metrics.latency import PERCENTILES, merged
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
@@ -151,7 +152,7 @@ def test_a_pair_in_one_process(measure: Measure) -> None:
     assert [part.cores for part in trial.parts] == [None, None]
 
 
-@pytest.mark.parametrize("switch", ["direct", "linux-bridge", "macvlan"])
+@pytest.mark.parametrize("switch", ["direct", "linux-bridge", "macvlan", "ovs"])
 @pytest.mark.parametrize("environment", ["host", "netns"])
 def test_functions_and_switches_on_the_host_itself(
     measure: Measure, switch: str, environment: str
@@ -160,6 +161,16 @@ def test_functions_and_switches_on_the_host_itself(
         measure(switch=switch, environment=environment, switch_environment="host")
     )
     assert_every_frame_is_accounted_for(measure(switch=switch, environment="host"))
+
+
+def test_open_vswitch_of_the_host_is_left_alone(measure: Measure) -> None:
+    host = LocalHost()
+    assert host.run(("ip", "tuntap", "add", "ovs-netdev", "mode", "tap")).status == 0
+    try:
+        with pytest.raises(AssertionError, match="(?s)unless another has it: .*File exists"):
+            measure(switch="ovs", switch_environment="host")
+    finally:
+        assert host.run(("ip", "link", "del", "ovs-netdev")).status == 0
 
 
 def test_saturation_adds_up(measure: Measure) -> None:

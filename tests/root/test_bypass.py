@@ -112,6 +112,13 @@ def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario:
 
 
 @pytest.mark.parametrize("switch", BYPASS)
+def test_every_switch_on_the_host_itself(measure: Measure, switch: str) -> None:
+    axes = {"switch": switch, "engine": "dpdk", "switch_environment": "host"}
+    skip_refused(**axes)
+    assert_every_frame_is_accounted_for(measure(**axes))
+
+
+@pytest.mark.parametrize("switch", BYPASS)
 def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
     record = measure(switch=switch, engine="dpdk", rate="2k")
     trial = only(record)

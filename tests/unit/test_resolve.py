@@ -38,7 +38,10 @@ from switchmark.model.spec import AXES, Test
         ({"engine": "udp", "flows": 3, "flows_by": "mac"}, ["by mac", "--flows-by port"]),
         ({"engine": "udp", "environment": "host"}, ["IP stack", "--environment netns"]),
         ({"engine": "xdp-live", "direction": "bi"}, ["only sends"]),
-        ({"switch": "ovs", "switch_environment": "host"}, ["does not run in environment host"]),
+        (
+            {"switch": "ip-forward", "switch_environment": "host"},
+            ["does not run in environment host"],
+        ),
         (
             {"switch": "ovs-dpdk", "switch_environment": "lxc", "nic": "a0=03:00.0:04:00.0"}
             | {"scenario": "p2v", "engine": "dpdk"},

@@ -22,9 +22,11 @@ from switchmark.switches.links import (
 )
 from switchmark.switches.ovs_instance import (
     add_static_rules,
+    bridge_name,
     daemon,
     daemon_name,
     database,
+    on_host,
     port_number,
     require_instance,
     static_refusal,
@@ -53,8 +55,6 @@ class Ovs(KernelSwitch):
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = PORT_KINDS
     counters = Counting(_counter_commands, _parse_counters)
-    # The userspace datapath makes taps of fixed names: one network namespace an instance.
-    own_stack = True
     resources = frozenset({"copies"})
 
     def probe(self, host: Host) -> Version:
@@ -86,15 +86,17 @@ class Ovs(KernelSwitch):
         for port in wiring.ports:
             ports += add_port(wiring, port)
         static = wiring.semantics is Semantics.STATIC
-        words = ["add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={datapath}"]
+        bridge = bridge_name(wiring)
+        words = ["add-br", bridge, "--", "set", "bridge", bridge, f"datapath_type={datapath}"]
         words += ["fail-mode=secure"] * static
         for port in wiring.ports:
             name = switch_ifname(wiring, port)
-            words += ["--", "add-port", "br0", name]
+            words += ["--", "add-port", bridge, name]
             number = f"ofport_request={port_number(port)}"
             words += ["--", "set", "Interface", name, number] * static
         return (
             *ports,
+            *on_host(wiring, datapath),
             *database(wiring),
             *daemon(
                 wiring,

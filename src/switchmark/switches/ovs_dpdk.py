@@ -25,10 +25,12 @@ from switchmark.switches.eal import pci_options
 from switchmark.switches.ovs_instance import (
     add_static_rules,
     appctl,
+    bridge_name,
     daemon,
     daemon_name,
     database,
     instance_dir,
+    on_host,
     pidfile,
     port_number,
     require_instance,
@@ -116,8 +118,6 @@ class OvsDpdk(Switch):
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
-    # The datapath makes taps of fixed names: one network namespace an instance.
-    own_stack = True
     # The rings of a port, their number and length, are its front end's: OVS follows them.
     resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
 
@@ -168,6 +168,7 @@ class OvsDpdk(Switch):
                 node=wiring.node,
             ),
             *_no_sockets(sockets),
+            *on_host(wiring, "netdev"),
             *database(wiring),
             *daemon(
                 wiring,
@@ -260,12 +261,13 @@ def _settings(wiring: Wiring) -> tuple[str, ...]:
 
 
 def _bridge(wiring: Wiring) -> tuple[str, ...]:
-    words = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]
+    bridge = bridge_name(wiring)
+    words = ["add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"]
     if wiring.semantics is Semantics.STATIC:
         words.append("fail-mode=secure")
     for port in wiring.ports:
         name = _interface(port)
-        words += ["--", "add-port", "br0", name, "--", "set", "Interface", name]
+        words += ["--", "add-port", bridge, name, "--", "set", "Interface", name]
         if port.nic:
             words += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(wiring)]
         else:

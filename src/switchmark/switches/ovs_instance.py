@@ -6,6 +6,7 @@ It knows no datapath and no port: each switch gives its daemon and configures it
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from signal import SIGTERM
@@ -19,10 +20,12 @@ from switchmark.model.topology import Port, Wiring
 __all__ = [
     "add_static_rules",
     "appctl",
+    "bridge_name",
     "daemon",
     "daemon_name",
     "database",
     "instance_dir",
+    "on_host",
     "pidfile",
     "port_number",
     "require_instance",
@@ -101,6 +104,54 @@ def vsctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
 def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-appctl` to this instance's switch."""
     return (_tool(wiring.program, "ovs-appctl"), "-t", _control(wiring), *words)
+
+
+def bridge_name(wiring: Wiring) -> str:
+    """Return the name of the instance's bridge, which is an interface too: on the host's own
+    network stack one of this run."""
+    return "br0" if wiring.isolated else wiring.name("br0")
+
+
+def on_host(wiring: Wiring, datapath: str) -> Plan:
+    """Make what an instance has on the host's own network stack, so that it goes with the run; a
+    node's stack is new, and ends with its node. It fails where another instance has such a datapath
+    there: `system`, the kernel's, or `netdev`.
+
+    The datapath has an interface of one name in every instance, which outlives its daemon. That of
+    the kernel is the daemon's to make; it takes all such datapaths for its own.
+    """
+    if wiring.isolated:
+        return ()
+    name, bridge = f"ovs-{datapath}", bridge_name(wiring)
+    if datapath == "system":
+        dpctl = shlex.quote(_tool(wiring.program, "ovs-dpctl"))
+        none = f'dps=$({dpctl} dump-dps) && echo $dps >&2 && test -z "$dps"'
+        there = f"ip link show dev {name} > /dev/null 2>&1"
+        delete = f"if {there}; then {dpctl} del-dp {name}; fi"
+        return (
+            Run("the kernel has no other datapath", ("sh", "-c", none)),
+            Run(f"{name} will be this run's", ("true",), undo=("sh", "-c", delete)),
+        )
+    first, second = wiring.name("dp"), wiring.name("datapath")
+    return (
+        _tap("its datapath's interface", first),
+        Run(
+            "a second name, by which it is found",
+            ("ip", "link", "property", "add", "dev", first, "altname", second),
+            undo=("ip", "link", "del", second),
+        ),
+        Run(
+            "the name that it has in every instance, unless another has it",
+            ("ip", "link", "set", first, "name", name),
+        ),
+        _tap("its bridge's interface", bridge),
+    )
+
+
+def _tap(why: str, name: str) -> Run:
+    return Run(
+        why, ("ip", "tuntap", "add", "dev", name, "mode", "tap"), undo=("ip", "link", "del", name)
+    )
 
 
 def database(wiring: Wiring) -> Plan:
@@ -193,7 +244,7 @@ def add_static_rules(wiring: Wiring) -> Plan:
         + f",actions={','.join(actions)}\n"
         for (port_id, mac), actions in outputs.items()
     ]
-    bridge = f"unix:{instance_dir(wiring)}/br0.mgmt"
+    bridge = f"unix:{instance_dir(wiring)}/{bridge_name(wiring)}.mgmt"
     return (
         Run(
             "what comes in at a port goes out at its peer",
