@@ -18,14 +18,28 @@ A message says what failed, where, and the evidence; `hint` is an exact command 
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """A command ends with one of these statuses; docs/guide/exit-codes.md says more of each."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    INCOMPLETE = 4
+    DOUBTED = 5
+    BUG = 70
+    INTERRUPTED = 130
 
 
 class SwitchmarkError(Exception):
     """All of the project's errors derive from this one; `hint` is printed after the message, as
     `hint: ...`. `doubts` are those of a test that ended so."""
 
-    exit_code: ClassVar[int] = 70
+    exit_code: ClassVar[Exit] = Exit.BUG
     doubts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -41,7 +55,7 @@ class UsageError(SwitchmarkError):
     """The request cannot be understood or can never work. `axes` are those that it is about, by the
     names of Test's fields, where whoever raises it knows them."""
 
-    exit_code = 2
+    exit_code = Exit.USAGE
 
     def __init__(
         self, message: str, *, hint: str | None = None, axes: tuple[str, ...] = ()
@@ -53,13 +67,13 @@ class UsageError(SwitchmarkError):
 class Unavailable(SwitchmarkError):
     """This host lacks something that the request needs."""
 
-    exit_code = 3
+    exit_code = Exit.UNAVAILABLE
 
 
 class SetupFailed(SwitchmarkError):
     """The topology, a switch or a function did not come up."""
 
-    exit_code = 4
+    exit_code = Exit.INCOMPLETE
 
 
 class CommandFailed(SetupFailed):
@@ -77,7 +91,7 @@ class NotReady(SetupFailed):
 class TrialFailed(SwitchmarkError):
     """A trial could not be finished, for instance because a traffic process died."""
 
-    exit_code = 1
+    exit_code = Exit.FAILED
 
 
 class NotEquivalent(TrialFailed):
@@ -95,10 +109,10 @@ class HostTooBusy(TrialFailed):
 class RecordFailed(SwitchmarkError):
     """A record could not be stored, for instance because the disk is full."""
 
-    exit_code = 4
+    exit_code = Exit.INCOMPLETE
 
 
 class Interrupted(SwitchmarkError):
     """The user, or the system, asked the run to end."""
 
-    exit_code = 130
+    exit_code = Exit.INTERRUPTED

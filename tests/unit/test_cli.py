@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,10 +22,12 @@ import switchmark
 import switchmark.cli.steps
 import switchmark.lab.measure
 import switchmark.machine.anchor
+from switchmark.campaign.load import from_options
 from switchmark.cli import main
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.errors import Interrupted, Unavailable
+from switchmark.errors import Exit, Interrupted, Unavailable
+from switchmark.layout.resolve import check
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.model.visit import Visit
@@ -215,6 +218,19 @@ def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None
     assert "duration: 3.0\n" in text
 
 
+def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
+    assert cli("run", "--name", "before").status == 0
+    assert only_run(tmp_path).name == "before"
+    assert "name: run\n" in (only_run(tmp_path) / "campaign.yaml").read_text()
+    again = cli("run", "--name", "before")
+    assert again.status == 2
+    assert "hint: another name, or: switchmark resume runs/before" in again.err
+    for name in ("a/b", "", "..", ".x"):
+        assert "cannot name a run" in cli("run", "--name", name).err
+    assert only_run(tmp_path).name == "before"
+    assert cli("report", "runs/before").status == 0
+
+
 # --- refusing --------------------------------------------------------------------------------
 
 
@@ -227,6 +243,7 @@ def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None
         (["run", "--burst", "0"], "--burst: '0' should be greater than or equal to 1"),
         (["run", "--frame-size", "64..128"], "write start..step..stop"),
         (["run", "--capture", "0"], "--capture"),
+        (["completion", "tcsh"], "known: bash, zsh, fish"),
         (["run", "absent.yaml"], "absent.yaml: no such file"),
         (["run", "--swich", "x"], "--swich"),
         (["runn"], "Did you mean 'run'?"),
@@ -442,6 +459,32 @@ def test_every_axis_is_an_option_of_run_plan_and_paper(cli) -> None:
             assert f"{axis.option} " in text, (command, axis.name)
 
 
+def test_help_has_axes_in_groups_and_ends_with_examples(cli) -> None:
+    text = cli("run", "--help").out
+    groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
+    assert groups == [
+        *("Arguments", "Options", "What is measured", "Where its parts are, and what they have"),
+        *("Load", "Trials", "Statistics", "Examples"),
+    ]
+    by_group = dict(zip(groups, re.split(r"^\w.*:$", text, flags=re.MULTILINE)[1:], strict=True))
+    assert by_group["Load"].index("--frame-size") < by_group["Load"].index("--vlan")
+    assert "--until-certain" in by_group["Statistics"]
+    assert by_group["What is measured"].strip().startswith("--switch ")
+
+
+def test_the_examples_of_help_are_requests_that_can_be_met(cli) -> None:
+    """Those of `plan` and `run` at least: axes are checked before anything is touched."""
+    for command in ("run", "plan"):
+        shown = cli(command, "--help").out.partition("Examples:\n")[2].splitlines()
+        assert len(shown) >= 2
+        for line in shown:
+            words = shlex.split(line.partition("|")[0])
+            assert words[:2] == ["switchmark", command]
+            axes = dict(zip(words[2::2], words[3::2], strict=False))
+            chosen = {axis.name: axes[axis.option] for axis in AXES.values() if axis.option in axes}
+            assert from_options(chosen, check).tests
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
 def test_the_version_is_told(arguments: list[str], cli) -> None:
     assert cli(*arguments).out == f"switchmark {switchmark.__version__}\n"
@@ -451,6 +494,68 @@ def test_no_command_shows_the_help(cli) -> None:
     ended = cli()
     assert ended.status == 0
     assert "compare" in ended.out
+
+
+# --- exit codes and completion ---------------------------------------------------------------
+
+
+def test_the_page_of_exit_codes_has_those_of_the_code() -> None:
+    page = Path(__file__).parents[2] / "docs/guide/exit-codes.md"
+    told = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", page.read_text(), re.MULTILINE)
+    assert told == [(str(int(code)), code.name.lower()) for code in Exit]
+
+
+def test_no_command_ends_with_a_code_of_its_own() -> None:
+    """A number beside `return`, or an exit, is said in `errors.Exit` alone; 0 is fine."""
+    for path in (Path(switchmark.__file__).parent / "cli").glob("*.py"):
+        numbers = re.findall(r"return (?:.* else )?[1-9]\d*$", path.read_text(), re.MULTILINE)
+        assert numbers == [], path.name
+
+
+COMPLETED = {
+    "switchmark ru": ["run"],
+    "switchmark run --en": ["--environment", "--engine"],
+    "switchmark run --engine raw,x": ["raw,xdp", "raw,xdp-live"],
+    "switchmark plan --switch linux-": ["linux-bridge"],
+    "switchmark run --touch h": ["header"],
+    "switchmark run --burst 1": [],
+    "switchmark completion f": ["fish"],
+}
+
+
+@pytest.mark.parametrize("line", COMPLETED)
+def test_a_shell_is_told_what_may_follow(
+    line: str, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    monkeypatch.setenv("_SWITCHMARK_COMPLETE", "complete_bash")
+    ended = cli()
+    assert (ended.status, ended.out.split()) == (0, COMPLETED[line])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_and_written_nowhere(
+    shell: str, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ended = cli("completion", shell)
+    assert ended.status == 0
+    assert f"_SWITCHMARK_COMPLETE=complete_{shell}" in ended.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bash_completes_by_the_script(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("switchmark")
+    if not command.exists():
+        pytest.skip("switchmark is not installed beside this Python")
+    code = (
+        f'eval "$({command} completion bash)"; COMP_WORDS=({command} run --touch he); COMP_CWORD=3;'
+        f' _switchmark_completion {command}; echo "${{COMPREPLY[@]}}"'
+    )
+    ended = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert (ended.stdout, ended.stderr) == ("header\n", "")
 
 
 # --- as a program ----------------------------------------------------------------------------

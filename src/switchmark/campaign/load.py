@@ -33,10 +33,12 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
 from switchmark.searches import TABLE as SEARCHES
 
-__all__ = ["Campaign", "Check", "dump", "from_options", "load", "parse"]
+__all__ = ["NAME", "Campaign", "Check", "dump", "from_options", "load", "parse"]
 
 _UNNAMED = "run"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""The name of a campaign, and of a run."""
+
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
 _COMPARED = {name: axis.compared for name, axis in AXES.items() if axis.compared is not None}
 """What a test has by itself where several switches are compared: an interval takes three trials,
@@ -241,14 +243,14 @@ def _read_texts(
 
 
 def _name_of(path: Path) -> str:
-    match = _NAME.match(path.stem)
+    match = NAME.match(path.stem)
     return match[0] if match else _UNNAMED
 
 
 def _read_name(node: yaml.Node | None, source: str, problems: Problems) -> str:
     if node is None:
         return ""
-    if isinstance(node, yaml.ScalarNode) and _NAME.fullmatch(node.value):
+    if isinstance(node, yaml.ScalarNode) and NAME.fullmatch(node.value):
         return str(node.value)
     problems.add(
         _place(node, source),

@@ -21,14 +21,14 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from switchmark.campaign.load import Campaign, dump, load
+from switchmark.campaign.load import NAME, Campaign, dump, load
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.machine.jsonl import append_line, parse_line, to_line, whole_lines
 from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.spec import Test
 
-__all__ = ["RunFolder", "key", "read_campaign", "read_records"]
+__all__ = ["RunFolder", "check_name", "key", "read_campaign", "read_records"]
 
 
 _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
@@ -39,6 +39,17 @@ def key(test: Test, versions: Mapping[str, str]) -> str:
     """Return the key that a result belongs to: the hash of a test's spec and of the versions that
     matter."""
     return key_of_content({"spec": axes_in_key(test), "versions": dict(versions)})
+
+
+def check_name(parent: Path, name: str) -> None:
+    """Raise UsageError if no new run below `parent` can have this name."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"'{name}' cannot name a run: use letters, digits, '.', '-' and '_'")
+    if (parent / name).exists():
+        raise UsageError(
+            f"there is a run named '{name}' already: {parent / name}",
+            hint=f"another name, or: switchmark resume {shlex.quote(str(parent / name))}",
+        )
 
 
 def read_campaign(folder: Path) -> Campaign:
@@ -83,9 +94,12 @@ class RunFolder:
                 self.trials[entry["key"]].append(trial)
 
     @classmethod
-    def create(cls, parent: Path, campaign: Campaign, facts: Mapping[str, Any]) -> Self:
-        """Make a new folder `NAME-YYYYMMDD-HHMMSS` below `parent`, and open it."""
-        path = parent / f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    def create(
+        cls, parent: Path, campaign: Campaign, facts: Mapping[str, Any], name: str | None = None
+    ) -> Self:
+        """Make a new folder of this name below `parent`, or `CAMPAIGN-YYYYMMDD-HHMMSS`, and open
+        it."""
+        path = parent / (name or f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}")
         try:
             path = _new_folder(path)
             (path / "logs").mkdir()

@@ -11,12 +11,9 @@ import os
 import sys
 from typing import NoReturn
 
-from switchmark.errors import SwitchmarkError
+from switchmark.errors import Exit, SwitchmarkError
 
 __all__ = ["main"]
-
-_BUG = 70
-_INTERRUPTED = 130
 
 
 def main() -> NoReturn:
@@ -32,11 +29,11 @@ def main() -> NoReturn:
     except SwitchmarkError as error:
         status = _explain(error, error.exit_code, debug)
     except KeyboardInterrupt as error:
-        status = _explain(error, _INTERRUPTED, debug)
+        status = _explain(error, Exit.INTERRUPTED, debug)
     except BrokenPipeError:
         # Whoever read the output has seen enough; nothing may be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 1
+        status = Exit.FAILED
     except Exception as error:  # noqa: BLE001 (a bug is told as one, not as a traceback)
         status = _confess(error, debug)
     sys.exit(status)
@@ -48,13 +45,15 @@ def _run(arguments: list[str]) -> int:
     import typer
 
     from switchmark.cli.app import app
+    from switchmark.cli.completion import enable_completion
 
     # Errors of the command line are typer's own class, wherever this version of it is kept.
     command_line_error = typer.BadParameter.__mro__[2]
+    enable_completion()
     try:
         return app(arguments, prog_name="switchmark", standalone_mode=False) or 0
     except typer.Abort:
-        return _INTERRUPTED
+        return Exit.INTERRUPTED
     except Exception as error:
         if not isinstance(error, command_line_error):
             raise
@@ -62,7 +61,7 @@ def _run(arguments: list[str]) -> int:
         command = context.command_path if context else "switchmark"
         print(f"error: {error.format_message()}", file=sys.stderr)  # type: ignore[attr-defined]
         print(f"\nhint: {command} --help", file=sys.stderr)
-        return 2
+        return Exit.USAGE
 
 
 def _explain(error: BaseException, status: int, debug: bool) -> int:
@@ -90,4 +89,4 @@ def _confess(error: Exception, debug: bool) -> int:
         "hint: report it with that file; 'switchmark clean' undoes what the run left",
         file=sys.stderr,
     )
-    return _BUG
+    return Exit.BUG

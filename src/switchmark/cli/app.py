@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from switchmark.cli.arguments import (
     Json,
     JsonLines,
     Keep,
+    Named,
     Out,
     Quiet,
     Rerun,
@@ -30,7 +32,9 @@ from switchmark.cli.arguments import (
     Strict,
     Wide,
 )
+from switchmark.cli.completion import print_completion
 from switchmark.cli.exporting import add_commands
+from switchmark.cli.help import Command
 from switchmark.cli.options import with_axes, with_host_file
 from switchmark.cli.running import (
     Shown,
@@ -43,6 +47,7 @@ from switchmark.cli.running import (
     print_records,
     print_report,
 )
+from switchmark.errors import Exit
 
 __all__ = ["app"]
 
@@ -52,10 +57,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-_FAILED, _UNAVAILABLE, _INCOMPLETE = 1, 3, 4
+command = partial(app.command, cls=Command)
+command("completion")(print_completion)
 
 
 @app.callback(invoke_without_command=True)
@@ -71,20 +77,21 @@ def top(
     return 0
 
 
-@app.command("version")
+@command("version")
 def print_version() -> int:
     """Print the version."""
     print(f"switchmark {switchmark.__version__}")
     return 0
 
 
-@app.command()
+@command()
 @with_host_file
 @with_axes
 def run(
     axes: dict[str, str],
     campaign: CampaignFile = None,
     out: Out = Path("runs"),
+    name: Named = None,
     as_json: JsonLines = False,
     wide: Wide = False,
     quiet: Quiet = False,
@@ -103,10 +110,10 @@ def run(
     chosen = campaign_of(campaign, axes)
     check_keep(keep, chosen)
     lab = lab_options(keep, capture, calibrate, gate, rerun)
-    return measure(new_run(chosen, out), Shown(as_json, wide, quiet), lab, strict)
+    return measure(new_run(chosen, out, name), Shown(as_json, wide, quiet), lab, strict)
 
 
-@app.command("plan")
+@command("plan")
 @with_host_file
 @with_axes
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
@@ -128,7 +135,7 @@ def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     return 0
 
 
-@app.command()
+@command()
 @with_host_file
 def resume(
     folder: RunFolderPath,
@@ -152,7 +159,7 @@ def resume(
     return measure(RunFolder(folder), Shown(as_json, wide, quiet), lab, strict)
 
 
-@app.command()
+@command()
 @with_host_file
 @with_axes
 def paper(
@@ -190,7 +197,7 @@ def paper(
     )
 
 
-@app.command("list")
+@command("list")
 @with_host_file
 def list_(
     thing: Annotated[
@@ -216,7 +223,7 @@ def list_(
     return 0
 
 
-@app.command()
+@command()
 @with_host_file
 def doctor(as_json: Json = False) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
@@ -227,10 +234,10 @@ def doctor(as_json: Json = False) -> int:
         print_json([asdict(finding) for finding in findings])
     else:
         print_findings(findings, sys.stdout)
-    return 0 if all(finding.ok for finding in findings if finding.needed) else _UNAVAILABLE
+    return 0 if all(finding.ok for finding in findings if finding.needed) else Exit.UNAVAILABLE
 
 
-@app.command()
+@command()
 def clean(
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN]...", help="only these, such as sm3f2a")
@@ -247,10 +254,10 @@ def clean(
             print(f"  {line}")
     if not cleaned:
         print("nothing to clean")
-    return _INCOMPLETE if any(each.failures for each in cleaned) else 0
+    return Exit.INCOMPLETE if any(each.failures for each in cleaned) else 0
 
 
-@app.command()
+@command()
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
     output: Annotated[
@@ -277,7 +284,7 @@ def report(
     return 0
 
 
-@app.command()
+@command()
 def compare(
     before: RunFolderPath,
     after: Annotated[
@@ -320,7 +327,7 @@ def compare(
     slower = fail_if_slower is not None and any(
         pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in compared
     )
-    return _FAILED if lacking or slower else 0
+    return Exit.FAILED if lacking or slower else 0
 
 
 add_commands(app)

@@ -15,6 +15,7 @@ __all__ = [
     "Json",
     "JsonLines",
     "Keep",
+    "Named",
     "Out",
     "Quiet",
     "Rerun",
@@ -29,6 +30,12 @@ CampaignFile = Annotated[
 ]
 RunFolderPath = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="where run folders are kept")]
+Named = Annotated[
+    str | None,
+    typer.Option(
+        "--name", metavar="NAME", help="the run folder, instead of one of the campaign and the time"
+    ),
+]
 JsonLines = Annotated[
     bool, typer.Option("--json", help="one object a test on stdout, each on one line; no table")
 ]

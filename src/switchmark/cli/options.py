@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from switchmark.cli.completion import completer
 from switchmark.model.axis import Axis
 from switchmark.model.spec import AXES
 
@@ -24,7 +25,8 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
     """
     own = inspect.signature(command, eval_str=True)
     kept = [parameter for name, parameter in own.parameters.items() if name != "axes"]
-    axes = [_option(axis) for axis in AXES.values()]
+    in_order = sorted(AXES.values(), key=lambda axis: axis.used, reverse=True)
+    axes = [_option(axis) for axis in in_order]
 
     def wrapper(**given: Any) -> int:
         written = {name: given.pop(name) for name in AXES}
@@ -82,7 +84,14 @@ def _option(axis: Axis) -> inspect.Parameter:
     told = ": ".join(filter(None, (axis.help, ", ".join(axis.choices))))
     if axis.field.default_factory is None:
         told += " [none]" if axis.default is None else f" [{axis.default}]"
-    option = typer.Option(axis.option, help=told, metavar="...", show_default=False)
+    option = typer.Option(
+        axis.option,
+        help=told,
+        metavar="...",
+        show_default=False,
+        autocompletion=completer(axis),
+        rich_help_panel=axis.group,
+    )
     return inspect.Parameter(
         axis.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from switchmark.errors import Exit
+
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
     from switchmark.campaign.store import RunFolder
@@ -31,10 +33,10 @@ __all__ = [
 ]
 
 _BARS_WIDTH = 100
-_FAILED, _UNAVAILABLE, _DOUBTED = 1, 3, 5
 
 
 def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
+    """Return the campaign of a file, with these axes in place of its own, or of these alone."""
     from switchmark.campaign.load import from_options, load
     from switchmark.layout.resolve import check
 
@@ -55,14 +57,17 @@ def check_keep(keep: bool, campaign: Campaign) -> None:
         raise Unavailable("--keep needs root: what a user makes ends with its command")
 
 
-def new_run(campaign: Campaign, out: Path) -> RunFolder:
-    from switchmark.campaign.store import RunFolder
+def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
+    """Return a new folder below `out`: of this name, or of the campaign's and the time."""
+    from switchmark.campaign.store import RunFolder, check_name
     from switchmark.machine.anchor import anchor
     from switchmark.machine.facts import host_facts
     from switchmark.machine.host import LocalHost
 
+    if name is not None:
+        check_name(out, name)
     anchor()
-    return RunFolder.create(out, campaign, host_facts(LocalHost()))
+    return RunFolder.create(out, campaign, host_facts(LocalHost()), name)
 
 
 def lab_options(
@@ -118,10 +123,11 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
 def _status(records: Sequence[Record], strict: bool) -> int:
     statuses = {record.status for record in records}
     if statuses == {"refused"}:
-        return _UNAVAILABLE
+        return Exit.UNAVAILABLE
     if statuses - {"ok"}:
-        return _FAILED
-    return _DOUBTED if strict and any(record.doubts for record in records) else 0
+        return Exit.FAILED
+    doubted = strict and any(record.doubts for record in records)
+    return Exit.DOUBTED if doubted else Exit.FINE
 
 
 def print_report(records: Sequence[Record], wide: bool) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["Axis", "Changes", "Property", "axes_of", "field_name", "key_of", "ranked"]
+__all__ = ["Axis", "Changes", "Group", "Property", "axes_of", "field_name", "key_of", "ranked"]
 
 Property = Literal["switch", "ports", "functions", "chain", "path", "load", "method"]
 """What an axis can be a property of: the switch under test, the ports that are opened, functions,
@@ -26,6 +26,20 @@ meanwhile, the method by which a test is measured."""
 Changes = Literal["switch", "path", "trial"]
 """What has to be made anew for another value. Another switch needs another path, and that another
 trial."""
+
+Group = Literal["what", "where", "load", "trial", "statistics"]
+"""Where a reader of `--help` looks for an axis: by what is measured, where its parts are and what
+they have, what is sent, how a trial is run, and how often."""
+
+_GROUPS: Mapping[Property, Group] = {
+    "switch": "what",
+    "path": "what",
+    "chain": "what",
+    "ports": "where",
+    "functions": "where",
+    "load": "load",
+    "method": "trial",
+}
 
 _CHANGES: Mapping[Property, Changes] = {"switch": "switch", "load": "trial", "method": "trial"}
 
@@ -65,6 +79,11 @@ class Axis:
     """Whether a campaign has one value for all of its tests, which tells nothing of any of them."""
     compared: float | None = None
     """The value that it has by itself where several switches are compared."""
+
+    asked_as: Group | None = None
+    """The group that it stands in, where that does not follow from what it is a property of."""
+    used: int = 0
+    """How often it is asked for: those of 3 by nearly everyone, and they stand first."""
 
     json_name: str = ""
     """The name in JSON, where that is not the field's: one that ends in the unit."""
@@ -106,6 +125,11 @@ class Axis:
     def changes(self) -> Changes:
         """Return what has to be made anew for another value."""
         return _CHANGES.get(self.of, "path")
+
+    @property
+    def group(self) -> Group:
+        """Return the group that it stands in."""
+        return self.asked_as or _GROUPS[self.of]
 
     @property
     def default(self) -> Any:

@@ -21,9 +21,9 @@ class SetUp(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dimension: Annotated[Literal["throughput", "latency"], Axis("path", "what is measured")] = (
-        "throughput"
-    )
+    dimension: Annotated[
+        Literal["throughput", "latency"], Axis("path", "what is measured", used=2)
+    ] = "throughput"
     locality: Annotated[Literal["local"], Axis("path", "which hosts the ends are on")] = "local"
     scenario: Annotated[
         str,
@@ -32,9 +32,12 @@ class SetUp(BaseModel):
             "p2p, p2v, v2p, v2v: which ends are physical and which virtual; loopback",
             blame=4,
             table="scenarios",
+            used=3,
         ),
     ] = "v2v"
-    direction: Annotated[Literal["uni", "bi"], Axis("path", "which way frames go", blame=4)] = "uni"
+    direction: Annotated[
+        Literal["uni", "bi"], Axis("path", "which way frames go", blame=4, used=1)
+    ] = "uni"
     switch: Annotated[
         str,
         Axis(
@@ -43,13 +46,22 @@ class SetUp(BaseModel):
             blame=1,
             table="switches",
             own_column=True,
+            used=4,
         ),
     ] = "linux-bridge"
     switch_environment: Annotated[
-        str, Axis("switch", "where the switch runs", blame=1, table="environments")
+        str,
+        Axis(
+            "switch",
+            "where the switch runs",
+            blame=1,
+            table="environments",
+            asked_as="where",
+            used=1,
+        ),
     ] = "netns"
     environment: Annotated[
-        str, Axis("functions", "where the functions run", blame=1, table="environments")
+        str, Axis("functions", "where the functions run", blame=1, table="environments", used=4)
     ] = "netns"
     image: Annotated[
         str | None,
@@ -64,10 +76,19 @@ class SetUp(BaseModel):
             "what forwards in the functions of a chain; traffic is the usual forwarder",
             blame=1,
             table="functions",
+            used=1,
         ),
     ] = "traffic"
     engine: Annotated[
-        str, Axis("path", "the packet I/O of the traffic program", table="engines", own_column=True)
+        str,
+        Axis(
+            "path",
+            "the packet I/O of the traffic program",
+            table="engines",
+            own_column=True,
+            asked_as="where",
+            used=3,
+        ),
     ] = "raw-mmsg"
     driver: Annotated[
         str,
@@ -84,6 +105,7 @@ class SetUp(BaseModel):
             "how ports are attached: veth, vhost-user, memif, ...",
             blame=3,
             values="`auto`, a kind of port of the [switch](switches.md)",
+            used=1,
         ),
     ] = "auto"
     semantics: Annotated[
@@ -115,6 +137,8 @@ class SetUp(BaseModel):
             blame=2,
             values=f"`auto`, number, 1 to {CORES_MAX}",
             parse=parse_cores,
+            asked_as="where",
+            used=1,
         ),
     ] = "auto"
     queues: Annotated[

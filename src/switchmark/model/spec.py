@@ -59,6 +59,7 @@ class Test(SetUp):
             json_name="frame_bytes",
             heading="bytes",
             own_column=True,
+            used=2,
         ),
     ] = 64
     rate: Annotated[
@@ -71,6 +72,7 @@ class Test(SetUp):
             as_written=True,
             values="`max`, `1000`, `10M`, `500kpps`, `2.5Gbps`, `50%`",
             json_number="rate_pps",
+            used=2,
         ),
     ] = "max"
     line_rate: Annotated[
@@ -87,21 +89,35 @@ class Test(SetUp):
     ] = None
     burst: Annotated[
         int,
-        Axis("load", "frames handed over at once [32; 1 for latency]", unit="frames", left_out=1),
+        Axis(
+            "load",
+            "frames handed over at once [32; 1 for latency]",
+            unit="frames",
+            left_out=1,
+            used=1,
+        ),
     ] = Field(default_factory=_usual_burst, ge=1, le=4096)
-    pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5)] = Field(
+    pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5, used=1)] = Field(
         1, ge=1, le=64
     )
     chain: Annotated[
         int,
-        Axis("chain", "functions in a row, in loopback; in p2v the last of them receives", blame=4),
+        Axis(
+            "chain",
+            "functions in a row, in loopback; in p2v the last of them receives",
+            blame=4,
+            used=2,
+        ),
     ] = Field(1, ge=1, le=8)
     chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
         1, ge=1, le=64
     )
-    flows: Annotated[int, Axis("path", "flows of each sender")] = Field(1, ge=1, le=16384)
+    flows: Annotated[int, Axis("path", "flows of each sender", asked_as="load")] = Field(
+        1, ge=1, le=16384
+    )
     flows_by: Annotated[
-        Literal["mac", "ip", "port"], Axis("path", "what the flows of a sender differ in")
+        Literal["mac", "ip", "port"],
+        Axis("path", "what the flows of a sender differ in", asked_as="load"),
     ] = "port"
     copies: Annotated[
         int,
@@ -110,11 +126,12 @@ class Test(SetUp):
             "functions or physical ports that each frame is copied to",
             followed_by=("switch",),
             blame=5,
+            asked_as="load",
         ),
     ] = Field(1, ge=1, le=64)
-    vlan: Annotated[int | None, Axis("path", "VLAN id of every frame, or none")] = Field(
-        None, ge=1, le=4094
-    )
+    vlan: Annotated[
+        int | None, Axis("path", "VLAN id of every frame, or none", asked_as="load")
+    ] = Field(None, ge=1, le=4094)
     touch: Annotated[
         Literal["none", "header", "full"],
         Axis("load", "how much of a payload is written and checked"),
@@ -127,6 +144,8 @@ class Test(SetUp):
             "shared-process, CPUs (0+2-5)",
             values="`auto`, `pinned`, `unpinned`, `unpinned:switch`, `unpinned:function`, "
             "`shared-process`, CPUs: `0+2-5`",
+            asked_as="where",
+            used=2,
         ),
     ] = "auto"
     cpu_limit: Annotated[
@@ -137,6 +156,7 @@ class Test(SetUp):
             unit="percent of a core",
             parse=_limit,
             values="`50`, `switch:50`, `function:12.5`",
+            used=2,
         ),
     ] = None
     noise: Annotated[
@@ -148,7 +168,7 @@ class Test(SetUp):
         ),
     ] = None
     search: Annotated[
-        str, Axis("method", "how the rate is found", table="searches", left_out=1)
+        str, Axis("method", "how the rate is found", table="searches", left_out=1, used=2)
     ] = "fixed"
     loss_ratio: Annotated[
         float, Axis("method", "of the goal pdr: 0.5%", parse=parse_share, values="`0.5%`, `0.005`")
@@ -185,6 +205,7 @@ class Test(SetUp):
             compared=3.0,
             json_name="duration_s",
             left_out=1,
+            used=1,
         ),
     ] = Field(10.0, gt=0, le=86400)
     warmup: Annotated[
@@ -197,6 +218,7 @@ class Test(SetUp):
             values="as `duration`, or `0`",
             json_name="warmup_s",
             left_out=3,
+            used=1,
         ),
     ] = Field(0.5, ge=0, le=3600)
     repeat: Annotated[
@@ -206,6 +228,8 @@ class Test(SetUp):
             "trials of each test, those of all tests in turn; 3 by default for several switches",
             compared=3,
             left_out=2,
+            asked_as="statistics",
+            used=2,
         ),
     ] = Field(1, ge=1, le=1000)
     until_certain: Annotated[
@@ -216,10 +240,19 @@ class Test(SetUp):
             parse=parse_share,
             values="`1%`, `0.01`",
             left_out=1,
+            asked_as="statistics",
+            used=1,
         ),
     ] = None
     seed: Annotated[
-        int, Axis("method", "shuffles the order; 0 runs as written", of_campaign=True, left_out=3)
+        int,
+        Axis(
+            "method",
+            "shuffles the order; 0 runs as written",
+            of_campaign=True,
+            left_out=3,
+            asked_as="statistics",
+        ),
     ] = Field(0, ge=0)
     nic: Annotated[
         str | None,
@@ -229,6 +262,7 @@ class Test(SetUp):
             blame=6,
             values="`a0=eth1:eth2,b0=0000:03:00.0:0000:04:00.0`",
             undivided=True,
+            used=2,
         ),
     ] = None
 
