@@ -245,6 +245,13 @@ def test_a_rate_saturates_its_line() -> None:
     assert answer("saturates", [here], at=10).verdict == "holds"
 
 
+def test_a_figure_is_within_a_band() -> None:
+    points = [point(figure(1.0, 0.02), switch="vpp"), point(figure(0.98, 0.02), switch="ovs")]
+    assert answer("within", points, between=(0.95, 1.05)).verdict == "holds"
+    assert answer("within", points, between=(0.97, 1.05)).verdict == "cannot be told"
+    assert answer("within", points, between=(1.01, 1.05)).verdict == "does not hold"
+
+
 def test_winners_differ_where_nobody_leads_everywhere() -> None:
     points = [
         point(10, switch="vpp", scenario="p2v"),

@@ -70,6 +70,12 @@ def test_rates_are_those_of_the_object_in_other_units() -> None:
     assert samples_of("rx.trials_stdev_kpps", shown) == []
 
 
+def test_what_is_offered_is_what_was_sent_and_what_had_no_room() -> None:
+    shown = record(*(trial(tx_frames=3000, tx_unsent=unsent) for unsent in (0, 1000, 2000)))
+    assert metric("offered.kpps").of(shown) == 4.0
+    assert samples_of("offered.kpps", shown) == [3.0, 4.0, 5.0]
+
+
 def test_an_interval_needs_three_trials_and_holds_their_median() -> None:
     two = record(*(trial(rx_frames=frames) for frames in (1000, 1500)))
     three = record(*(trial(rx_frames=frames) for frames in (1000, 1500, 2500)))

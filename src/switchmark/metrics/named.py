@@ -87,6 +87,8 @@ def _rates() -> Iterable[Metric]:
     for suffix, (unit, scaled) in _SCALES.items():
         yield _of_rates(f"rx.{suffix}", unit, "received, the median of the trials", scaled)
         yield _of_sent(f"tx.{suffix}", unit, "sent by all senders", scaled)
+        words = "offered by all senders: sent, or to be sent and without room"
+        yield _by_trials(f"offered.{suffix}", unit, words, partial(_offered, scaled))
         if not suffix.startswith("gbps"):
             words = "standard deviation of the received rate"
             within = f"{words}, from interval to interval of a trial"
@@ -116,6 +118,11 @@ def _of_sent(name: str, unit: str, words: str, scaled: Callable[[float, Record],
         return [scaled(t.tx_frames * 1e9 / t.elapsed_ns, record) for t in record.trials]
 
     return Metric(name, unit, words, of, samples)
+
+
+def _offered(scaled: Callable[[float, Record], float], record: Record) -> float:
+    frames = sum(trial.tx_frames + trial.tx_unsent for trial in record.trials)
+    return scaled(frames * 1e9 / sum(trial.elapsed_ns for trial in record.trials), record)
 
 
 def _of_spread(

@@ -19,7 +19,7 @@ from switchmark.papers.orders import (
     Slopes,
     WinnersDiffer,
 )
-from switchmark.papers.series import Flat, Follows, Knee, Monotone, Saturates, Scales
+from switchmark.papers.series import Flat, Follows, Knee, Monotone, Saturates, Scales, Within
 
 __all__ = ["Answer", "Claim", "Facts", "Needs", "Verdict"]
 
@@ -36,7 +36,8 @@ Claim = Annotated[
     | Gap
     | Slopes
     | Saturates
-    | WinnersDiffer,
+    | WinnersDiffer
+    | Within,
     Field(discriminator="kind"),
 ]
 """A claim of any kind, told apart by its `kind`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -81,6 +82,7 @@ class Point:
         return " ".join("none" if value is None else str(value) for value in self.axes.values())
 
 
+@lru_cache(maxsize=None, typed=True)
 def meaning(axis: str, word: Scalar) -> Any:
     """Return what a word means on an axis: `1M` is 1000000. A word that is no value in this build,
     such as the name of a switch that it lacks, means itself."""

@@ -20,7 +20,7 @@ from switchmark.papers.judging import (
 from switchmark.papers.points import Figure, Point, meaning, number
 from switchmark.papers.shapes import break_of, slope_of
 
-__all__ = ["Flat", "Follows", "Knee", "Monotone", "Saturates", "Scales"]
+__all__ = ["Flat", "Follows", "Knee", "Monotone", "Saturates", "Scales", "Within"]
 
 
 class _Series(BaseClaim):
@@ -180,3 +180,23 @@ class Saturates(BaseClaim):
                 yield Answer("holds", words)
             else:
                 yield unless_bounded(figures[0].bounded, "does not hold", words)
+
+
+class Within(BaseClaim):
+    """A figure is within a band, in its metric's unit: for what hardware does not change, such as
+    how many cores a part keeps busy."""
+
+    kind: Literal["within"]
+    between: tuple[float, float]
+
+    @property
+    def own_axes(self) -> set[str]:
+        return set()
+
+    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+        for point in group:
+            figures = self._figures([point])
+            if isinstance(figures, Answer):
+                yield figures
+            else:
+                yield in_band(figures[0], *self.between, point.name)
