@@ -236,6 +236,27 @@ def test_one_slope_is_above_another() -> None:
     assert answer("slopes", points, along="burst", **back).verdict == "does not hold"
 
 
+def test_a_slope_needs_more_than_one_point() -> None:
+    alone = [point(10.0, switch="vpp", burst=4), point(10.0, switch="ovs", burst=4)]
+    told = answer("slopes", alone, along="burst", **ORDER)
+    assert (told.verdict, told.why) == ("cannot be told", "vpp 4 stands alone")
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (figure(0.5, 0.1), "holds"),
+        (figure(0.9, 0.1), "cannot be told"),
+        (figure(1.5, 0.1), "does not hold"),
+        (None, "cannot be told"),
+    ],
+)
+def test_one_metric_exceeds_another_at_every_point(other: Figure | None, expected: str) -> None:
+    more = {M: figure(1.0, 0.1)}
+    points = [Point({"rate": "1M"}, more if other is None else {**more, "tx.mpps": other})]
+    assert answer("exceeds", points, other="tx.mpps").verdict == expected
+
+
 def test_a_rate_saturates_its_line() -> None:
     assert answer("saturates", [point(9.95, switch="vpp")], at=10).verdict == "holds"
     assert answer("saturates", [point(8, switch="vpp")], at=10).verdict == "does not hold"
@@ -278,10 +299,14 @@ def test_a_difference_has_an_amount() -> None:
         ({"switch-mode": "kernel"}, "needs a switch in mode kernel"),
         ({"kernel-option": "CONFIG_B"}, "needs a kernel with CONFIG_B"),
         ({"kernel-option": "CONFIG_A"}, ""),
+        ({"without-kernel-option": "CONFIG_A"}, "needs a kernel without CONFIG_A"),
+        ({"without-kernel-option": "CONFIG_B"}, ""),
+        ({"switch-mode": "userspace"}, ""),
     ],
 )
 def test_needs_that_are_not_met_are_told(needs: dict[str, object], words: str) -> None:
-    facts = Facts(4, False, frozenset({"userspace"}), frozenset({"CONFIG_A"}))
+    modes = frozenset({"userspace", None})  # a switch without modes beside one that has them
+    facts = Facts(4, False, modes, frozenset({"CONFIG_A"}))
     assert Needs.model_validate(needs).unmet(facts) == words
 
 

@@ -70,6 +70,13 @@ def test_rates_are_those_of_the_object_in_other_units() -> None:
     assert samples_of("rx.trials_stdev_kpps", shown) == []
 
 
+def test_a_rate_for_each_copy_is_a_part_of_all_that_is_received() -> None:
+    shown = record(*(trial(rx_frames=frames) for frames in (1000, 1500, 3000)))
+    twice = shown.model_copy(update={"test": shown.test.model_copy(update={"copies": 3})})
+    assert metric("rx.mpps_per_copy").of(shown) == pytest.approx(0.0015)
+    assert metric("rx.mpps_per_copy").of(twice) == pytest.approx(0.0005)
+
+
 def test_what_is_offered_is_what_was_sent_and_what_had_no_room() -> None:
     shown = record(*(trial(tx_frames=3000, tx_unsent=unsent) for unsent in (0, 1000, 2000)))
     assert metric("offered.kpps").of(shown) == 4.0

@@ -99,6 +99,15 @@ def test_a_quick_run_thins_axes_and_shortens_trials() -> None:
     assert (test.duration, test.repeat, test.frame_size) == (0.5, 3, 64)
 
 
+def test_what_a_quick_run_changes_is_so_where_a_block_names_it() -> None:
+    blocks = [{"switch": "ovs-dpdk", "engine": "dpdk", "queues": 2}, {"switch": "linux-bridge"}]
+    quick = {"axes": {"queues": 1, "duration": 0.5, "switch-cores": 1}}
+    fast = points(made(axes=["switch"], campaign={"tests": blocks}, quick=quick), quick=True)
+    told = [each.test and (each.test.queues, each.test.duration) for each in fast]
+    assert told == [(1, 0.5), (1, 0.5)]
+    assert [each.test and each.test.switch_cores for each in fast] == ["auto", "auto"]
+
+
 def test_rates_are_relative_to_this_host_unless_they_are_wanted_as_published() -> None:
     campaign = {"switch": "linux-bridge", "rate": "1M..1M..3M"}
     swept = made(axes=["rate"], campaign=campaign, scale={"rate": ["50%", "100%"]})
@@ -229,6 +238,26 @@ def test_needs_that_this_host_does_not_meet_leave_a_claim_open() -> None:
     )
     told = judged(experiment, results(record("udp", 500), record("raw", 400)))
     assert told.answers[0][1].why == "needs 9 cores"
+
+
+def test_a_claim_needs_only_of_its_own_points_what_it_needs() -> None:
+    engines = {"udp": "1Gbps", "raw": "1Gbps", "raw-mmsg": None}
+    made = [
+        record(name, 400, test=RECORD.test.model_copy(update={"engine": name, "line_rate": line}))
+        for name, line in engines.items()
+    ]
+    needs = {"needs": {"line-rate": True}}
+    content = [claim.model_dump(by_alias=True) | needs for claim in TABLE2.claims]
+    claims = tuple(type(TABLE2.claims[0]).model_validate(each) for each in content)
+    answers = judged(TABLE2.model_copy(update={"claims": claims}), results(*made)).answers
+    told = {claim.id: answer.why for claim, answer in answers}
+    assert told["batches-help-raw"] == "needs a line rate (--line-rate 10Gbps)"
+    assert "line rate" not in told["raw-above-udp"]
+
+
+def test_a_metric_that_this_build_lacks_leaves_its_claims_open() -> None:
+    told = measured(Point({}), record("raw", 400), ["cost.of_the_moon", "rx.kpps"])
+    assert list(told.figures) == ["rx.kpps"]
 
 
 def test_published_values_are_judged_by_the_same_code() -> None:

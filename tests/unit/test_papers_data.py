@@ -38,6 +38,15 @@ TEXTS = {"ara-2021": 2, "bonafiglia-2015": 4, "emmerich-2014": 2, "zhang-2021": 
 _NO_METRICS = {"share", "line.gbps_l1", "host.cores"}
 """Names that figures and claims have for what no record has by itself."""
 
+_LATER = {
+    "cost.copy_share",
+    "cost.cycles_load",
+    "cost.queues_share",
+    "cost.scheduler_load",
+    "cost.switching_share",
+}
+"""Metrics that no build has yet: figures and claims wait for them."""
+
 _SIDES = ("greater", "less", "from_", "to", "of", "over")
 
 every = pytest.mark.parametrize("name", names())
@@ -98,8 +107,8 @@ def test_every_result_of_every_paper_is_there() -> None:
     split = [name.split("/") for name in names()]
     texts = Counter(paper for paper, stem in split if stem.startswith("text-"))
     figures = Counter(paper for paper, stem in split if not stem.startswith("text-"))
-    assert figures <= Counter(FIGURES)
-    assert texts <= Counter(TEXTS)
+    assert figures == Counter(FIGURES)
+    assert texts == Counter(TEXTS)
 
 
 @every
@@ -149,7 +158,7 @@ def test_every_figure_is_of_points_and_of_axes_or_metrics(name: str) -> None:
     for drawn in experiment.figures:
         assert any(point.is_at(drawn.among) for point in all_points(name)), drawn
         assert {*drawn.by, *drawn.panels} <= {*experiment.axes}
-        for shown in {drawn.x, drawn.y, drawn.y2} - {"", *experiment.axes} - _NO_METRICS:
+        for shown in {drawn.x, drawn.y, drawn.y2} - {"", *experiment.axes} - _NO_METRICS - _LATER:
             assert metric(shown).unit is not None
 
 
@@ -157,7 +166,7 @@ def test_every_figure_is_of_points_and_of_axes_or_metrics(name: str) -> None:
 def test_every_metric_is_known(name: str) -> None:
     experiment = read(name)
     for named in {*experiment.metrics, *(claim.metric for claim in experiment.claims)}:
-        assert named in _NO_METRICS or metric(named).name == named
+        assert named in _NO_METRICS | _LATER or metric(named).name == named
 
 
 @every

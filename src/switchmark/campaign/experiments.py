@@ -45,7 +45,8 @@ def planned(
     """Return the points of an experiment in the written order, each once.
 
     `options` are axes of the command line, which take the place of the experiment's. Rates are
-    relative to this host where the file says how, unless they are wanted `as_published`.
+    relative to this host where the file says how, unless they are wanted `as_published`. What is
+    changed for that or for a quick run is so in the blocks that name it; how is measured, in all.
     """
     owner = experiment.owner
     points: dict[str, PlannedPoint] = {}
@@ -54,7 +55,7 @@ def planned(
     for block in _blocks(owner.campaign):
         words = {field_name(axis): _words(axis, value) for axis, value in block.items()}
         for axis, value in changed.items():
-            if axis in block or axis not in owner.scale:
+            if axis in block or AXES[field_name(axis)].of == "method":
                 words[field_name(axis)] = _words(axis, value)
         words |= {name: read_words(name, text) for name, text in options.items()}
         for combination in itertools.product(*words.values()):

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,8 +69,13 @@ class ThisHost:
             len(os.sched_getaffinity(0)),
             bool(tests) and all(test.line_rate for test in tests),
             frozenset(self.find(test).mode for test in tests),
-            kernel_options(self._host),
+            self.kernel_options,
         )
+
+    @cached_property
+    def kernel_options(self) -> frozenset[str]:
+        """Return the options that the kernel is known to have."""
+        return kernel_options(self._host)
 
     def _seen(self, planned_point: PlannedPoint) -> PlannedPoint:
         test = planned_point.test
@@ -114,7 +120,7 @@ def run_papers(
         records, status = _measured(owner, [*_all(points)], out, show, lab, strict=strict)
         statuses.append(status)
         for each in sharing:
-            result = judged(each, _with_records(points[each.name], records))
+            result = judged(each, _with_records(points[each.name], records), host.kernel_options)
             results.append(result)
             _print(result, show)
     if len(results) > 1 and not show.as_json:
@@ -202,7 +208,6 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
 def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: ThisHost) -> int:
     """Return how many claims have all of their points on this host, and what else they need."""
     tests = {id(each.point): each.test for each in points}
-    facts = host.facts([each.test for each in points if each.test is not None])
     told = 0
     for claim in experiment.claims:
         members = claim.members([each.point for each in points])
@@ -210,7 +215,7 @@ def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: Thi
         here = [test for test in member_tests if test is not None]
         spoiled = {"cores-overcommitted", "emulated"} if not claim.subject else set()
         doubts = {doubt for test in here for doubt in host.find(test).doubts}
-        if here and len(here) == len(member_tests) and not claim.needs.unmet(facts):
+        if here and len(here) == len(member_tests) and not claim.needs.unmet(host.facts(here)):
             told += not doubts & spoiled
     return told
 

@@ -13,6 +13,7 @@ from switchmark.papers.judging import Answer, Facts, Needs, Verdict
 from switchmark.papers.orders import (
     Crossover,
     DiffersBy,
+    Exceeds,
     Factor,
     Gap,
     Order,
@@ -26,6 +27,7 @@ __all__ = ["Answer", "Claim", "Facts", "Needs", "Verdict"]
 Claim = Annotated[
     Order
     | DiffersBy
+    | Exceeds
     | Factor
     | Flat
     | Monotone

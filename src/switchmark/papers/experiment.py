@@ -210,6 +210,7 @@ class Experiment(BaseModel):
         drawn = [name for each in self.figures for name in (each.y, each.y2, each.x)]
         of_claims = [claim.metric for claim in self.claims]
         of_claims += [claim.x for claim in self.claims if claim.kind == "knee"]
+        of_claims += [claim.other for claim in self.claims if claim.kind == "exceeds"]
         every = [row.metric for row in self.published] + drawn + of_claims
         return tuple(dict.fromkeys(name for name in every if "." in name or name == "loss_ratio"))
 

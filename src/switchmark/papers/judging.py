@@ -73,6 +73,9 @@ class Needs(BaseModel):
     kernel_option: str | None = None
     """An option that the kernel must have been built with, which no test can set."""
 
+    without_kernel_option: str | None = None
+    """One that it must have been built without."""
+
     def unmet(self, facts: Facts) -> str:
         """Return what is not there, in words; nothing where all is."""
         lacking = []
@@ -80,10 +83,12 @@ class Needs(BaseModel):
             lacking.append(f"{self.cores} cores")
         if self.line_rate and not facts.has_line_rate:
             lacking.append("a line rate (--line-rate 10Gbps)")
-        if self.switch_mode is not None and facts.switch_modes != {self.switch_mode}:
+        if self.switch_mode is not None and facts.switch_modes - {None} != {self.switch_mode}:
             lacking.append(f"a switch in mode {self.switch_mode}")
         if self.kernel_option is not None and self.kernel_option not in facts.kernel_options:
             lacking.append(f"a kernel with {self.kernel_option}")
+        if self.without_kernel_option in facts.kernel_options:
+            lacking.append(f"a kernel without {self.without_kernel_option}")
         return f"needs {', '.join(lacking)}" if lacking else ""
 
 

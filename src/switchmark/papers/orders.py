@@ -17,7 +17,7 @@ from switchmark.papers.judging import (
 from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning, number
 from switchmark.papers.shapes import slope_of
 
-__all__ = ["Crossover", "DiffersBy", "Factor", "Gap", "Order", "Slopes", "WinnersDiffer"]
+__all__ = ["Crossover", "DiffersBy", "Exceeds", "Factor", "Gap", "Order", "Slopes", "WinnersDiffer"]
 
 
 class _Sides(BaseClaim):
@@ -74,6 +74,34 @@ class DiffersBy(_Sides):
             return unless_bounded(True, "holds", words)
         difference = Figure(more.value - less.value, more.low - less.high, more.high - less.low)
         return in_band(difference, self.amount - self.within, self.amount + self.within, words)
+
+
+class Exceeds(BaseClaim):
+    """One metric exceeds another where it is above it at every point, their intervals apart."""
+
+    kind: Literal["exceeds"]
+    other: str
+    """The metric that it is above, in the same unit."""
+
+    @property
+    def own_axes(self) -> set[str]:
+        return set()
+
+    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+        for point in group:
+            figures = [point.figure(name, self.subject) for name in (self.metric, self.other)]
+            untold = [each for each in figures if isinstance(each, str)]
+            if untold:
+                yield Answer("cannot be told", untold[0])
+                continue
+            more, less = (each for each in figures if isinstance(each, Figure))
+            words = f"{point.name}: {more} against {less}"
+            if more.low > less.high:
+                yield Answer("holds", words)
+            elif more.high < less.low:
+                yield Answer("does not hold", words)
+            else:
+                yield Answer("cannot be told", f"the intervals meet: {words}")
 
 
 class Factor(BaseClaim):
@@ -189,6 +217,9 @@ class Slopes(_Sides):
                 figures = self._figures(points)
                 if isinstance(figures, Answer):
                     yield figures
+                    return
+                if len(figures) < 2:
+                    yield Answer("cannot be told", f"{points[0].name} stands alone")
                     return
                 xs = [number(point.axes[self.along]) for point in points]
                 series.append((points[0].name, slope_of(xs, figures)))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
+from switchmark.errors import UsageError
 from switchmark.metrics.named import metric
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
 from switchmark.model.objects import Printed
@@ -57,13 +58,20 @@ class Judged:
         return sum(answer.verdict == verdict for _, answer in self.answers)
 
 
-def judged(experiment: Experiment, results: Sequence[tuple[Point, Record | None]]) -> Judged:
-    """Return an experiment judged by its points, each with its record if it was run."""
+def judged(
+    experiment: Experiment,
+    results: Sequence[tuple[Point, Record | None]],
+    kernel_options: frozenset[str] = frozenset(),
+) -> Judged:
+    """Return an experiment judged by its points, each with its record if it was run, on a host
+    whose kernel is known to have some options."""
     points = tuple(measured(point, record, experiment.metrics) for point, record in results)
     records = tuple(record for _, record in results)
-    facts = _facts([record for record in records if record is not None])
+    by_point = {id(point): record for point, record in zip(points, records, strict=True)}
     answers = []
     for claim in experiment.claims:
+        of_claim = (by_point[id(point)] for point in claim.members(points))
+        facts = _facts([record for record in of_claim if record], kernel_options)
         unmet = claim.needs.unmet(facts)
         answer = Answer("cannot be told", unmet) if unmet else claim.judge(points)
         answers.append((claim, answer))
@@ -177,18 +185,23 @@ def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
         )
 
 
-def _facts(records: Sequence[Record]) -> Facts:
+def _facts(records: Sequence[Record], kernel_options: frozenset[str]) -> Facts:
     origins = [record.origin for record in records if record.origin]
     return Facts(
         origins[0].host.get("cores_usable") if origins else None,
         bool(records) and all(record.test.line_rate for record in records),
         frozenset(record.switch_mode for record in records),
+        kernel_options,
     )
 
 
 def _figure(record: Record, name: str) -> Figure | None:
-    """Return a metric of a record with its interval; None where it is not known."""
-    known = metric(name)
+    """Return a metric of a record with its interval; None where it is not known, or where this
+    build has no such metric."""
+    try:
+        known = metric(name)
+    except UsageError:
+        return None
     value = known.of(record)
     if value is None:
         return None
