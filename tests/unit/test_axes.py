@@ -70,7 +70,9 @@ def test_what_needs_another_path_or_switch() -> None:
     def those(changes: str) -> set[str]:
         return {name for name, axis in AXES.items() if axis.changes == changes}
 
-    assert those("switch") == {"switch", "switch_environment", "semantics", "switch_cores"}
+    assert those("switch") == {
+        *("switch", "switch_environment", "semantics", "switch_cores", "switch_burst", "buffers"),
+    }
     assert {"frame_size", "rate", "burst", "touch", "noise", "search", "repeat"} < those("trial")
     assert {"scenario", "engine", "queues", "flows", "chain", "placement"} < those("path")
 
@@ -94,7 +96,7 @@ def test_an_axis_that_takes_names_names_a_table() -> None:
 
 
 def test_a_driver_follows_axes_that_drivers_can_follow() -> None:
-    followed = {name for name, axis in AXES.items() if axis.followed_by}
+    followed = {name for name, axis in AXES.items() if axis.followed_by or axis.tries}
     for table in (SWITCHES, ENGINES):
         for driver in table.values():
             assert driver.resources <= followed, driver.name
@@ -136,7 +138,7 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
 
 def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
-    assert later == {"line_rate"}
+    assert later == {"line_rate", "switch_burst", "buffers"}
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"
     assert key(Test(line_rate="10Gbps"), {}) != key(Test(), {})

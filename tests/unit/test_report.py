@@ -504,3 +504,15 @@ def test_each_side_of_a_comparison_has_the_names_of_a_report() -> None:
         assert {name: content[side][name] for name in shared} == {
             name: report[name] for name in shared
         }
+
+
+def test_what_setting_up_took_stands_in_a_wide_table_with_the_switchs_own() -> None:
+    records = [
+        record().model_copy(update={"setup_s": 2.5, "start_s": 1.25, "teardown_s": 0.5}),
+        record(switch="ovs").model_copy(update={"setup_s": None, "teardown_s": None}),
+    ]
+    (section,) = sections(records, timed=True)
+    last = {column.name: column.cells for column in section.columns[-2:]}
+    assert last == {"seconds set-up": ("2.50 (1.25)", ""), "seconds tear-down": ("0.50", "")}
+    (section,) = sections(records)
+    assert not any(column.above == "seconds" for column in section.columns)

@@ -262,16 +262,22 @@ def lines_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
 
 
+LATER = ("start_s", "stop_s")
+"""Members that records did not have at first."""
+
+
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_record_is_written_again_as_it_was_read(number: int) -> None:
-    """With each of its members, in their order: none that was missing is there, but for axes that
-    came later, with their usual values; none is gone."""
+    """With each of its members, in their order: none that was missing is there, but for axes and
+    members that came later, with their usual values; none is gone."""
     written = lines_of("records-0.1.0.jsonl")[number - 1]["record"]
     read = Record.model_validate(written)
     again, shown = read.model_dump(mode="json"), to_object(read)
     for name, axis in AXES.items():
         if axis.later:
             assert again["test"].pop(name) == shown["test"].pop(name) == axis.default
+    for name in LATER:
+        assert again.pop(name) is shown.pop(name) is None
     assert json.dumps(again) == json.dumps(written)
     assert json.dumps(shown) == json.dumps(lines_of("objects-0.1.0.jsonl")[number - 1])
 

@@ -47,8 +47,9 @@ _LATENCY_ON_CABLE_S = 1.8
 """The floor of a latency: three short trials on a cable."""
 
 
-def expected_s(tests: Iterable[Test]) -> float:
-    """Return about how many seconds a run of these tests takes, each measured for the first time.
+def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
+    """Return about how many seconds a run of these tests takes, each measured for the first time,
+    with what is measured on cables unless it is not `calibrated`.
 
     A switch or an environment that this installation does not have takes what the usual one does.
     """
@@ -61,7 +62,7 @@ def expected_s(tests: Iterable[Test]) -> float:
         (_START_S if asked else 0.0)
         + sum(_VISIT_S * len(visit) for visit in visits)
         + sum(map(_path_s, paths))
-        + sum(map(_on_cables_s, on_cables))
+        + sum(_on_cables_s(test) for test in on_cables if calibrated)
         + sum(_trials_s(test) for test in (*asked, *references))
     )
 

@@ -190,7 +190,7 @@ def _run_one(
         if before is None or before.status != "ok":
             before = measure(reference, reference_test, test)
             assert before is not None  # it was not limited
-            setup = {"reused": before.reused, "setup_s": before.setup_s}
+            setup = {name: getattr(before, name) for name in ("reused", "setup_s", "start_s")}
         else:
             setup = {}
         if before.status == "ok":

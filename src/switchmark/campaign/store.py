@@ -28,9 +28,10 @@ from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.spec import Test
 
-__all__ = ["RunFolder", "check_name", "key", "read_campaign", "read_records"]
+__all__ = ["RunFolder", "check_name", "is_run", "key", "read_campaign", "read_records"]
 
 
+_CAMPAIGN = "campaign.yaml"
 _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
 """What every record tells of its host; `host.json` has the rest."""
 
@@ -52,12 +53,17 @@ def check_name(parent: Path, name: str) -> None:
         )
 
 
+def is_run(folder: Path) -> bool:
+    """Say whether a folder is that of a run."""
+    return (folder / _CAMPAIGN).is_file()
+
+
 def read_campaign(folder: Path) -> Campaign:
     """Return the campaign of a run folder, as it was run."""
-    path = folder / "campaign.yaml"
-    if not path.is_file():
+    path = folder / _CAMPAIGN
+    if not is_run(folder):
         raise UsageError(
-            f"{folder} is no run folder: it holds no campaign.yaml",
+            f"{folder} is no run folder: it holds no {_CAMPAIGN}",
             hint="name a folder that 'switchmark run' has made, such as runs/NAME-DATE-TIME",
         )
     return load(path, {}, lambda test: [])
@@ -73,12 +79,13 @@ class RunFolder:
     """A run folder is open for writing: locked against a second writer until it is closed.
 
     `records` holds the latest record of each key, the latest last; `trials` every finished trial of
-    each key.
+    each key. `resumed_by` is the folder that the user names to go on.
     """
 
     def __init__(self, path: Path) -> None:
         """Open the folder of an earlier run to go on with it."""
         self.path = path
+        self.resumed_by = path
         self.campaign = read_campaign(path)
         self._host = _host(path)
         self._trials_file = _Lines(path / "trials.jsonl")
@@ -104,7 +111,7 @@ class RunFolder:
             path = _new_folder(path)
             (path / "logs").mkdir()
             (path / "host.json").write_text(json.dumps(facts, indent=2) + "\n")
-            (path / "campaign.yaml").write_text(dump(campaign))
+            (path / _CAMPAIGN).write_text(dump(campaign))
         except OSError as error:
             raise RecordFailed(
                 f"the run folder {path} cannot be made: {error.strerror}",
@@ -138,7 +145,7 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        return f"switchmark resume {shlex.quote(str(self.path))}"
+        return f"switchmark resume {shlex.quote(str(self.resumed_by))}"
 
     def close(self) -> None:
         self._trials_file.close()

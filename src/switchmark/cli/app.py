@@ -30,6 +30,7 @@ from switchmark.cli.arguments import (
     Rerun,
     RunFolderPath,
     Strict,
+    Tune,
     Wide,
 )
 from switchmark.cli.completion import print_completion
@@ -47,6 +48,7 @@ from switchmark.cli.running import (
     print_records,
     print_report,
 )
+from switchmark.cli.tuning import go_on_tuning, print_tuning, search_settings
 from switchmark.errors import Exit
 
 __all__ = ["app"]
@@ -101,6 +103,7 @@ def run(
     calibrate: CalibrateOption = "auto",
     gate: GateOption = "refuse",
     rerun: Rerun = 0,
+    tune: Tune = None,
 ) -> int:
     """Run the tests of a campaign, of the axes given here, or of both.
 
@@ -108,9 +111,11 @@ def run(
     the place of the campaign's.
     """
     chosen = campaign_of(campaign, axes)
-    check_keep(keep, chosen)
-    lab = lab_options(keep, capture, calibrate, gate, rerun)
-    return measure(new_run(chosen, out, name), Shown(as_json, wide, quiet), lab, strict)
+    check_keep(keep, chosen, tune is not None)
+    lab, show = lab_options(keep, capture, calibrate, gate, rerun), Shown(as_json, wide, quiet)
+    if tune is not None:
+        return search_settings(chosen, tune, (out, name), show, lab, strict)
+    return measure(new_run(chosen, out, name), show, lab, strict)
 
 
 @command("plan")
@@ -151,12 +156,15 @@ def resume(
 ) -> int:
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
+    from switchmark.campaign.tuning import is_tuning
     from switchmark.machine.anchor import anchor
 
-    check_keep(keep, read_campaign(folder))
+    tuning = is_tuning(folder)
+    check_keep(keep, read_campaign(folder), tuning)
     anchor()
     lab = lab_options(keep, capture, calibrate, gate, rerun)
-    return measure(RunFolder(folder), Shown(as_json, wide, quiet), lab, strict)
+    go_on = go_on_tuning if tuning else measure
+    return go_on(RunFolder(folder), Shown(as_json, wide, quiet), lab, strict)
 
 
 @command()
@@ -269,10 +277,16 @@ def report(
 ) -> int:
     """Show the results of runs again, from their records only."""
     from switchmark.campaign.store import read_records
+    from switchmark.campaign.tuning import folders_of
     from switchmark.report.files import writer_of
 
     write = None if output is None else writer_of(output)
-    results = [(folder.resolve().name, read_records(folder)) for folder in runs]
+    folders = {
+        each: "/".join((run.resolve().name, *each.relative_to(run).parts))
+        for run in runs
+        for each in folders_of(run)
+    }
+    results = [(name, read_records(folder)) for folder, name in folders.items()]
     if write is not None:
         write(results)
     for name, records in results:
@@ -281,6 +295,8 @@ def report(
         elif output is None:
             print(f"{name}\n")
             print_report(records, wide)
+    for run in runs if output is None and not as_json else ():
+        print_tuning(run, sys.stdout)
     return 0
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "Rerun",
     "RunFolderPath",
     "Strict",
+    "Tune",
     "Wide",
 ]
 
@@ -67,4 +68,13 @@ GateOption = Annotated[
 Rerun = Annotated[
     int,
     typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+]
+Tune = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=1000,
+        help="try N settings of each switch, and compare the best with the default",
+    ),
 ]

@@ -43,11 +43,13 @@ def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
     return from_options(axes, check) if path is None else load(path, axes, check)
 
 
-def check_keep(keep: bool, campaign: Campaign) -> None:
+def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
     """Raise UsageError or Unavailable if the path of this campaign cannot be kept."""
     from switchmark.errors import Unavailable, UsageError
     from switchmark.machine.anchor import privileges
 
+    if keep and tuned:
+        raise UsageError("--keep leaves one path up, and --tune builds one for each setting")
     if keep and len(campaign.tests) > 1:
         raise UsageError(
             f"--keep leaves one path up, and this campaign has {len(campaign.tests)} tests",
@@ -138,7 +140,7 @@ def print_report(records: Sequence[Record], wide: bool) -> None:
     from switchmark.report.table import sections, table_lines
 
     columns = shutil.get_terminal_size((0, 0)).columns
-    for section in sections(records):
+    for section in sections(records, timed=wide):
         print(*table_lines(section, None if wide else columns or None), sep="\n", end="\n\n")
     for note in footnotes(records):
         print(note)

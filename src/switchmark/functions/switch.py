@@ -66,6 +66,8 @@ class SwitchFunction(Function):
             isolated=environment.isolated,
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
+            switch_burst=None,
+            buffers=None,
             # A machine has its own programs, by their usual names.
             program=PurePath(self._switch.program).name
             if environment.own_kernel

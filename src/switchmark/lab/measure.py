@@ -207,7 +207,9 @@ class Lab:
                 "floor": cable_latency,
                 "reused": reused,
                 "setup_s": round(setup_s, 3),
+                "start_s": None if reused else self._executor.lifetimes.start_s(path.daemons),
                 "teardown_s": round(teardown_s, 3),
+                "stop_s": self._executor.lifetimes.stop_s(path.daemons),
             }
         )
 

@@ -43,7 +43,8 @@ __all__ = ["BuiltPath", "build_path", "entrances"]
 class BuiltPath:
     """A built path is up: it has what was built, since which mark of the executor, and the
     processes without which it is dead. `at_work` tells those that do the switch's work, `nics` are
-    those of PCI as they were found, by place, `gate` is what the functional trial showed."""
+    those of PCI as they were found, by place, `gate` is what the functional trial showed, `daemons`
+    are the names of the switch's processes."""
 
     layout: Layout
     placement: Placement
@@ -53,6 +54,7 @@ class BuiltPath:
     at_work: Callable[[], Collection[int]]
     nics: Mapping[PortEnd, Device] = field(default_factory=dict)
     gate: GateResult | None = None
+    daemons: tuple[str, ...] = ()
 
     def serves(self, test: Test) -> bool:
         """Say whether a test can be measured on this path. It cannot on one that has died."""
@@ -159,6 +161,9 @@ def build_path(
         processes=[*others, *programs],
         at_work=lambda: _at_work(host, at, of_switch) if of_switch else (),
         nics=nics,
+        daemons=tuple(
+            step.name for step in layout.switch.start(layout.wiring) if isinstance(step, Spawn)
+        ),
     )
 
 

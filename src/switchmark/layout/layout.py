@@ -165,6 +165,8 @@ def lay_out(
         burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
         offload=test.offload,
+        switch_burst=test.switch_burst,
+        buffers=test.buffers,
     )
     by_crossing = switch.addressing(wiring)
     crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}

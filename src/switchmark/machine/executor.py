@@ -25,6 +25,7 @@ from switchmark.errors import (
 from switchmark.machine.host import Completed, Host, Process, last_lines
 from switchmark.machine.hugepages import find_pool, reserve
 from switchmark.machine.journal import Command, Lease, Restore, Stop, Undo
+from switchmark.machine.lifetimes import Lifetimes
 from switchmark.machine.script import Inside, command, describe, fill, is_host
 from switchmark.machine.signals import shielded
 from switchmark.machine.undo import carry_out, in_words
@@ -41,8 +42,8 @@ _CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
 class Executor:
     """An executor carries plans out on `hosts`, by the names that nodes give them.
 
-    `saved` holds what `Run(save=...)` kept and the pid of each Spawn. `logs_dir` gets each
-    process's stderr as `NAME.stderr`, and `steps.sh`: what was done, as a script.
+    `saved` holds what `Run(save=...)` kept and the pid of each Spawn, `lifetimes` how long these
+    took. `logs_dir` gets their stderr as `NAME.stderr`, and `steps.sh`: what was done, as a script.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Executor:
         self._inside = inside
         self._logs_dir = logs_dir
         self._processes: dict[int, tuple[str, Process]] = {}
+        self.lifetimes = Lifetimes()
         logs_dir.mkdir(parents=True, exist_ok=True)
 
     def execute(self, plan: Plan) -> None:
@@ -75,7 +77,8 @@ class Executor:
                 case Reserve():
                     self._reserve(step)
                 case Wait():
-                    self._wait(step)
+                    with self.lifetimes.waiting(step.unless_dead):
+                        self._wait(step)
 
     def can(self, plan: Plan) -> bool:
         """Say whether the steps can be carried out: they are, and undone."""
@@ -123,8 +126,9 @@ class Executor:
 
     def _undo(self, number: int, undo: Undo) -> None:
         if isinstance(undo, Stop) and number in self._processes:
-            _, process = self._processes.pop(number)
-            process.stop(undo.number, undo.grace_s)
+            name, process = self._processes.pop(number)
+            with self.lifetimes.stopping(name):
+                process.stop(undo.number, undo.grace_s)
         else:
             carry_out(
                 undo,
@@ -160,7 +164,7 @@ class Executor:
         number, grace_s = step.stop
         stop = self._journal.intend(Stop(name=step.name, number=number, grace_s=grace_s))
         log = self._logs_dir / f"{step.name}.stderr"
-        with shielded(), _explained(step.why):
+        with shielded(), _explained(step.why), self.lifetimes.starting(step.name):
             host = self._host(step.at)
             process = host.spawn(argv, stderr_path=str(log), env=self._workspace.env)
             self._processes[stop] = (step.name, process)
@@ -273,9 +277,7 @@ class Executor:
     def _refuse_dead(self, step: Wait) -> None:
         if step.unless_dead is None:
             return
-        process = self.process(step.unless_dead)
-        status = process.poll()
-        if status is not None:
+        if (status := self.process(step.unless_dead).poll()) is not None:
             raise NotReady(
                 f"{step.why}: {step.unless_dead} {_ended(status)}{self._last_words(step)}"
             )

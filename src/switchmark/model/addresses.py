@@ -1,10 +1,13 @@
-"""This module numbers the addresses of a run: MACs and IPs; those of NICs are as PCI has them."""
+"""This module numbers the addresses of a run: MACs and IPs; those of NICs are as PCI has them.
+
+The addresses of a flow are a record here, too."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-__all__ = ["group_mac_address", "ip_address", "mac_address", "pci_address"]
+__all__ = ["Addressing", "group_mac_address", "ip_address", "mac_address", "pci_address"]
 
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE)
 
@@ -37,3 +40,31 @@ def ip_address(index: int, *, net: int | None = None) -> str:
     if net is not None:
         return f"198.18.{net}.{index}"
     return f"198.18.{(index + 1) >> 8}.{(index + 1) & 255}"
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """This record holds the addresses of one flow: as sent, and as the receiver sees them.
+
+    `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both MACs).
+    `prefix` is the length of the network that `source_ip` is in; `gateway` is where a socket engine
+    routes to when the sink is in another network, and `sent_dst_mac` is always the neighbour's MAC.
+    `routed` is how much lower the TTL arrives than it was sent. All else of a frame arrives as it
+    was sent: the gate holds the switch to that.
+    """
+
+    sent_src_mac: str
+    sent_dst_mac: str
+    seen_src_mac: str
+    seen_dst_mac: str
+    source_ip: str
+    sink_ip: str
+    prefix: int = 16
+    gateway: str | None = None
+    routed: int = 0
+
+    @property
+    def rewritten(self) -> bool:
+        """Say whether MACs are written on the way."""
+        sent = (self.sent_src_mac, self.sent_dst_mac)
+        return sent != (self.seen_src_mac, self.seen_dst_mac)

@@ -93,6 +93,9 @@ class Axis:
     """What stands above its column in a table, where that is not its name."""
     own_column: bool = False
     """Whether it has a column wherever tests differ in it, even if other axes tell them apart."""
+    tries: tuple[Any, ...] = ()
+    """Values beside the usual one that a search for a switch's settings tries, of a switch that
+    names it in `resources`; none for what is no setting."""
     left_out: int = 0
     """How soon a test is named without it where other axes tell the tests apart, the greatest
     first; 0 for an axis that is always named."""

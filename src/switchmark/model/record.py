@@ -306,8 +306,15 @@ class Record(BaseModel):
     setup_s: float | None = None
     """Seconds to build the path; 0 where it was up already."""
 
+    start_s: float | None = None
+    """Of these, the seconds from the switch's exec to its own word that it is ready; None for one
+    of the kernel, and where the path was up already."""
+
     teardown_s: float | None = None
     """Seconds to take it down; 0 where it stays up for the next."""
+
+    stop_s: float | None = None
+    """Of these, the seconds that the switch's processes took to end; None where none did."""
 
     started: str | None = None
     """When the test began: date, time and offset (ISO 8601)."""

@@ -118,7 +118,8 @@ class SetUp(BaseModel):
         ),
     ] = "auto"
     memory: Annotated[
-        Literal["auto", "hugepages", "no-huge"], Axis("ports", "where DPDK's frames lie")
+        Literal["auto", "hugepages", "no-huge"],
+        Axis("ports", "where DPDK's frames lie", tries=("no-huge",)),
     ] = "auto"
     offload: Annotated[
         Literal["auto", "off"],
@@ -143,8 +144,45 @@ class SetUp(BaseModel):
     ] = "auto"
     queues: Annotated[
         int,
-        Axis("ports", "pairs of queues of each port", followed_by=("switch", "engine"), blame=1),
+        Axis(
+            "ports",
+            "pairs of queues of each port",
+            followed_by=("switch", "engine"),
+            blame=1,
+            tries=(2, 4),
+        ),
     ] = Field(1, ge=1, le=16)
     descriptors: Annotated[
-        int | None, Axis("ports", "length of each queue", followed_by=("engine",), unit="frames")
+        int | None,
+        Axis(
+            "ports",
+            "length of each queue",
+            followed_by=("engine",),
+            unit="frames",
+            tries=(256, 512, 2048, 4096),
+        ),
     ] = Field(None, ge=64, le=32768)
+    switch_burst: Annotated[
+        int | None,
+        Axis(
+            "switch",
+            "frames that the switch takes from a port at once, at most",
+            followed_by=("switch",),
+            blame=1,
+            unit="frames",
+            tries=(8, 16, 64, 128, 256),
+            later=True,
+        ),
+    ] = Field(None, ge=1, le=512)
+    buffers: Annotated[
+        int | None,
+        Axis(
+            "switch",
+            "frames that the memory of the switch has room for",
+            followed_by=("switch",),
+            blame=1,
+            unit="frames",
+            tries=(8192, 32768, 65536, 131072),
+            later=True,
+        ),
+    ] = Field(None, ge=1024, le=1048576)

@@ -12,7 +12,13 @@ from enum import StrEnum
 from typing import Literal
 
 from switchmark.errors import UsageError
-from switchmark.model.addresses import group_mac_address, ip_address, mac_address, pci_address
+from switchmark.model.addresses import (
+    Addressing,
+    group_mac_address,
+    ip_address,
+    mac_address,
+    pci_address,
+)
 from switchmark.model.plan import Node
 
 __all__ = [
@@ -238,34 +244,6 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Addressing:
-    """This record holds the addresses of one flow: as sent, and as the receiver sees them.
-
-    `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both MACs).
-    `prefix` is the length of the network that `source_ip` is in; `gateway` is where a socket engine
-    routes to when the sink is in another network, and `sent_dst_mac` is always the neighbour's MAC.
-    `routed` is how much lower the TTL arrives than it was sent. All else of a frame arrives as it
-    was sent: the gate holds the switch to that.
-    """
-
-    sent_src_mac: str
-    sent_dst_mac: str
-    seen_src_mac: str
-    seen_dst_mac: str
-    source_ip: str
-    sink_ip: str
-    prefix: int = 16
-    gateway: str | None = None
-    routed: int = 0
-
-    @property
-    def rewritten(self) -> bool:
-        """Say whether MACs are written on the way."""
-        sent = (self.sent_src_mac, self.sent_dst_mac)
-        return sent != (self.seen_src_mac, self.seen_dst_mac)
-
-
-@dataclass(frozen=True, slots=True)
 class Wiring:
     """A wiring is all that a switch is told: its ports, flows, node and resources.
 
@@ -284,6 +262,8 @@ class Wiring:
     `descriptors` the length of each (None: the default of who makes them). `program` is the path of
     the switch's, empty for the kernel's. `burst` is the most frames that a function sends at once,
     `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
+    `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
+    is to have room for (None: its own default).
     """
 
     prefix: str
@@ -307,6 +287,8 @@ class Wiring:
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
     offload: Literal["auto", "off"] = "auto"
+    switch_burst: int | None = None
+    buffers: int | None = None
     given: Mapping[str, Endpoint] = field(default_factory=dict)
 
     def source_mac(self, flow: Flow) -> str:

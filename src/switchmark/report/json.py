@@ -74,7 +74,9 @@ def to_object(record: Record) -> Printed:
         "reused": record.reused,
         "r_plus_pps": record.r_plus_pps,
         "setup_s": record.setup_s,
+        "start_s": record.start_s,
         "teardown_s": record.teardown_s,
+        "stop_s": record.stop_s,
     }
     return {name: plain(value) for name, value in content.items()}
 

@@ -68,13 +68,13 @@ class Section:
     columns: tuple[Column, ...]
 
 
-def sections(records: Sequence[Record]) -> list[Section]:
-    """Return a section for each dimension, with a row for each record in their order. A column that
-    is empty in all rows is left out."""
+def sections(records: Sequence[Record], *, timed: bool = False) -> list[Section]:
+    """Return a section for each dimension, with a row for each record in their order; `timed` with
+    what it took to set up and to take down. A column that is empty in all rows is left out."""
     by_dimension: dict[str, list[Record]] = {}
     for record in records:
         by_dimension.setdefault(record.test.dimension, []).append(record)
-    return [_section(each) for each in by_dimension.values()]
+    return [_section(each, timed) for each in by_dimension.values()]
 
 
 def table_lines(section: Section, width: int | None = None) -> list[str]:
@@ -119,7 +119,7 @@ def _line(columns: Sequence[Column], texts: Sequence[str]) -> str:
     return _GAP.join(cells).rstrip()
 
 
-def _section(records: Sequence[Record]) -> Section:
+def _section(records: Sequence[Record], timed: bool) -> Section:
     tests = [record.test for record in records]
     told = telling(tests)
     # A table without the name of its switch would need a look at the caption for every row.
@@ -139,6 +139,7 @@ def _section(records: Sequence[Record]) -> Section:
     ]
     objects = [to_object(record) for record in records]
     figures = _of_latency(objects) if tests[0].dimension == "latency" else _of_rate(objects)
+    figures += _times(objects) if timed else []
     kept = tuple(column for column in (*columns, *figures) if any(column.cells))
     return Section(_caption(records), kept)
 
@@ -286,6 +287,21 @@ def _cores(objects: _Objects) -> list[Column]:
             above = "" if listed else "cores"
             listed.append(Column(heading, cells, above, numeric=True, expendable=_CORES))
     return listed
+
+
+def _times(objects: _Objects) -> list[Column]:
+    """Return the seconds of setting up and of taking down; in parentheses the switch's own."""
+
+    def cell(o: Printed, whole: str, own: str) -> str:
+        if o[whole] is None:
+            return ""
+        return f"{o[whole]:.2f}" + ("" if o[own] is None else f" ({o[own]:.2f})")
+
+    columns = {"set-up": ("setup_s", "start_s"), "tear-down": ("teardown_s", "stop_s")}
+    return [
+        Column(heading, tuple(cell(o, *names) for o in objects), "seconds", numeric=True)
+        for heading, names in columns.items()
+    ]
 
 
 def _cores_of(content: Printed, role: str) -> str:

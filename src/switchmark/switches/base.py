@@ -90,8 +90,9 @@ class Switch(ABC):
     (`switches.versions`)."""
 
     resources: frozenset[str] = frozenset()
-    """The axes that it follows, of those that are `followed_by` a driver (`model.axis`). It follows
-    `copies` if it sends to all ports what is for a group, or has a rule that names them."""
+    """The axes that it follows, of those that are `followed_by` a driver, or that a search for its
+    settings `tries` (`model.axis`): `memory`, if its frames lie in DPDK's or in hugepages. It
+    follows `copies` if it sends to all ports what is for a group, or has a rule that names them."""
 
     own_stack: bool = False
     """It needs a network stack of its own: it makes interfaces of fixed names, or changes how

@@ -149,7 +149,7 @@ class Bess(Switch):
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
-    resources = frozenset({"switch_cores", "queues", "descriptors"})
+    resources = frozenset({"switch_cores", "queues", "descriptors", "memory", "buffers"})
 
     def probe(self, host: Host) -> Version:
         """Return the version that the daemon tells of itself."""
@@ -185,7 +185,7 @@ class Bess(Switch):
         words = (
             *(f"{wiring.program}/core/bessd", "-f", "-logtostderr", "-no_crashlog"),
             *("-i", f"{home}/bessd.pid", f"-grpc_url=unix:{home}/grpc.sock"),
-            *("-m", str(_MEMORY_MB if huge else 0), "-buffers", str(_BUFFERS)),
+            *("-m", str(_MEMORY_MB if huge else 0), "-buffers", str(wiring.buffers or _BUFFERS)),
             *(("-c", str(wiring.cores[0])) if wiring.cores else ()),
         )
         made: Plan = ()

@@ -32,7 +32,7 @@ _HINT = f"build it (https://github.com/tbarbette/fastclick), then {how_to_name('
 _VERSION = re.compile(rb"^version:\n(\S+)", re.MULTILINE)
 _NEEDED = {"FromDPDKDevice": "--enable-dpdk", "EtherSwitch": "--enable-etherswitch"}
 
-_MBUFS = 65535
+_MBUFS, _BURST = 65535, 32
 _ANNOTATIONS = 512  # what it has before and after a frame, at most
 _AROUND = 18 + 4 + 128  # Ethernet header, FCS and a VLAN tag, headroom
 _HANDLERS = ("count", "hw_dropped"), ("count", "dropped")
@@ -83,19 +83,20 @@ def _configuration(wiring: Wiring) -> str:
 
 
 def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
-    sockets = [*(0 for _ in range(wiring.node)), _MBUFS]
+    sockets = [*(0 for _ in range(wiring.node)), wiring.buffers or _MBUFS]
     size = f", MBUF_SIZE {_mbuf_bytes(wiring)}" if _mbuf_bytes(wiring) > MBUF_BYTES else ""
     yield f"DPDKInfo({', '.join(f'NB_SOCKET_MBUF {count}' for count in sockets)}{size});"
     # It is for its count of cycles only, which is that of the busy ones.
     yield "clock :: TSCClock(INSTALL false);"
     cores = max(1, len(wiring.cores))
     threads = max(1, min(wiring.queues, cores // len(wiring.ports)))
+    burst = wiring.switch_burst or _BURST
     length = f", NDESC {wiring.descriptors}" if wiring.descriptors else ""
     for port in wiring.ports:
         number, first = device_ids(wiring)[port.id], port.index * threads % cores
         mtu = f", MTU {wiring.mtu}" if port.nic and wiring.mtu > 1500 else ""
         both = f"N_QUEUES {wiring.queues}{length}"
-        own = f"PROMISC true, BURST 32, MAXTHREADS {threads}, THREADOFFSET {first}{mtu}"
+        own = f"PROMISC true, BURST {burst}, MAXTHREADS {threads}, THREADOFFSET {first}{mtu}"
         yield f"f{port.index} :: FromDPDKDevice({number}, {both}, {own});"
         yield f"t{port.index} :: ToDPDKDevice({number}, {both}, BLOCKING false, IQUEUE 1024);"
 
@@ -167,7 +168,9 @@ class FastClick(Switch):
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (*PORT_KINDS, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)
-    resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
+    resources = frozenset(
+        {"switch_cores", "queues", "descriptors", "memory", "switch_burst", "buffers", "copies"}
+    )
 
     def probe(self, host: Host) -> Version:
         """Return the version; mode `with` what it was built with, of what is not by default."""
@@ -196,6 +199,8 @@ class FastClick(Switch):
             return f"fastclick serves {what} with one thread, not {len(wiring.cores)}"
         if wiring.queues > 1 and not _bypass(wiring):
             return "fastclick has one queue at a veth: --queues 1"
+        if (wiring.switch_burst or wiring.buffers) and not _bypass(wiring):
+            return "fastclick has bursts and buffers of its own with DPDK, not at a veth"
         return None if learns else wire_refusal(wiring, self.name)
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
@@ -218,7 +223,7 @@ class FastClick(Switch):
                 (file,),
                 before=("--dpdk",),
                 lcores=("--lcores", lcores) if lcores else (),
-                mbufs=_MBUFS,
+                mbufs=wiring.buffers or _MBUFS,
                 mbuf_bytes=_mbuf_bytes(wiring) + _ANNOTATIONS,
                 queues=wiring.queues,
             )

@@ -1,5 +1,5 @@
 """This module makes the kernel interfaces that several switches use as ports: veth pairs, taps,
-NICs, and reads their counters."""
+NICs, and reads their counters. Its switches have the kernel's own settings, and none besides."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Open vSwitch runs in an instance of its own: with the kernel's datapath where the module is
-loaded, else in user space."""
+loaded, else in user space. Its defaults are its own; for packet sockets it has no settings."""
 
 from __future__ import annotations
 

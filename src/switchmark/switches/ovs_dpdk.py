@@ -1,5 +1,11 @@
 """Open vSwitch runs with its DPDK datapath, in an instance of its own: vhost-user ports, and
-NICs."""
+NICs.
+
+Its defaults are its own: one PMD thread, 2048 descriptors of a NIC's queue (`n_rxq_desc` in
+ovs-vswitchd.conf.db(5)), one pool of 262144 mbufs that all ports share ("Shared Memory" in
+Documentation/topics/dpdk/memory.rst), what is to be sent is sent at once (`tx-flush-interval` 0).
+Bursts of 32 (NETDEV_MAX_BURST) are built in, and it needs hugepages.
+"""
 
 from __future__ import annotations
 

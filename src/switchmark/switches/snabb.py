@@ -175,7 +175,7 @@ class Snabb(Switch):
     port_kinds = (PortKind.VHOST_USER, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)
     # The rings are the functions', whatever their length. Queues and cores: it has one of each.
-    resources = frozenset({"descriptors", "copies"})
+    resources = frozenset({"descriptors", "memory", "copies"})
 
     def probe(self, host: Host) -> Version:
         """Return the release. Whatever it runs, it makes files for its counters first."""

@@ -1,4 +1,9 @@
-"""DPDK's test program forwards like a wire (`io`), or like a wire that writes the MACs (`mac`)."""
+"""DPDK's test program forwards like a wire (`io`), or like a wire that writes the MACs (`mac`).
+
+Its defaults are its own: bursts of 32 and one core (`--burst`, `--nb-cores` in its user guide,
+"Testpmd Command-line Options"), queues of NICs as long as their drivers prefer, hugepages. The
+pool alone is made to measure: all rings and caches can be full at once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,9 @@ class Testpmd(PairedSwitch):
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)
     counters = COUNTERS
-    resources = frozenset({"switch_cores", "queues", "descriptors"})
+    resources = frozenset(
+        {"switch_cores", "queues", "descriptors", "memory", "switch_burst", "buffers"}
+    )
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK."""
@@ -44,14 +51,19 @@ class Testpmd(PairedSwitch):
                 f"testpmd has at most {_RINGS} pairs of queues here, not {wiring.queues} at each "
                 f"of {len(wiring.ports)} ports"
             )
+        if wiring.buffers is not None and wiring.buffers < self._mbufs(wiring):
+            return (
+                f"testpmd can hold {self._mbufs(wiring)} frames in the rings and caches of these "
+                f"ports: {wiring.buffers} buffers are too few"
+                f"\n\nhint: --buffers {self._mbufs(wiring)}"
+            )
         return super().accepts(wiring)
 
     def start(self, wiring: Wiring) -> Plan:
         # One frame is one mbuf, of whatever size.
         mbuf_bytes = max(MBUF_BYTES, -(-(wiring.mtu + _LAYER_2 + _HEADROOM) // 64) * 64)
         polling = max(1, len(wiring.cores))
-        rings = len(wiring.ports) * wiring.queues * 2 * (wiring.descriptors or _DESCRIPTORS)
-        mbufs = rings + _CACHE * (polling + 1)
+        mbufs = wiring.buffers or self._mbufs(wiring)
         return start_program(
             wiring,
             wiring.program,
@@ -63,6 +75,7 @@ class Testpmd(PairedSwitch):
                 *(f"--total-num-mbufs={mbufs}", f"--mbuf-size={mbuf_bytes}"),
                 *self._order(wiring),
                 *self._descriptors(wiring),
+                *((f"--burst={wiring.switch_burst}",) if wiring.switch_burst else ()),
                 *self._peers(wiring),
             ),
             lcores=self._lcores(wiring),
@@ -70,6 +83,11 @@ class Testpmd(PairedSwitch):
             mbuf_bytes=mbuf_bytes,
             queues=wiring.queues,
         )
+
+    def _mbufs(self, wiring: Wiring) -> int:
+        """Return how many frames its rings and caches can hold."""
+        rings = len(wiring.ports) * wiring.queues * 2 * (wiring.descriptors or _DESCRIPTORS)
+        return rings + _CACHE * (max(1, len(wiring.cores)) + 1)
 
     def _lcores(self, wiring: Wiring) -> tuple[str, ...]:
         """Return the options for its cores. The main lcore sleeps while the others forward: it

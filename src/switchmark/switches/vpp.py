@@ -170,7 +170,7 @@ class Vpp(Switch):
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
     counters = Counting(_counter_commands, _parse_counters)
-    resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
+    resources = frozenset({"switch_cores", "queues", "descriptors", "memory", "buffers", "copies"})
 
     def probe(self, host: Host) -> Version:
         (version,) = probe_version(host, (self.path, "--version"), _VERSION, hint=_HINT)
@@ -208,7 +208,7 @@ class Vpp(Switch):
         if wiring.kind is PortKind.VETH:
             made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
         if wiring.memory == "hugepages":
-            megabytes = -(-BUFFERS * _BUFFER_BYTES >> 20)
+            megabytes = -(-(wiring.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
             made += (Reserve(f"hugepages for {who}'s buffers", megabytes, node=wiring.node),)
         return (
             *made,

@@ -73,7 +73,7 @@ def startup(wiring: Wiring) -> str:
         f" pidfile {folder}/vpp.pid }}",
         f"api-segment {{ prefix {process(wiring)} }}",
         f"statseg {{ socket-name {folder}/stats.sock }}",
-        f"buffers {{ buffers-per-numa {BUFFERS + rings} page-size {page} }}",
+        f"buffers {{ buffers-per-numa {(wiring.buffers or BUFFERS) + rings} page-size {page} }}",
         f"cpu {{ {workers} }}" if wiring.cores else "",
         "plugins { plugin default { disable }"
         + "".join(f" plugin {name}_plugin.so {{ enable }}" for name in _PLUGINS)

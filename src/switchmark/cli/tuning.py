@@ -1,0 +1,115 @@
+"""This module carries out `--tune`: what is tried, then what is compared, each in a run folder; and
+says what came of it.
+
+It imports what it needs when it is called, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from switchmark.cli.running import Shown, measure, new_run
+
+if TYPE_CHECKING:
+    from switchmark.campaign.load import Campaign
+    from switchmark.campaign.store import RunFolder
+    from switchmark.model.record import Record
+
+__all__ = ["go_on_tuning", "print_tuning", "search_settings"]
+
+
+def search_settings(
+    asked: Campaign,
+    count: int,
+    out: tuple[Path, str | None],
+    show: Shown,
+    options: dict[str, Any],
+    strict: bool,
+) -> int:
+    """Try up to `count` settings of the switch of each test, and compare the best with the
+    default; `out` is where, and the name of the run. What that will take is told before it
+    begins."""
+    from switchmark.campaign.tuning import keep_asked, to_try
+    from switchmark.layout.resolve import check
+    from switchmark.machine.anchor import anchor
+
+    tried = to_try(asked, count, check)
+    anchor()
+    if not show.quiet:
+        print(_budget(asked, tried), file=sys.stderr, flush=True)
+    folder = new_run(tried, *out)
+    keep_asked(folder.path, asked)
+    return go_on_tuning(folder, show, options, strict)
+
+
+def go_on_tuning(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
+    """Do what is left of a search for settings, of which `folder` holds what is tried."""
+    from switchmark.campaign.store import RunFolder, is_run
+    from switchmark.campaign.tuning import TUNED, asked_for, to_compare
+
+    within = folder.path / TUNED
+    if is_run(within):
+        folder.close()
+        compared = RunFolder(within)
+    else:
+        # Who was the limit is asked of what is compared: cables for each setting would take long.
+        status = measure(folder, show, {**options, "calibrate": "never"}, False)
+        if all(record.status != "ok" for record in folder.latest):
+            return status
+        print(file=sys.stderr)
+        shutil.rmtree(within, ignore_errors=True)  # of a death before it was a run's
+        beside = to_compare(asked_for(folder.path), folder.latest, _rate)
+        compared = new_run(beside, folder.path, TUNED)
+    compared.resumed_by = folder.path
+    status = measure(compared, show, options, strict)
+    print_tuning(folder.path, sys.stderr if show.as_json else sys.stdout)
+    return status
+
+
+def print_tuning(path: Path, stream: IO[str]) -> None:
+    """Print what a search for settings came to; nothing of another run, or before its end."""
+    from switchmark.campaign.store import read_campaign, read_records
+    from switchmark.campaign.tuning import (
+        TUNED,
+        asked_for,
+        folders_of,
+        with_default_settings,
+        with_settings_of_its_own,
+    )
+    from switchmark.model.labels import telling
+    from switchmark.report.tuning import tuning_lines
+
+    if len(folders_of(path)) < 2:
+        return
+    asked, tried = asked_for(path).tests, read_campaign(path).tests
+    compared = {record.test: record for record in read_records(path / TUNED)}
+    print(file=stream)
+    for test in asked:
+        for default in with_default_settings(test, compared):
+            tuned = next((compared[t] for t in with_settings_of_its_own(test, compared)), None)
+            count = len(with_settings_of_its_own(test, tried))
+            lines = tuning_lines(compared[default], tuned, count, telling(asked))
+            print(*lines, sep="\n", file=stream)
+
+
+def _budget(asked: Campaign, tried: Campaign) -> str:
+    """Return what a search for settings will take."""
+    from switchmark.campaign.tuning import REPEATS, expected_tuning_s
+    from switchmark.cli.progress import clock
+
+    others = len(tried.tests) - len(asked.tests)
+    return (
+        f"{others} settings of {len(asked.tests)} tests are tried once, and the default; then the "
+        f"best of each is compared with its default, {REPEATS} times or more: about "
+        f"{clock(expected_tuning_s(asked, tried))}"
+    )
+
+
+def _rate(record: Record) -> float:
+    from switchmark.metrics.throughput import received
+
+    figures = received(record)
+    return 0.0 if figures is None else float(figures["pps"])

@@ -1,0 +1,62 @@
+"""This module says what a search for settings came to: the default, the tuned, and whether they
+differ."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from switchmark.model.labels import label
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES, Test
+from switchmark.report.compare import pairs
+from switchmark.report.figures import BOUND_NOTE, interval, outcome, rate
+from switchmark.report.json import to_object
+
+__all__ = ["command_of", "tuning_lines"]
+
+
+def tuning_lines(
+    default: Record, tuned: Record | None, tried: int, axes: tuple[str, ...]
+) -> list[str]:
+    """Return what a reader is told of one test: both figures with their intervals, the settings,
+    and the command that measures them again. `tried` is how many settings were, `axes` tell this
+    test from others of the run."""
+    name = label(default.test, axes)
+    if tuned is None:
+        why = "has nothing to tune" if not tried else f"none of {tried} settings could be measured"
+        return [f"{name}: default {_figure(default)}; {why}"]
+    # What they are compared by is the test that both are of.
+    (pair,) = pairs([default], [tuned.model_copy(update={"test": default.test})])
+    told = pair.difference or "cannot be compared"
+    both = f"default {_figure(default)}, tuned {_figure(tuned)}"
+    return [
+        f"{name}: {both}: {told} (the best of {tried} settings)",
+        f"  {command_of(tuned.test)}",
+        *([f"  {BOUND_NOTE}"] if any(pair.bounds) else []),
+    ]
+
+
+def _figure(record: Record) -> str:
+    if record.status != "ok":
+        return outcome(record)
+    content = to_object(record)
+    ends = interval(content["ci95_pps"], content["rx"]["pps"], "pps")
+    return f"{rate(content)} [{ends}]" if ends else rate(content)
+
+
+def command_of(test: Test) -> str:
+    """Return the command line that runs a test."""
+    return shlex.join(("switchmark", "run", *_words(test)))
+
+
+def _words(test: Test) -> Iterator[str]:
+    usual = Test(dimension=test.dimension)
+    for name, axis in AXES.items():
+        value = getattr(test, name)
+        if name == "switch" or value != getattr(usual, name):
+            yield from (axis.option, "none" if value is None else _written(value))
+
+
+def _written(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

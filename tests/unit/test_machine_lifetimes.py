@@ -1,0 +1,82 @@
+"""These tests hold which time is a process's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchmark.machine import lifetimes
+from switchmark.machine.lifetimes import Lifetimes
+
+
+class Clock:
+    """This clock says what it is told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(lifetimes, "time", clock)
+    return clock
+
+
+def test_a_start_is_what_is_waited_for(clock: Clock) -> None:
+    """From the exec to the first word, whatever is done meanwhile; and each further wait."""
+    times = Lifetimes()
+    with times.starting("sw"):
+        clock.now += 1
+    clock.now += 2
+    with times.waiting("sw"):
+        clock.now += 4
+    clock.now += 8
+    with times.waiting(None):
+        clock.now += 16
+    with times.waiting("sw"):
+        clock.now += 32
+    assert times.start_s(["sw"]) == 1 + 2 + 4 + 32
+    assert times.stop_s(["sw"]) is None
+    with times.stopping("sw"):
+        clock.now += 64
+    assert times.stop_s(["sw"]) == 64
+
+
+def test_several_processes_are_summed_and_others_are_not(clock: Clock) -> None:
+    times = Lifetimes()
+    for number, name in enumerate(("db", "sw", "traffic"), 1):
+        with times.starting(name):
+            clock.now += number
+        with times.waiting(name):
+            pass
+    assert times.start_s(["db", "sw"]) == 3
+    assert times.start_s([]) is None
+    assert times.start_s(["other"]) is None
+
+
+def test_one_that_nothing_waits_for_has_started_at_once(clock: Clock) -> None:
+    times = Lifetimes()
+    with times.starting("sw"):
+        clock.now += 1
+    clock.now += 5
+    assert times.start_s(["sw"]) == 0
+
+
+def test_a_wait_that_fails_and_a_second_start_of_one_name_count(clock: Clock) -> None:
+    times = Lifetimes()
+    with times.starting("sw"):
+        pass
+    with pytest.raises(ValueError, match="dead"), times.waiting("sw"):
+        clock.now += 3
+        raise ValueError("dead")
+    assert times.start_s(["sw"]) == 3
+    with times.stopping("sw"):
+        clock.now += 1
+    with times.starting("sw"):
+        clock.now += 7
+    with times.waiting("sw"):
+        pass
+    assert (times.start_s(["sw"]), times.stop_s(["sw"])) == (7, None)
