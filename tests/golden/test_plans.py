@@ -98,6 +98,11 @@ def plans() -> Iterator[tuple[str, Test]]:
         Test(switch="vpp", engine="dpdk", port="memif", scenario="loopback", function="vpp"),
     )
     yield "variants/bess-vhost-user", Test(switch="bess", engine="dpdk", memory="no-huge")
+    for switch in ("testpmd", "fastclick", "vpp", "bess"):
+        yield (
+            f"variants/{switch}-connects",
+            Test(switch=switch, engine="dpdk", port="vhost-user", listen="functions"),
+        )
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
@@ -131,7 +136,7 @@ def plans() -> Iterator[tuple[str, Test]]:
     )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"
-    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk", "vpp", "bess"):
+    for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk", "vpp", "bess", "fastclick", "t4p4s"):
         yield f"variants/{switch}-nic-pci", Test(switch=switch, scenario="p2p", nic=nics)
     for switch in ("testpmd", "ovs-dpdk"):
         yield (

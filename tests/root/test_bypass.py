@@ -220,6 +220,10 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
         ("ovs-dpdk", "vhost-user", "auto"),
         ("fastclick", "vhost-user", "auto"),
         ("fastclick", "memif", "auto"),
+        ("vpp", "vhost-user", "auto"),
+        ("vpp", "memif", "auto"),
+        ("bess", "vhost-user", "auto"),
+        ("bess", "memif", "auto"),
         ("direct", "memif", "auto"),
         ("direct", "memif", "memif-zero-copy"),
         ("testpmd", "memif", "auto"),
@@ -232,6 +236,27 @@ def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -
     trial = assert_every_frame_is_accounted_for(record)
     assert len(trial.per_flow) == 10
     assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+
+
+@pytest.mark.parametrize("switch", ["testpmd", "fastclick", "vpp", "bess"])
+def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
+    """Where there are no more CPUs than those, the functions take turns with them."""
+    axes = {"switch": switch, "engine": "dpdk", "switch_cores": 2, "queues": 2, "flows": 16}
+    record = measure(**axes, direction="bi")
+    trial = assert_every_frame_is_accounted_for(record)
+    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+    workers = next(part for part in trial.parts if part.part == "switch")
+    assert workers.cores is not None
+    assert workers.cores > 0.1
+
+
+@pytest.mark.parametrize("side", ["switch", "functions"])
+@pytest.mark.parametrize(
+    "switch", [name for name in BYPASS if "listen" in SWITCHES[name].resources]
+)
+def test_either_side_of_a_port_listens(measure: Measure, switch: str, side: str) -> None:
+    axes = {"switch": switch, "engine": "dpdk", "port": "vhost-user", "listen": side}
+    assert_every_frame_is_accounted_for(measure(**axes))
 
 
 @pytest.mark.parametrize("size", [64, 65, 1518, 9000, "imix"])

@@ -286,6 +286,16 @@ def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
     assert busy_cores(trial) > 0.02
 
 
+@pytest.mark.parametrize("switch", ["vpp", "fastclick", "snabb", "bess"])
+@pytest.mark.parametrize("where", [*RUNTIMES, "host"])
+def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
+    measure_there: Measure, where: str, switch: str
+) -> None:
+    """The folder of its installation is seen in a container, at the same path."""
+    axes = {"switch": switch, "switch_environment": where, "engine": "dpdk", **QUICK}
+    assert_every_frame_is_accounted_for(measure_there(**axes))
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_container_has_its_limits_and_no_more_than_it_needs(
     lab: tuple[Workspace, Executor], runtime: str, tmp_path: Path

@@ -71,7 +71,15 @@ def test_what_needs_another_path_or_switch() -> None:
         return {name for name, axis in AXES.items() if axis.changes == changes}
 
     assert those("switch") == {
-        *("switch", "switch_environment", "semantics", "switch_cores", "switch_burst", "buffers"),
+        *(
+            "switch",
+            "switch_environment",
+            "semantics",
+            "listen",
+            "switch_cores",
+            "switch_burst",
+            "buffers",
+        ),
     }
     assert {"frame_size", "rate", "burst", "touch", "noise", "search", "repeat"} < those("trial")
     assert {"scenario", "engine", "queues", "flows", "chain", "placement"} < those("path")
@@ -138,10 +146,11 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
 
 def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
-    assert later == {"line_rate", "switch_burst", "buffers"}
+    assert later == {"line_rate", "listen", "switch_burst", "buffers"}
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"
     assert key(Test(line_rate="10Gbps"), {}) != key(Test(), {})
+    assert axes_in_key(Test(listen="switch"))["listen"] == "switch"
 
 
 def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:

@@ -91,9 +91,11 @@ def test_a_bridge_has_every_port() -> None:
     lines = configuration(wiring(semantics=Semantics.LEARNING))
     assert lines[-3:] == [
         "bridge :: EtherSwitch;",
-        "f0 -> [0]bridge[0] -> t0;",
-        "f1 -> [1]bridge[1] -> t1;",
+        "f0 -> SetTimestamp(PER_BATCH true) -> [0]bridge[0] -> t0;",
+        "f1 -> SetTimestamp(PER_BATCH true) -> [1]bridge[1] -> t1;",
     ]
+    sockets = configuration(wiring(semantics=Semantics.LEARNING, kind=PortKind.VETH))
+    assert sockets[-1] == "f1 -> [1]bridge[1] -> t1;"  # the kernel tells the times of frames
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,14 @@ from switchmark.model.spec import AXES, Test
             | {"scenario": "p2v", "engine": "dpdk"},
             ["lxc does not give the NIC 0000:03:00.0 to ovs-dpdk", "environment host or netns"],
         ),
+        (
+            {"switch": "vpp", "engine": "dpdk", "port": "memif", "listen": "functions"},
+            ["which side of a memif port listens", "--port vhost-user"],
+        ),
+        (
+            {"switch": "snabb", "engine": "dpdk", "listen": "switch"},
+            ["switch snabb does not follow --listen"],
+        ),
         ({"placement": "shared-process", "direction": "bi"}, ["shared-process"]),
         ({"switch": "macvlan", "scenario": "p2p"}, ["two physical ports", "v2v"]),
         ({"placement": "best"}, ["no placement 'best'", "0+2-5"]),

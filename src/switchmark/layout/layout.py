@@ -167,6 +167,7 @@ def lay_out(
         offload=test.offload,
         switch_burst=test.switch_burst,
         buffers=test.buffers,
+        listen=test.listen,
     )
     by_crossing = switch.addressing(wiring)
     crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}

@@ -289,6 +289,9 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     name = test.environment
+    if test.listen != "auto" and layout.wiring.kind is not PortKind.VHOST_USER:
+        why = f"nobody chooses which side of a {layout.wiring.kind} port listens: --listen auto"
+        yield Refusal(("listen", "port"), why, f"--port {PortKind.VHOST_USER}")
     if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_vms(layout)):
         yield Refusal(
             ("environment", "switch"),

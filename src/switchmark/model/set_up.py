@@ -108,6 +108,16 @@ class SetUp(BaseModel):
             used=1,
         ),
     ] = "auto"
+    listen: Annotated[
+        Literal["auto", "switch", "functions"],
+        Axis(
+            "switch",
+            "which side of a vhost-user port listens, the other connects (auto: the driver's)",
+            followed_by=("switch",),
+            blame=2,
+            later=True,
+        ),
+    ] = "auto"
     semantics: Annotated[
         str,
         Axis(

@@ -250,7 +250,7 @@ class Wiring:
     `flows` say where frames are sent to; `ways` also where their answers go, which a switch of
     fixed rules must let through. Of a flow through functions a switch sees each crossing from port
     to port as a flow: it knows of no chain. `given` is empty but where the switch is a function
-    itself: then it holds the endpoints, by port, that it is to open instead of making its own.
+    itself: then it holds the endpoints that it is to open, by port.
 
     `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
     sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is how
@@ -263,7 +263,7 @@ class Wiring:
     the switch's, empty for the kernel's. `burst` is the most frames that a function sends at once,
     `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
-    is to have room for (None: its own default).
+    is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
     """
 
     prefix: str
@@ -290,6 +290,7 @@ class Wiring:
     switch_burst: int | None = None
     buffers: int | None = None
     given: Mapping[str, Endpoint] = field(default_factory=dict)
+    listen: Literal["auto", "switch", "functions"] = "auto"
 
     def source_mac(self, flow: Flow) -> str:
         """Return the source MAC of a flow's frames: that of its port, or of its chain."""
@@ -303,9 +304,8 @@ class Wiring:
         """Return where frames go from each port: the ports that they leave by, each with the source
         MAC that says so, where several chains share a port.
 
-        `flows` go one way. In a test of latency every frame is answered, and with functions that
-        reflect it comes back: a port that no flow begins at sends to the port that its frames came
-        from. A switch that holds a rule for each direction makes its rules of these.
+        `flows` go one way. In a test of latency every frame is answered: a port that no flow begins
+        at sends to the port that its frames came from. Rules for each direction are made of these.
         """
         ways: dict[str, dict[str, str | None]] = {port.id: {} for port in self.ports}
         for flow in self.flows:

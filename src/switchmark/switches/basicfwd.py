@@ -29,7 +29,7 @@ class Basicfwd(PairedSwitch):
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
     counters = COUNTERS
-    resources = frozenset({"memory"})
+    resources = frozenset({"listen", "memory"})
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the sample was built with."""

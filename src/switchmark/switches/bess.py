@@ -20,7 +20,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
-from switchmark.switches.eal_ports import eal_endpoints, socket_path
+from switchmark.switches.eal_ports import eal_endpoints, functions_listen, socket_path
 
 _HINT = "build it (https://github.com/NetSys/bess), then SWITCHMARK_BESS=/its/folder"
 _HINT_CLIENT = "apt-get install python3-grpcio python3-protobuf"
@@ -95,7 +95,8 @@ def _device(wiring: Wiring, port: Port) -> dict[str, str]:
     path, number = socket_path(wiring, port), port.index
     match wiring.kind:
         case PortKind.VHOST_USER:
-            return {"vdev": f"eth_vhost{number},iface={path},queues={wiring.queues},client=0"}
+            shape = f"queues={wiring.queues},client={int(functions_listen(wiring))}"
+            return {"vdev": f"eth_vhost{number},iface={path},{shape}"}
         case PortKind.MEMIF:
             mac = mac_address(number, router=True)
             return {"vdev": f"net_memif{number},role=master,id=0,socket={path},mac={mac}"}
@@ -149,7 +150,7 @@ class Bess(Switch):
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
-    resources = frozenset({"switch_cores", "queues", "descriptors", "memory", "buffers"})
+    resources = frozenset({"listen", "switch_cores", "queues", "descriptors", "memory", "buffers"})
 
     def probe(self, host: Host) -> Version:
         """Return the version that the daemon tells of itself."""

@@ -22,7 +22,7 @@ from switchmark.model.topology import (
     Wiring,
 )
 from switchmark.model.version import Version
-from switchmark.switches.eal_ports import file_prefix, port_mac, socket_path
+from switchmark.switches.eal_ports import file_prefix, functions_listen, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 
 __all__ = [
@@ -139,7 +139,8 @@ def _device(wiring: Wiring, port: Port, queues: int) -> str:
             f"net_memif{port.index},role=server,id=0,socket={socket_path(wiring, port)},"
             f"socket-abstract=no,mac={port_mac(wiring, port)}"
         )
-    return f"net_vhost{port.index},iface={socket_path(wiring, port)},queues={queues},client=0"
+    client, path = int(functions_listen(wiring)), socket_path(wiring, port)
+    return f"net_vhost{port.index},iface={path},queues={queues},client={client}"
 
 
 def _given_device(end: Endpoint, port: Port) -> str:

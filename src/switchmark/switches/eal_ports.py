@@ -13,6 +13,7 @@ __all__ = [
     "device_ids",
     "eal_endpoints",
     "file_prefix",
+    "functions_listen",
     "port_mac",
     "socket_path",
 ]
@@ -34,8 +35,14 @@ def _bus_order(port: Port) -> tuple[int, str]:
     return len(address), address
 
 
+def functions_listen(wiring: Wiring) -> bool:
+    """Say whether the switch connects to the sockets of vhost-user ports, at which functions
+    listen."""
+    return wiring.kind is PortKind.VHOST_USER and wiring.listen == "functions"
+
+
 def socket_path(wiring: Wiring, port: Port) -> str:
-    """Return the path of the socket at which the switch listens for a port."""
+    """Return the path of the socket of a port, which is in the switch's folder."""
     return f"{wiring.run_dir}/p{port.index}.sock"
 
 
@@ -45,13 +52,15 @@ def file_prefix(wiring: Wiring) -> str:
 
 
 def eal_endpoints(wiring: Wiring, macs: Mapping[str, str]) -> Mapping[str, Endpoint]:
-    """Return the function's end of each port: a socket that the switch listens on, or the NIC at
-    the other end of the cable. `macs` are the functions', by port."""
+    """Return the function's end of each port: a socket, at which the switch listens unless it is
+    told that functions do, or the NIC at the other end of the cable. `macs` are the functions', by
+    port."""
     return {
         port.id: Endpoint(
             kind=PortKind.NIC_PCI if port.nic else wiring.kind,
             mac=macs[port.id],
             path="" if port.nic else socket_path(wiring, port),
+            server=functions_listen(wiring) and not port.nic,
             device=port.nic_peer or "",
             mtu=wiring.mtu,
         )

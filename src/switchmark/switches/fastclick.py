@@ -36,6 +36,9 @@ _MBUFS, _BURST = 65535, 32
 _ANNOTATIONS = 512  # what it has before and after a frame, at most
 _AROUND = 18 + 4 + 128  # Ethernet header, FCS and a VLAN tag, headroom
 _HANDLERS = ("count", "hw_dropped"), ("count", "dropped")
+# A bridge forgets by the times of frames. DPDK's device leaves there what was in the memory before:
+# every address would look as old as it happens to, and be flooded.
+_STAMP = "SetTimestamp(PER_BATCH true) -> "
 _CYCLES = ("useful_kcycles", "clock.cycles")
 
 # Its control socket answers each `READ`, and ends what it has to say at `QUIT`.
@@ -70,8 +73,10 @@ def _configuration(wiring: Wiring) -> str:
     lines += _dpdk_ports(wiring) if _bypass(wiring) else _packet_sockets(wiring)
     if wiring.semantics is Semantics.LEARNING:
         lines.append("bridge :: EtherSwitch;")
+        stamp = _STAMP if _bypass(wiring) else ""
         lines += [
-            f"f{p.index} -> [{i}]bridge[{i}] -> t{p.index};" for i, p in enumerate(wiring.ports)
+            f"f{p.index} -> {stamp}[{i}]bridge[{i}] -> t{p.index};"
+            for i, p in enumerate(wiring.ports)
         ]
     else:
         lines += [
@@ -169,7 +174,16 @@ class FastClick(Switch):
     port_kinds = (*PORT_KINDS, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)
     resources = frozenset(
-        {"switch_cores", "queues", "descriptors", "memory", "switch_burst", "buffers", "copies"}
+        {
+            "listen",
+            "switch_cores",
+            "queues",
+            "descriptors",
+            "memory",
+            "switch_burst",
+            "buffers",
+            "copies",
+        }
     )
 
     def probe(self, host: Host) -> Version:

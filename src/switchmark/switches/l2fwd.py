@@ -40,7 +40,7 @@ class L2fwd(PairedSwitch):
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
     counters = COUNTERS
-    resources = frozenset({"switch_cores", "memory"})
+    resources = frozenset({"listen", "switch_cores", "memory"})
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the sample was built with."""

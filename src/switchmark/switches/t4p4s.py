@@ -34,7 +34,7 @@ class T4p4s(PairedSwitch):
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)  # a program of the host's is not in a VM
     counters = COUNTERS
-    resources = frozenset({"switch_cores", "memory"})
+    resources = frozenset({"listen", "switch_cores", "memory"})
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the program was built with."""

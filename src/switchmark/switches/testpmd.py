@@ -38,7 +38,7 @@ class Testpmd(PairedSwitch):
     function_kinds = frozenset(SOCKET_KINDS)
     counters = COUNTERS
     resources = frozenset(
-        {"switch_cores", "queues", "descriptors", "memory", "switch_burst", "buffers"}
+        {"listen", "switch_cores", "queues", "descriptors", "memory", "switch_burst", "buffers"}
     )
 
     def probe(self, host: Host) -> Version:

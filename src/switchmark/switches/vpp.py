@@ -170,7 +170,9 @@ class Vpp(Switch):
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
     counters = Counting(_counter_commands, _parse_counters)
-    resources = frozenset({"switch_cores", "queues", "descriptors", "memory", "buffers", "copies"})
+    resources = frozenset(
+        {"listen", "switch_cores", "queues", "descriptors", "memory", "buffers", "copies"}
+    )
 
     def probe(self, host: Host) -> Version:
         (version,) = probe_version(host, (self.path, "--version"), _VERSION, hint=_HINT)
