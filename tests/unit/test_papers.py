@@ -90,6 +90,14 @@ def test_a_combination_that_is_refused_waits_with_its_reason() -> None:
     assert "memif" in only.point.untold
 
 
+def test_a_reason_of_several_lines_is_told_in_one() -> None:
+    made_of = {"switch": "linux-bridge", "engine": "null"}
+    (only,) = points(made(axes=["switch"], campaign=made_of))
+    joined = "waiting for scenario v2v cannot join linux-bridge to netns with engine null; "
+    assert only.point.untold.startswith(joined)
+    assert "\n" not in only.point.untold
+
+
 def test_a_quick_run_thins_axes_and_shortens_trials() -> None:
     quick = {"axes": {"duration": 0.5, "repeat": 3}, "keep": {"frame-size": 64}}
     fast = points(made(quick=quick), quick=True)

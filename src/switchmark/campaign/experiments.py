@@ -105,7 +105,7 @@ def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> 
         except UsageError as error:
             waits = [error.message]
     axes = {axis: _place(axis, test, asked) for axis in experiment.axes}
-    untold = f"waiting for {waits[0]}" if waits else ""
+    untold = f"waiting for {'; '.join(map(str.strip, waits[0].splitlines()))}" if waits else ""
     return PlannedPoint(Point(axes, untold=untold), None if waits else test)
 
 
