@@ -40,9 +40,7 @@ _NO_METRICS = {"share", "line.gbps_l1", "host.cores"}
 
 _LATER = {
     "cost.copy_share",
-    "cost.cycles_load",
     "cost.queues_share",
-    "cost.scheduler_load",
     "cost.switching_share",
 }
 """Metrics that no build has yet: figures and claims wait for them."""
