@@ -208,6 +208,9 @@ def test_perf_counts_what_the_kernel_counts(
     assert shared.cost is not None
     parts = alone.cost.perf.parts
     assert alone.cost.perf.missing is None
+    assert all(0 <= load <= 1 for load in alone.cost.load.values())
+    # The sender and the receiver poll.
+    assert sum(alone.cost.load.values()) > 1.0
     assert {place: part.by for place, part in parts.items()} == {
         "f0": "thread",
         "f1": "thread",

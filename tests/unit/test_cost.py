@@ -15,6 +15,7 @@ from switchmark.machine.perf import EVENTS, Counting, parse_counts, probe
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.metrics.cpu import cost
+from switchmark.metrics.named import metric
 from switchmark.model.cost import SchedulerFigures
 from switchmark.model.record import PartReport, Record, TrialResult
 from switchmark.report.notes import footnotes
@@ -124,6 +125,16 @@ def test_interrupts_are_counted_once() -> None:
     assert before.since(before, within=None).outside == 0
 
 
+def test_a_cpu_is_at_work_unless_it_is_idle_or_kept_by_the_hypervisor() -> None:
+    def stat(*ticks: int) -> SoftirqTimes:
+        line = f"cpu1 {' '.join(map(str, ticks))}\n".encode()
+        return SoftirqTimes.read(RecordingHost(files={"/proc/stat": line}), (1,))
+
+    before, after = stat(9, 0, 0, 9, 0, 0, 0, 0, 0, 0), stat(29, 10, 10, 49, 5, 3, 7, 5, 0, 0)
+    assert after.loads_since(before) == {"1": pytest.approx(0.5)}
+    assert before.loads_since(before) == {}
+
+
 def test_a_kernel_says_whether_threads_pay_for_interrupts() -> None:
     cases: dict[str, dict[str, bytes]] = {
         "unknown": {},
@@ -196,6 +207,25 @@ def test_counters_are_divided_by_the_frames_of_a_part() -> None:
     assert (of_cpus.cpus, of_cpus.cache_misses_per_frame) == ((0, 1), 2)
     assert found.scheduler == {"sender": SchedulerFigures(context_switches=8, migrations=None)}
     assert "cycles a frame: sender 3000" in footnotes([measured({}, counted(perf), 1.0)])[0]
+
+
+def test_the_scheduler_and_the_cycles_of_all_cpus_stand_side_by_side() -> None:
+    perf = {"cpus": {"by": "cpu", "cpus": [0, 1], "roles": [], "ref_cycles": 3 * 10**9}}
+    told = counted(perf) | {"load": {"0": 0.4, "1": 0.6}}
+    record = measured({}, told, 1.0)
+    found = cost(record)
+    assert found is not None
+    assert (found.scheduler_load, found.cycles_load) == (0.5, 0.75)
+    (apart,) = found.disagreements
+    assert (apart.part, apart.scheduler_cores, apart.cycle_cores) == ("cpus", 1.0, 1.5)
+    assert metric("cost.scheduler_load").of(record) == 0.5
+    assert metric("cost.cycles_load").samples(record) == [0.75]
+    half = cost(measured({}, counted(perf) | {"load": {"0": 0.4}}, 1.0))
+    assert half is not None
+    assert (half.scheduler_load, half.disagreements) == (0.4, ())
+    old = cost(measured({}, counted(perf), 1.0))
+    assert old is not None
+    assert (old.scheduler_load, old.disagreements) == (None, ())
 
 
 def test_the_kernels_share_is_in_the_cores_of_a_frame_once() -> None:

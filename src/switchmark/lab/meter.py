@@ -111,6 +111,7 @@ class Window:
                 parts={} if self._missing else counts,
             ),
             tsc_hz=tsc_hz,
+            load=softirq.loads_since(self._softirq),
         )
 
     def disarm(self) -> None:

@@ -16,10 +16,13 @@ from switchmark.model.noise import HostActivity, Jitter, NoiseCertificate
 
 __all__ = [
     "HZ",
+    "IDLE",
+    "IOWAIT",
     "IRQ",
     "JITTER_MS",
     "SOFTIRQ",
     "STAT",
+    "STEAL",
     "Snapshot",
     "Steal",
     "certificate",
@@ -30,7 +33,7 @@ __all__ = [
 
 JITTER_MS = 10
 HZ = 100  # of /proc/stat, whatever the kernel's own
-IRQ, SOFTIRQ, _STEAL = 5, 6, 7
+IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL = 3, 4, 5, 6, 7
 STAT = "/proc/stat"
 _COUNTS = (STAT, "/proc/interrupts", "/proc/pressure/cpu")
 _FREQUENCY = "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
@@ -111,7 +114,7 @@ class Snapshot:
             waited = (self.waited_us - before.waited_us) / elapsed / 1e6
         return HostActivity(
             elapsed_s=round(elapsed, 4),
-            stolen=spent[_STEAL] / max(sum(spent), 1) if len(spent) > _STEAL else None,
+            stolen=spent[STEAL] / max(sum(spent), 1) if len(spent) > STEAL else None,
             softirq_cores=round(spent[SOFTIRQ] / HZ / elapsed, 4) if spent else None,
             interrupts_per_s={
                 str(cpu): round((count - before.interrupts.get(cpu, 0)) / elapsed, 1)
@@ -155,7 +158,7 @@ class Steal:
     def __call__(self) -> float:
         then, self._last = self._last, self._read()
         spent = [now - before for now, before in zip(self._last, then, strict=True)]
-        return spent[_STEAL] / max(sum(spent), 1)
+        return spent[STEAL] / max(sum(spent), 1)
 
     def _read(self) -> tuple[int, ...]:
         return cpu_times(self._host)[-1]

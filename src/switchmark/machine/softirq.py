@@ -1,5 +1,6 @@
-"""This module reads the time that the kernel spends in interrupts, by CPU, and what of it is within
-the CPU time of threads already: not to be counted twice, nor forgotten."""
+"""This module reads what the kernel says of its CPUs: how long each was at work, how long in
+interrupts, and what of that is within the CPU time of threads already: not to be counted twice, nor
+forgotten."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from switchmark.machine.host import Host
-from switchmark.machine.noise import HZ, IRQ, SOFTIRQ, STAT, parse_cpu_times
+from switchmark.machine.noise import HZ, IDLE, IOWAIT, IRQ, SOFTIRQ, STAT, STEAL, parse_cpu_times
 from switchmark.model.cost import InterruptCost, InterruptTimes
 
 __all__ = ["SoftirqTimes", "within_threads"]
@@ -23,11 +24,13 @@ _OPTION = re.compile(rb"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re
 
 @dataclass(frozen=True, slots=True)
 class SoftirqTimes:
-    """These are the interrupts up to a moment, in seconds by CPU: of devices (`irq`), of the
-    kernel's deferred work such as packets (`softirq`), and that of it which ksoftirqd did, None
-    where its thread cannot be seen (from within a pid namespace)."""
+    """These are the ticks of each CPU up to a moment, by what it did, and its interrupts in
+    seconds: of devices (`irq`), of the kernel's deferred work such as packets (`softirq`), and that
+    of it which ksoftirqd did, None where its thread cannot be seen (from within a pid
+    namespace)."""
 
     at_s: float
+    ticks: Mapping[int, tuple[int, ...]]
     irq: Mapping[int, float]
     softirq: Mapping[int, float]
     daemon: Mapping[int, float | None]
@@ -40,10 +43,24 @@ class SoftirqTimes:
         times = parse_cpu_times(files.get(STAT, b""), cpus)
         return cls(
             time.monotonic(),
+            {cpu: times[cpu] for cpu in cpus if cpu in times},
             {cpu: times[cpu][IRQ] / HZ for cpu in cpus if cpu in times},
             {cpu: times[cpu][SOFTIRQ] / HZ for cpu in cpus if cpu in times},
             {cpu: _ran_s(files.get(daemons.get(cpu, ""), b"")) for cpu in cpus if cpu in times},
         )
+
+    def loads_since(self, before: SoftirqTimes) -> dict[str, float]:
+        """Return by CPU the share of the time in between that it was at work, as the scheduler
+        tells it: not idle, nor kept by the hypervisor."""
+        loads: dict[str, float] = {}
+        for cpu in self.ticks.keys() & before.ticks.keys():
+            spent = [
+                now - then for now, then in zip(self.ticks[cpu], before.ticks[cpu], strict=True)
+            ]
+            if sum(spent):
+                rest = sum(spent[kind] for kind in (IDLE, IOWAIT, STEAL) if kind < len(spent))
+                loads[str(cpu)] = 1 - rest / sum(spent)
+        return loads
 
     def since(self, before: SoftirqTimes, *, within: bool | None) -> InterruptCost:
         """Return what happened in between. `within` is the answer of `within_threads`; without one

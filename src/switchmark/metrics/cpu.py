@@ -4,7 +4,7 @@ and others used, and what a frame cost."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,10 +19,14 @@ from switchmark.model.cost import (
 )
 from switchmark.model.record import Record, TrialResult
 
-__all__ = ["DISAGREEMENT", "cores_by_role", "cores_in_all", "cost"]
+__all__ = ["CPUS", "DISAGREEMENT", "cores_by_role", "cores_in_all", "cost"]
 
 DISAGREEMENT = 0.1
 """Cores by which the scheduler's figure and a cycle counter's differ, for both to be shown."""
+
+CPUS = "cpus"
+"""The place of all CPUs of a test, in what the processor counted: a switch in the kernel has no
+threads, its work is in theirs."""
 
 _ALWAYS = ("sender", "receiver", "switch")
 _COUNTERS = ("cycles", "ref_cycles", "instructions", "cache_misses")
@@ -78,6 +82,8 @@ def cost(record: Record) -> CostFigures | None:
             for name, of_thread in part.threads.items():
                 threads[name] += of_thread / len(record.trials)
     perf = _perf(record.trials)
+    loads = _loads(record.trials)
+    counted = perf and perf.parts.get(CPUS)
     windows = [trial.evidence.window for trial in record.trials if trial.evidence.window]
     return CostFigures(
         mpps_per_core=pps / 1e6 / cores if cores else None,
@@ -86,7 +92,9 @@ def cost(record: Record) -> CostFigures | None:
         kernel_softirq=_interrupts(record.trials),
         switch_cores=cores_by_role(record)["switch"],
         switch_busy_cores=_busy_cores(record),
-        disagreements=_disagreements(record, perf),
+        scheduler_load=_mean(loads.values()),
+        cycles_load=_ratio(counted.cycle_cores, len(counted.cpus or ())) if counted else None,
+        disagreements=_disagreements(record, perf, loads),
         switch_threads=dict(threads),
         scheduler=_scheduler(record.trials),
         perf=perf,
@@ -195,17 +203,29 @@ def _perf(trials: Iterable[TrialResult]) -> PerfFigures | None:
     )
 
 
-def _disagreements(record: Record, perf: PerfFigures | None) -> tuple[Disagreement, ...]:
+def _loads(trials: Sequence[TrialResult]) -> dict[int, float]:
+    """Return by CPU the share of the time that it was at work, as the scheduler tells it."""
+    read = [trial.cost.load for trial in trials if trial.cost and trial.cost.load]
+    shared = [cpu for cpu in read[0] if all(cpu in load for load in read)] if read else []
+    return {int(cpu): sum(load[cpu] for load in read) / len(read) for cpu in shared}
+
+
+def _disagreements(
+    record: Record, perf: PerfFigures | None, loads: Mapping[int, float]
+) -> tuple[Disagreement, ...]:
     """Return where the cores by the scheduler are far from those that a cycle counter saw at work:
-    one that counts the same threads, and the kernel's part of their work too."""
-    scheduler = cores_by_role(record)
+    one that counts the same threads or CPUs, and the kernel's part of their work too."""
+    scheduler: dict[str, float | None] = cores_by_role(record)
     pairs = [("switch", "the switch", _busy_cores(record))]
     if perf is not None and not perf.user_only:
         pairs += [
             (role, "perf", part.cycle_cores)
             for role, part in perf.parts.items()
-            if part.by == "thread"
+            if part.by == "thread" or role == CPUS
         ]
+        cpus = perf.parts[CPUS].cpus if CPUS in perf.parts else None
+        known = [loads.get(cpu) for cpu in cpus or ()]
+        scheduler[CPUS] = sum(filter(None, known)) if known and None not in known else None
     return tuple(
         Disagreement(part=role, scheduler_cores=cores, cycle_cores=by_cycles, counted_by=who)
         for role, who, by_cycles in pairs

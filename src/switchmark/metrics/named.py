@@ -15,7 +15,7 @@ from functools import partial
 from statistics import median, stdev
 
 from switchmark.errors import UsageError
-from switchmark.metrics.cpu import cores_by_role, cores_in_all
+from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import cdf, percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
 from switchmark.metrics.statistics import median_interval
@@ -28,9 +28,6 @@ __all__ = ["METRICS", "PATTERNS", "Metric", "cdf", "metric"]
 
 _PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
-
-_CPUS = "cpus"
-"""The place of all CPUs of a test, in what the processor counted."""
 
 PATTERNS = {"latency.pNN_us": ("us", "any percentile, such as latency.p45_us, latency.p99.9_us")}
 """Names that stand for many: unit and words."""
@@ -215,6 +212,16 @@ def _costs() -> Iterable[Metric]:
             partial(_per_frame, counter),
         )
 
+    for name, words in (
+        ("scheduler_load", "share of the time that the test's CPUs worked, by the scheduler"),
+        ("cycles_load", "share of the time that the test's CPUs worked, by reference cycles"),
+    ):
+        yield _by_trials(f"cost.{name}", "", words, partial(_cost_of, name))
+
+
+def _cost_of(name: str, record: Record) -> float | None:
+    return getattr(cost(record), name, None)
+
 
 def _per_frame(counter: str, record: Record) -> float | None:
     """Return what the processor counted of all parts for each frame; None where it did not count of
@@ -222,7 +229,7 @@ def _per_frame(counter: str, record: Record) -> float | None:
     total = frames = 0
     for trial in record.trials:
         parts = trial.cost.perf.parts if trial.cost else {}
-        whole = {_CPUS: parts[_CPUS]} if _CPUS in parts else parts
+        whole = {CPUS: parts[CPUS]} if CPUS in parts else parts
         counts = [getattr(part, counter) for part in whole.values()]
         if not counts or None in counts:
             return None

@@ -127,6 +127,9 @@ class TrialCost(Written):
     tsc_hz: int | None = None
     """Ticks of the cycle counter a second."""
 
+    load: dict[str, float] = Field(default_factory=dict)
+    """By CPU: the share of the time that it was at work, as the scheduler tells it."""
+
 
 # --- a test ----------------------------------------------------------------------------------
 
@@ -212,7 +215,7 @@ class Disagreement(Written):
     """This record names a role whose cores the scheduler and a cycle counter tell differently."""
 
     part: str
-    """The role."""
+    """The role, or `cpus`: all CPUs of the test."""
 
     scheduler_cores: float
     """Cores by the scheduler, to which a thread that polls is at work."""
@@ -245,6 +248,14 @@ class CostFigures(Written):
 
     switch_busy_cores: float | None
     """Cores of the switch at work by its own cycle counter; None where it has none."""
+
+    scheduler_load: float | None
+    """The share of the time that the CPUs of the test were at work, as the scheduler tells it, on
+    average; None in records of before it was read."""
+
+    cycles_load: float | None
+    """The same by reference cycles; None where whole CPUs are not counted: of a switch in the
+    kernel they are, where the host can."""
 
     disagreements: tuple[Disagreement, ...]
     """Where the scheduler and a cycle counter differ by more than 0.1 cores."""
