@@ -363,11 +363,55 @@ def test_a_slowdown_makes_one_only_when_it_is_asked_for(cli, outcome, tmp_path: 
     fast, slow, short = (str(next((tmp_path / place).iterdir())) for place in runs)
     ended = cli("compare", fast, slow)
     assert (ended.status, "slower by" in ended.out) == (0, True)
-    assert cli("compare", fast, slow, "--fail-if-slower", "10").status == 1
-    assert cli("compare", fast, slow, "--fail-if-slower", "30").status == 0
-    assert cli("compare", slow, fast, "--fail-if-slower", "0").status == 0
-    ended = cli("compare", fast, short, "--fail-if-slower", "10")
-    assert (ended.status, "without --repeat 4" in ended.out) == (1, True)
+    assert ended.out.startswith("hosts and versions: the same in all runs\n")
+    for first, second, percent, status in (
+        (fast, slow, 10, 1),
+        (fast, slow, 30, 0),
+        (slow, fast, 1, 0),
+        (fast, short, 10, 1),
+    ):
+        files = ("--junit", "x.xml", "--markdown", "x.md")
+        ended = cli("compare", first, second, "--fail-on", f"slower:{percent}%", *files)
+        assert ended.status == status
+        assert ("failed:" in ended.out) is bool(status)
+        assert ('failures="1"' in (tmp_path / "x.xml").read_text()) is bool(status)
+        assert ("**failed:" in (tmp_path / "x.md").read_text()) is bool(status)
+    assert "without --repeat 4" in cli("compare", fast, short).out
+    ended = cli("compare", fast, slow, "--fail-on", "slower:3%", "--json")
+    assert ended.status == 1
+    assert ended.err.startswith("failed: 1 of 1")
+    assert json.loads(ended.out)["failures"][0]["condition"] == "slower:3%"
+    ended = cli("compare", fast, slow, "--fail-on", "slow:3%")
+    assert (ended.status, "known: slower:3%" in ended.err) == (2, True)
+    assert cli("compare", fast, slow, "--junit", "no/x.xml").status == 4
+
+
+def test_runs_are_compared_with_a_base_in_pairs_and_as_repeats(cli, tmp_path: Path) -> None:
+    for place, switch in (("one", "linux-bridge"), ("two", "ip-forward"), ("all", None)):
+        switches = switch or "linux-bridge,ip-forward,macvlan"
+        cli("run", "--switch", switches, "--repeat", "1", "--duration", "1", "--out", place)
+    one, two, every = (str(next((tmp_path / at).iterdir())) for at in ("one", "two", "all"))
+
+    def pairs(*arguments: str) -> list[tuple[str, str]]:
+        lines = map(json.loads, cli("compare", *arguments, "--json").out.splitlines())
+        sides = ("before", "after")
+        both = [each for each in lines if each["before"] and each["after"]]
+        return [tuple(each[side]["test"]["switch"] for side in sides) for each in both]
+
+    bridge, router, macvlan = "linux-bridge", "ip-forward", "macvlan"
+    assert pairs(every) == [(bridge, router), (bridge, macvlan), (router, macvlan)]
+    assert pairs(every, "--base", macvlan) == [(macvlan, bridge), (macvlan, router)]
+    assert pairs(one, two, "--base", router) == [(router, bridge)]
+    assert pairs(one, two, "--ignore", "switch") == [(bridge, router)]
+    assert pairs(one, every, f"{one},{one}", "--base", Path(one).name) == [(bridge, bridge)] * 2
+    ended = cli("compare", one, two)
+    assert "have no test in common" in ended.err
+    assert ended.err.endswith("hint: --ignore switch pairs those that are most alike\n")
+    assert (
+        "there is no axis 'swich'; did you mean 'switch'?"
+        in cli("compare", one, two, "--ignore", "swich").err
+    )
+    assert "has the value 'vpp'" in cli("compare", every, "--base", "vpp").err
 
 
 def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.report.bars import bars
-from switchmark.report.compare import Pair, as_object, pairs, print_pairs, within
 from switchmark.report.figures import format_ns, interval, outcome, rate, share
 from switchmark.report.files import writer_of
 from switchmark.report.json import to_object
@@ -103,13 +101,6 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
     assert row[headings.index("Gbps L1")].startswith(">= ")
     assert "&gt;= 500 kpps" in page([("one", [bound])])
     assert (to_object(bound)["lower_bound"], to_object(SURE)["lower_bound"]) == (True, False)
-    (pair,) = pairs([SURE], [bound])
-    stream = io.StringIO()
-    print_pairs([pair], stream)
-    assert re.search(r" 500 kpps +>= 500 kpps +1\.000", stream.getvalue())
-    assert note in stream.getvalue()
-    content = as_object(pair)
-    assert [content[side]["lower_bound"] for side in ("before", "after")] == [False, True]
 
 
 def test_semantics_are_shown_and_not_ranked_across() -> None:
@@ -210,6 +201,16 @@ def test_latency_has_a_table_of_its_own() -> None:
     assert other.caption.startswith("latency: v2v, ")
     assert "rate 1000" in other.caption
     assert [column.name for column in other.columns][:3] == ["switch", "p50", "95 %"]
+
+
+SLOW = [1_000_000, 1_010_000, 990_000, 1_005_000, 995_000]
+
+
+def repeats(rates: list[int], **test: Any) -> Record:
+    trials = tuple(
+        SURE.trials[0].model_copy(update={"intervals": (rate // 10,) * 10}) for rate in rates
+    )
+    return record(SURE.model_copy(update={"trials": trials}), **test)
 
 
 def test_the_interval_of_the_repeats_stands_beside_the_figure() -> None:
@@ -360,75 +361,7 @@ def test_a_kind_of_report_that_there_is_not_is_refused(name: str, tmp_path: Path
     assert ".html for a page, .csv for a table" in (caught.value.hint or "")
 
 
-def test_runs_are_compared_by_their_tests_whatever_the_seed() -> None:
-    before = [record(burst=1, pps=10**6), record(burst=2), record(burst=3, seed=1)]
-    after = [record(burst=3, seed=2), record(burst=1, pps=2 * 10**6)]
-    found = pairs(before, after)
-    assert [(pair.test.burst, pair.ratio, pair.difference) for pair in found] == [
-        (1, 2.0, None),
-        (2, None, None),
-        (3, 1.0, None),
-    ]
-    stream = io.StringIO()
-    print_pairs(found, stream)
-    assert "1 Mpps" in stream.getvalue()
-    assert "without --repeat 4 or more" in stream.getvalue()
-    assert as_object(found[0])["ratio"] == 2
-
-
-def repeats(rates: list[int], **test: Any) -> Record:
-    trials = tuple(
-        SURE.trials[0].model_copy(update={"intervals": (rate // 10,) * 10}) for rate in rates
-    )
-    return record(SURE.model_copy(update={"trials": trials}), **test)
-
-
-SLOW = [1_000_000, 1_010_000, 990_000, 1_005_000, 995_000]
-FAST = [1_120_000, 1_130_000, 1_110_000, 1_125_000, 1_140_000]
-
-
-def test_a_difference_is_told_with_its_interval() -> None:
-    (pair,) = pairs([repeats(SLOW)], [repeats(FAST)])
-    assert pair.difference == "faster by 11..14 %"
-    assert pair.p is not None
-    assert pair.p < 0.05
-    stream = io.StringIO()
-    print_pairs([pair], stream)
-    assert "1.125  faster by 11..14 % (p 0.0" in stream.getvalue()
-    (pair,) = pairs([repeats(FAST)], [repeats(SLOW)])
-    assert (pair.difference or "").startswith("slower by")
-    (pair,) = pairs([repeats(SLOW)], [repeats([*SLOW[1:], 1_011_000])])
-    assert pair.difference == "no difference shown"
-    (pair,) = pairs([repeats(SLOW[:3])], [repeats(FAST[:3])])
-    assert pair.difference is None
-
-
-def test_the_switches_of_one_run_are_compared_with_the_first() -> None:
-    records = [
-        repeats(FAST if switch == "b" else SLOW, switch=switch, frame_size=size)
-        for switch in ("a", "b", "c")
-        for size in (64, 128)
-    ]
-    found = within(records)
-    assert [(p.base and p.base.test.switch, p.test.switch, p.test.frame_size) for p in found] == [
-        ("a", "b", 64),
-        ("a", "b", 128),
-        ("a", "c", 64),
-        ("a", "c", 128),
-    ]
-    assert (found[0].difference or "").startswith("faster by")
-    assert found[2].difference == "no difference shown"
-    stream = io.StringIO()
-    print_pairs(found, stream)
-    assert "b 64 B against a 64 B" in stream.getvalue()
-    assert "different work" not in stream.getvalue()
-    routed = SURE.model_copy(update={"semantics": "routed"})
-    print_pairs(within([SURE, record(routed, switch="other")]), stream)
-    assert "learning, routed: different work" in stream.getvalue()
-    assert within(records[:1]) == []
-
-
-def test_versions_are_told_below_a_table_and_where_they_are_what_is_compared() -> None:
+def test_versions_are_told_below_a_table() -> None:
     def of(switch: str, version: str, mode: str | None = None) -> Record:
         known = SURE.model_copy(update={"switch_version": version, "switch_mode": mode})
         return record(known, switch=switch)
@@ -437,73 +370,6 @@ def test_versions_are_told_below_a_table_and_where_they_are_what_is_compared() -
     assert footnotes(both)[-1] == (
         "versions: vpp@26.10 26.10-rc0, vpp@24.06 24.06.0, ovs 3.1 kernel"
     )
-    note = "versions: vpp@26.10 26.10-rc0 before, vpp@24.06 24.06.0 after"
-    assert printed(within(both)).count("versions: ") == 1
-    assert note in printed(within(both))
-    assert "versions: ovs 3.1 before, ovs 3.2 after" in printed(
-        pairs([of("ovs", "3.1")], [of("ovs", "3.2")])
-    )
-    assert "versions" not in printed(pairs([of("ovs", "3.1")], [of("ovs", "3.1")]))
-
-
-def test_latency_is_compared_by_its_median() -> None:
-    found = pairs([record(dimension="latency")], [record(dimension="latency")])
-    assert (found[0].unit, found[0].before, found[0].ratio) == ("ns", 13391, 1)
-
-
-def printed(found: list[Pair]) -> str:
-    stream = io.StringIO()
-    print_pairs(found, stream)
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("status", ["failed", "refused"])
-def test_a_test_that_was_not_measured_is_compared_with_nothing(status: str) -> None:
-    gone = {"status": status, "error": "no link\n  in b0", "trials": (), "semantics": None}
-    failed = repeats(SLOW).model_copy(update=gone)
-    (pair,) = pairs([repeats(SLOW)], [failed])
-    assert (pair.before, pair.after, pair.ratio, pair.difference) == (1_000_000, None, None, None)
-    assert (pair.is_lacking, pair.is_too_short) == (True, False)
-    text = printed([pair])
-    assert re.search(rf" 1 Mpps +{status} +-\n", text)
-    assert f"linux-bridge: {status} after: no link\n" in text
-    assert "different work" not in text
-    assert "without --repeat" not in text
-    content = as_object(pair)["after"]
-    assert (content["status"], content["error"]) == (status, "no link\n  in b0")
-    assert content["figure"] is None
-    assert f"{status} before: no link" in printed(pairs([failed], [repeats(SLOW)]))
-
-
-def test_what_one_run_has_alone_is_told() -> None:
-    found = pairs([record(burst=1), record(burst=2)], [record(burst=2), record(burst=3)])
-    assert [pair.is_lacking for pair in found] == [True, False, False]
-    text = printed(found)
-    assert "linux-bridge burst 1: only in the run before\n" in text
-    assert "linux-bridge burst 3: only in the run after\n" in text
-    assert [as_object(pair)["after"] is None for pair in found] == [True, False, False]
-
-
-def test_a_slowdown_is_one_from_so_many_percent_on() -> None:
-    (pair,) = pairs([repeats(FAST)], [repeats(SLOW)])
-    assert pair.ratio == pytest.approx(0.889, abs=0.001)
-    assert [pair.is_slower_by(percent) for percent in (0, 11, 12)] == [True, True, False]
-    (pair,) = pairs([repeats(SLOW)], [repeats(FAST)])
-    assert not pair.is_slower_by(0)
-    (pair,) = pairs([repeats(SLOW)], [repeats(SLOW)])
-    assert not pair.is_slower_by(0)
-    assert "without --repeat" not in printed([pair])
-
-
-def test_each_side_of_a_comparison_has_the_names_of_a_report() -> None:
-    content = as_object(pairs([SURE], [SURE])[0])
-    report = to_object(SURE)
-    for side in ("before", "after"):
-        shared = set(content[side]) - {"figure"}
-        assert {"run", "time", "host", "versions", "status", "test"} <= shared
-        assert {name: content[side][name] for name in shared} == {
-            name: report[name] for name in shared
-        }
 
 
 def test_what_setting_up_took_stands_in_a_wide_table_with_the_switchs_own() -> None:

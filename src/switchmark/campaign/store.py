@@ -28,7 +28,15 @@ from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.spec import Test
 
-__all__ = ["RunFolder", "check_name", "is_run", "key", "read_campaign", "read_records"]
+__all__ = [
+    "RunFolder",
+    "check_name",
+    "is_run",
+    "key",
+    "read_campaign",
+    "read_host",
+    "read_records",
+]
 
 
 _CAMPAIGN = "campaign.yaml"
@@ -213,18 +221,24 @@ def _records(folder: Path) -> Iterator[Record]:
         yield record.model_copy(update={"origin": origin})
 
 
+def read_host(folder: Path) -> dict[str, Any]:
+    """Return all that a run's `host.json` tells of its host; empty if that is not there or holds
+    something else."""
+    with suppress(OSError, ValueError):
+        facts = json.loads((folder / "host.json").read_text())
+        if isinstance(facts, dict):
+            return facts
+    return {}
+
+
 def _origin(folder: Path, host: dict[str, Any], versions: Mapping[str, str]) -> Origin:
     return Origin(run=folder.resolve().name, host=host, versions=dict(versions))
 
 
 def _host(folder: Path) -> dict[str, Any]:
-    """Return what each record tells of its host, from the run's `host.json`; empty if that is not
-    there or holds something else."""
-    with suppress(OSError, ValueError):
-        facts = json.loads((folder / "host.json").read_text())
-        if isinstance(facts, dict):
-            return {name: facts.get(name) for name in _OF_THE_HOST}
-    return {}
+    """Return what each record tells of its host."""
+    facts = read_host(folder)
+    return {name: facts.get(name) for name in _OF_THE_HOST} if facts else {}
 
 
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -33,6 +33,7 @@ from switchmark.cli.arguments import (
     Tune,
     Wide,
 )
+from switchmark.cli.comparing import compare
 from switchmark.cli.completion import print_completion
 from switchmark.cli.exporting import add_commands
 from switchmark.cli.help import Command
@@ -300,50 +301,5 @@ def report(
     return 0
 
 
-@command()
-def compare(
-    before: RunFolderPath,
-    after: Annotated[
-        Path | None,
-        typer.Argument(metavar="[RUN]", help="another run folder", show_default=False),
-    ] = None,
-    fail_if_slower: Annotated[
-        float | None,
-        typer.Option(
-            metavar="PERCENT",
-            min=0,
-            help="exit with 1 if a slowdown of so much or more is shown, or cannot be ruled out",
-        ),
-    ] = None,
-    as_json: JsonLines = False,
-) -> int:
-    """Compare two runs test by test, or the tests of one run with each other.
-
-    Exits with 1 if a test failed, was refused, or is not in the second run.
-    """
-    from switchmark.campaign.store import read_records
-    from switchmark.errors import UsageError
-    from switchmark.machine.jsonl import to_line
-    from switchmark.report.compare import as_object, pairs, print_pairs, within
-
-    records = read_records(before)
-    compared = within(records) if after is None else pairs(records, read_records(after))
-    if not compared and after is None:
-        raise UsageError(
-            f"{before} has no tests that differ in one axis only", hint="name another run too"
-        )
-    if all(None in pair.sides for pair in compared):
-        raise UsageError(f"{before} and {after} have no test in common")
-    if as_json:
-        for pair in compared:
-            print(to_line(as_object(pair)))
-    else:
-        print_pairs(compared, sys.stdout)
-    lacking = any(pair.is_lacking for pair in compared)
-    slower = fail_if_slower is not None and any(
-        pair.is_slower_by(fail_if_slower) or pair.is_untold for pair in compared
-    )
-    return Exit.FAILED if lacking or slower else 0
-
-
+command()(compare)
 add_commands(app)

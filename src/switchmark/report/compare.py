@@ -1,288 +1,243 @@
-"""This module puts tests side by side, of two runs or of one: how much faster, and how sure that
-is.
+"""This module puts tests side by side, says how their figures differ, and which of them make a
+comparison fail.
 
-The figure of a test is the received rate (`pps`), or the median latency (`ns`) of a test of
-latency. A difference is said to be one where two things agree: a permutation test of the repeats,
-and the 95 % interval of the ratio of their medians.
+Which tests those are is said in `report.pairing`, when a difference is one in
+`metrics.difference`; how it is written, in `report.compare_table`, `compare_markdown` and `junit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import IO
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from switchmark.metrics.latency import latency_ns
-from switchmark.metrics.statistics import difference_p, ratio_interval
-from switchmark.metrics.throughput import is_lower_bound, rates_pps, received
-from switchmark.model.labels import label, telling
+from switchmark.errors import UsageError
+from switchmark.metrics.difference import MIN_REPEATS, Difference, differences
+from switchmark.metrics.repeats import FIGURES, Figure, main_figure, repeats_of
 from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
-from switchmark.model.spec import AXES, Test
-from switchmark.model.units import format_pps
-from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, format_ns
+from switchmark.model.spec import Test
+from switchmark.report.conditions import Condition
 from switchmark.report.json import origin, plain, to_object
-from switchmark.report.notes import version_told
+from switchmark.report.pairing import Sides
 
-__all__ = ["MIN_REPEATS", "Pair", "as_object", "pairs", "print_pairs", "within"]
+__all__ = ["MARGIN", "Comparison", "Failure", "Pair", "as_object", "compared"]
 
-MIN_REPEATS = 4
-"""Of each side: with fewer, chance alone can part them by more than one time in twenty."""
-
-_ALPHA = 0.05
+MARGIN = 0.01
+"""What counts as the same where nothing else is said, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A pair is two records: `base` is what `other` is compared with; None where one run has no
-    such test.
+    """A pair is a test, with the one that it is compared with, and how one figure of them
+    differs. `base` or `other` is empty where one run has no such test."""
 
-    `before` and `after` are their figures, None of a test that failed or was refused. `ratio_low`
-    and `ratio_high` are the 95 % interval of the ratio, `p` the odds that chance alone parts the
-    repeats so far; None where there are too few of them.
-    """
-
-    base: Record | None
-    other: Record | None
-    before: float | None
-    after: float | None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    p: float | None = None
+    base: tuple[Record, ...]
+    other: tuple[Record, ...]
+    difference: Difference
 
     @property
-    def sides(self) -> tuple[Record | None, Record | None]:
+    def sides(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         return self.base, self.other
 
     @property
     def test(self) -> Test:
         """Return the test that is compared with the base's; that of the base where there is no
         other."""
-        record = self.other or self.base
-        assert record is not None
-        return record.test
+        return (self.other or self.base)[0].test
 
     @property
-    def unit(self) -> str:
-        return "ns" if self.test.dimension == "latency" else "pps"
-
-    @property
-    def bounds(self) -> tuple[bool, bool]:
-        """Say of each figure whether it is a rate that the traffic program limits, so that the
-        switch may be faster."""
-        one, other = (
-            self.unit == "pps"
-            and record is not None
-            and record.status == "ok"
-            and is_lower_bound(record.verdict)
-            for record in self.sides
-        )
-        return one, other
+    def figure(self) -> Figure:
+        return self.difference.figure
 
     @property
     def is_whole(self) -> bool:
         """Say whether both tests were measured."""
-        return all(record is not None and record.status == "ok" for record in self.sides)
+        return all(
+            bool(records) and all(record.status == "ok" for record in records)
+            for records in self.sides
+        )
 
     @property
     def is_lacking(self) -> bool:
         """Say whether a test that was to be compared was not measured: it failed, it was refused,
-        or the later run does not have it. One that only the later run has is none."""
-        return self.base is not None and not self.is_whole
+        or the later run does not have it. One that only the later run has is none, if it was
+        measured."""
+        if self.base:
+            return not self.is_whole
+        return any(record.status != "ok" for record in self.other)
 
     @property
     def is_too_short(self) -> bool:
-        """Say whether there are too few repeats to tell a difference from chance."""
-        return self.is_whole and any(
-            record is not None and len(_repeats(record, self.unit)) < MIN_REPEATS
-            for record in self.sides
-        )
+        """Say whether there are too few repeats to tell any difference from chance."""
+        counts = (len(self.difference.before.values), len(self.difference.after.values))
+        return self.is_whole and min(counts) < MIN_REPEATS
 
     @property
     def is_untold(self) -> bool:
-        """Say whether nobody can tell if both, which were measured, differ."""
-        return self.is_whole and self.difference is None
-
-    @property
-    def ratio(self) -> float | None:
-        return self.after / self.before if self.before and self.after is not None else None
-
-    @property
-    def difference(self) -> str | None:
-        """Return `faster by 12..15 %`, `slower by 3..4 %`, or `no difference shown`; None where
-        there are too few repeats to tell. Less latency is faster."""
-        if self.p is None or self.ratio_low is None or self.ratio_high is None:
-            return None
-        if self.p > _ALPHA or self.ratio_low <= 1 <= self.ratio_high:
-            return "no difference shown"
-        more = self.ratio_low > 1
-        faster = more if self.unit == "pps" else not more
-        ends = sorted(abs(ratio - 1) * 100 for ratio in (self.ratio_low, self.ratio_high))
-        return f"{'faster' if faster else 'slower'} by {ends[0]:.2g}..{ends[1]:.2g} %"
-
-    def is_slower_by(self, percent: float) -> bool:
-        """Say whether a slowdown is shown, of so many percent or more by the ratio of the
-        medians."""
-        if self.ratio is None or not (self.difference or "").startswith("slower"):
-            return False
-        return abs(self.ratio - 1) * 100 >= percent
+        """Say whether nobody could tell if both, which were measured, differ."""
+        return self.is_whole and not self.difference.is_told
 
 
-def pairs(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
-    """Return the tests of `before`, in order, each with that of `after`, whatever their seed; then
-    those that only `after` has."""
-    others = {_identity(record.test): record for record in after}
-    compared = [_pair(record, others.pop(_identity(record.test), None)) for record in before]
-    return compared + [_pair(None, record) for record in others.values()]
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure says why a comparison fails: the pair, the condition as it was written (None where
+    a test was not measured), and what holds."""
+
+    pair: Pair
+    condition: str | None
+    reason: str
 
 
-def within(records: Sequence[Record]) -> list[Pair]:
-    """Return the tests of one run that differ in the first of its telling axes only, such as the
-    switch: each is compared with the first of its kind."""
-    axes = telling([record.test for record in records])
-    if not axes:
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison has its pairs, those by the figures that tests are measured for first, and why
+    it fails; `conditions` are those that it was judged by."""
+
+    pairs: tuple[Pair, ...]
+    conditions: tuple[Condition, ...] = ()
+    failures: tuple[Failure, ...] = field(default=())
+
+    def failures_of(self, pair: Pair) -> list[Failure]:
+        return [failure for failure in self.failures if failure.pair is pair]
+
+
+def compared(
+    sides: Sequence[Sides], conditions: Sequence[Condition] = (), margin: float | None = None
+) -> Comparison:
+    """Compare the tests of these sides, by what they are measured for and by the figures that the
+    conditions name. `margin` is what counts as the same: if not given, the least amount of the
+    conditions on that figure, or 1 %. UsageError for a figure that no test has."""
+    mains = [main_figure((each.other or each.base)[0]) for each in sides]
+    by_side: dict[int, Pair] = {}
+    for figure in dict.fromkeys(mains):
+        chosen = [at for at, main in enumerate(mains) if main is figure]
+        about = [each for each in conditions if each.figure in (None, figure.name)]
+        pairs = _pairs([sides[at] for at in chosen], figure, about, margin)
+        by_side |= dict(zip(chosen, pairs, strict=True))
+    every = [by_side[at] for at in range(len(sides))]
+    for name in dict.fromkeys(each.figure for each in conditions if each.figure):
+        figure = FIGURES[name]
+        further = [each for each, main in zip(sides, mains, strict=True) if main is not figure]
+        about = [each for each in conditions if each.figure == name]
+        pairs = _pairs(further, figure, about, margin)
+        kept = [pair for pair in pairs if pair.is_whole and _has_figure(pair)]
+        measured = [pair for pair in every if pair.is_whole]
+        if measured and not kept and figure not in mains:
+            raise UsageError(f"--fail-on {name}: no test has measured it")
+        every += kept
+    failures = [failure for pair in every for failure in _failures(pair, conditions)]
+    return Comparison(tuple(every), tuple(conditions), tuple(failures))
+
+
+def _has_figure(pair: Pair) -> bool:
+    return bool(pair.difference.before.values and pair.difference.after.values)
+
+
+def _pairs(
+    sides: Sequence[Sides],
+    figure: Figure,
+    conditions: Sequence[Condition],
+    margin: float | None,
+) -> list[Pair]:
+    """Return the pairs by a figure that these conditions are about."""
+    values = []
+    for each in sides:
+        by_run = max(map(len, each.both)) > 1
+        before, after = (repeats_of(side, figure, by_run=by_run) for side in each.both)
+        values.append((before, after))
+    if margin is None:
+        amounts = [each.amount for each in conditions if each.amount]
+        margin = min(amounts, default=0.0 if figure.unit == "share" else MARGIN)
+    told = differences(figure, values, margin, [each.are_two_runs for each in sides])
+    return [
+        Pair(each.base, each.other, difference)
+        for each, difference in zip(sides, told, strict=True)
+    ]
+
+
+def _is_about(condition: Condition, pair: Pair) -> bool:
+    """Say whether a condition judges the figure of a pair."""
+    if condition.figure is None:
+        return pair.figure is main_figure((pair.other or pair.base)[0])
+    return condition.figure == pair.figure.name
+
+
+def _failures(pair: Pair, conditions: Sequence[Condition]) -> list[Failure]:
+    if pair.is_lacking:
+        return [Failure(pair, None, _why_lacking(pair))]
+    if not pair.is_whole:
         return []
-    axis = "switch" if "switch" in axes else axes[0]
-    first: dict[Test, Record] = {}
-    compared = []
-    for record in records:
-        alike = _identity(record.test).model_copy(update={axis: None})
-        if alike in first:
-            compared.append(_pair(first[alike], record))
-        first.setdefault(alike, record)
-    return compared
+    return [
+        Failure(pair, condition.text, reason)
+        for condition in conditions
+        if (reason := _why(pair, condition))
+    ]
 
 
-def as_object(pair: Pair) -> Printed:
+def _why(pair: Pair, condition: Condition) -> str | None:
+    """Say why a condition makes a pair fail, which was measured; None if it does not."""
+    difference = pair.difference
+    if condition.is_undecided:
+        return None if difference.word != "undecided" else "nothing can be said"
+    if not _is_about(condition, pair) or difference.word == "same":
+        return None
+    if difference.word == "slower":
+        what = "more frames lost" if pair.figure.unit == "share" else "worse"
+        worse = f"{difference.amount * 100:.2g} % {what}"
+        return worse if difference.amount >= (condition.amount or 0) else None
+    if difference.needs_repeats:
+        return f"that cannot be ruled out: it takes {difference.needs_repeats} repeats or more"
+    if pair.is_untold:
+        return "that cannot be ruled out: a figure of 0, or none, has no ratio"
+    if difference.is_limited and not difference.before.bound:
+        return "that cannot be ruled out: the traffic program was the limit"
+    return None
+
+
+def _why_lacking(pair: Pair) -> str:
+    if not pair.other:
+        return "it is only in the run before"
+    for when, records in zip(("before", "after"), pair.sides, strict=True):
+        for record in records:
+            if record.status != "ok":
+                why = (record.error or "no reason is known").partition("\n")[0]
+                return f"{record.status} {when}: {why}"
+    raise AssertionError("both were measured")
+
+
+def as_object(pair: Pair, failures: Sequence[Failure] = ()) -> Printed:
     """Return the pair as the JSON object of `--json`, in the words of `report.json`."""
+    difference = pair.difference
+    share = pair.figure.unit == "share"
     return {
         "schema": SCHEMA,
-        "unit": pair.unit,
-        "before": _side(pair.base, pair.before),
-        "after": _side(pair.other, pair.after),
-        "ratio": plain(pair.ratio),
-        "ratio95": plain(None if pair.ratio_low is None else [pair.ratio_low, pair.ratio_high]),
-        "p": plain(pair.p),
-        "difference": pair.difference,
+        "by": pair.figure.name,
+        "unit": pair.figure.unit,
+        "before": _side(pair.base, difference, 0),
+        "after": _side(pair.other, difference, 1),
+        "ratio": plain(None if share else difference.change),
+        "ratio95": plain(None if share else difference.interval),
+        "change": plain(difference.change if share else None),
+        "change95": plain(difference.interval if share else None),
+        "p": plain(difference.p),
+        "p_of_all": plain(difference.p_of_all),
+        "comparisons": difference.of,
+        "margin": plain(difference.margin),
+        "difference": difference.word if pair.is_whole else None,
+        "failures": [{"condition": each.condition, "reason": each.reason} for each in failures],
     }
 
 
-def _side(record: Record | None, figure: float | None) -> Printed | None:
-    if record is None:
+def _side(records: Sequence[Record], difference: Difference, which: int) -> Printed | None:
+    if not records:
         return None
-    content = to_object(record)
+    content = to_object(records[0])
     kept = ("status", "error", "test", "semantics", "verdict", "lower_bound", "doubts", "repeats")
-    return {**origin(record), **{name: content[name] for name in kept}, "figure": plain(figure)}
-
-
-def print_pairs(compared: Sequence[Pair], stream: IO[str]) -> None:
-    """Print a line for each pair: both figures, their ratio, and what it says; then what was not
-    compared, and why."""
-    axes = telling([record.test for pair in compared for record in pair.sides if record])
-    both = [pair for pair in compared if None not in pair.sides]
-    names = [_name(pair, axes) for pair in both]
-    width = max(map(len, names), default=0)
-    print(f"{'':{width}}  {'before':>12}  {'after':>12}  ratio", file=stream)
-    for name, pair in zip(names, both, strict=True):
-        before, after = _figures(pair)
-        ratio = "-" if pair.ratio is None else f"{pair.ratio:.3f}"
-        note = "" if pair.difference is None else f"  {pair.difference} (p {pair.p:.2g})"
-        print(f"{name:{width}}  {before:>12}  {after:>12}  {ratio}{note}", file=stream)
-    for line in _notes(compared, axes):
-        print(line, file=stream)
-
-
-def _notes(compared: Sequence[Pair], axes: Sequence[str]) -> list[str]:
-    notes = []
-    for pair in compared:
-        for when, record in zip(("before", "after"), pair.sides, strict=True):
-            if record is None:
-                other = "after" if when == "before" else "before"
-                notes.append(f"{label(pair.test, axes)}: only in the run {other}")
-            elif record.status != "ok":
-                why = (record.error or "no reason is known").partition("\n")[0]
-                notes.append(f"{label(record.test, axes)}: {record.status} {when}: {why}")
-    notes += [note for pair in compared for note in _versions(pair)]
-    if any(any(pair.bounds) for pair in compared):
-        notes.append(BOUND_NOTE)
-    notes += [f"{both}: different work; do not rank across them" for both in _kinds(compared)]
-    if any(pair.is_too_short for pair in compared):
-        notes.append(f"without --repeat {MIN_REPEATS} or more, chance is not ruled out")
-    if any(pair.is_untold and not pair.is_too_short for pair in compared):
-        notes.append("a figure of 0, or none, has no ratio")
-    return list(dict.fromkeys(notes))
-
-
-def _versions(pair: Pair) -> Iterator[str]:
-    """Say which versions of a switch are compared, or of several, where their names do not tell."""
-    if pair.base is None or pair.other is None:
-        return
-    before, after = version_told(pair.base), version_told(pair.other)
-    switches = pair.base.test.switch, pair.other.test.switch
-    if before != after and before and after and len({s.partition("@")[0] for s in switches}) == 1:
-        yield f"versions: {switches[0]} {before} before, {switches[1]} {after} after"
-
-
-def _kinds(compared: Sequence[Pair]) -> list[str]:
-    """Return the semantics that are compared with other ones, of tests that were measured."""
-    kinds = {
-        (pair.base.semantics, pair.other.semantics)
-        for pair in compared
-        if pair.base and pair.other and pair.is_whole
+    repeats = (difference.before, difference.after)[which]
+    return {
+        **origin(records[0]),
+        **{name: content[name] for name in kept},
+        "runs": [record.origin and record.origin.run for record in records],
+        "figure": plain(repeats.middle),
+        "ci95": plain(repeats.interval),
     }
-    return sorted(f"{one}, {other}" for one, other in kinds if one and other and one != other)
-
-
-def _figures(pair: Pair) -> tuple[str, str]:
-    form = format_ns if pair.unit == "ns" else format_pps
-    before, after = (
-        record.status
-        if record is not None and record.status != "ok"
-        else f"{BOUND_MARK * bound}{form(figure) or '-'}"
-        for record, figure, bound in zip(
-            pair.sides, (pair.before, pair.after), pair.bounds, strict=True
-        )
-    )
-    return before, after
-
-
-def _name(pair: Pair, axes: Sequence[str]) -> str:
-    name = label(pair.test, axes)
-    if pair.base is None or _identity(pair.base.test) == _identity(pair.test):
-        return name
-    return f"{name} against {label(pair.base.test, axes)}"
-
-
-def _identity(test: Test) -> Test:
-    """Return a test without what its campaign has for all tests, such as the seed."""
-    usual = {name: axis.default for name, axis in AXES.items() if axis.of_campaign}
-    return test.model_copy(update=usual)
-
-
-def _pair(before: Record | None, after: Record | None) -> Pair:
-    pair = Pair(before, after, _figure(before), _figure(after))
-    if before is None or after is None or not pair.is_whole or pair.is_too_short:
-        return pair
-    one, other = _repeats(before, pair.unit), _repeats(after, pair.unit)
-    interval = ratio_interval(one, other)
-    if interval is None:
-        return pair
-    return Pair(before, after, pair.before, pair.after, *interval, difference_p(one, other))
-
-
-def _figure(record: Record | None) -> float | None:
-    """Return the received rate, or the median latency of a test of latency; None if it did not end
-    well."""
-    if record is None or record.status != "ok":
-        return None
-    if record.test.dimension == "latency":
-        latency = latency_ns(record)
-        return latency.p50 if latency else None
-    return (received(record) or {}).get("pps")
-
-
-def _repeats(record: Record, unit: str) -> list[float]:
-    if unit == "pps":
-        return rates_pps(record)
-    medians = [trial.latency.p50 for trial in record.trials if trial.latency]
-    return [float(one) for one in medians if one is not None]

@@ -1,0 +1,172 @@
+"""This module is the command `compare`: it puts tests of runs side by side, for a person or for
+CI."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from switchmark.cli.arguments import JsonLines
+from switchmark.errors import Exit
+
+if TYPE_CHECKING:
+    from switchmark.model.record import Record
+    from switchmark.report.host_differences import RunFacts
+    from switchmark.report.pairing import Sides
+
+__all__ = ["compare"]
+
+_Side = tuple[str, "list[list[Record]]"]
+"""What was written for a side, and the records of its runs."""
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="run folders, the old one first; those joined by commas repeat each other",
+            show_default=False,
+        ),
+    ],
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION,...",
+            help="exit with 1 if it holds: slower:3%, latency:5%, latency-p99:10%, loss, "
+            "loss:0.1%, undecided",
+        ),
+    ] = None,
+    ignore: Annotated[
+        str | None,
+        typer.Option(metavar="AXIS,...", help="tests pair although they differ in these axes"),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="compare everything with this value of an axis, such as a switch, or burst=32, "
+            "or with this run [each two]",
+        ),
+    ] = None,
+    same_within: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="what counts as the same [that of --fail-on, else 1%]"),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the result as JUnit XML, too")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the result as Markdown, too")
+    ] = None,
+    as_json: JsonLines = False,
+) -> int:
+    """Compare runs test by test, or the tests of one run with each other.
+
+    Exits with 1 if a test failed, was refused, or is not in the later run, and on the conditions of
+    --fail-on.
+    """
+    from switchmark.machine.jsonl import to_line
+    from switchmark.model.units import parse_share
+    from switchmark.report.compare import as_object, compared
+    from switchmark.report.compare_markdown import compare_markdown
+    from switchmark.report.compare_table import compare_lines, result_line
+    from switchmark.report.conditions import parse_conditions
+    from switchmark.report.host_differences import host_differences
+    from switchmark.report.junit import junit as junit_xml
+
+    conditions = parse_conditions(fail_on or ())
+    margin = None if same_within is None else parse_share(same_within)
+    read, facts = _read(runs)
+    result = compared(_sides(read, base, _axes(ignore)), conditions, margin)
+    hosts, names = host_differences(facts), [each.name for each in facts]
+    if as_json:
+        for pair in result.pairs:
+            print(to_line(as_object(pair, result.failures_of(pair))))
+        if conditions:
+            print(result_line(result), file=sys.stderr)
+    else:
+        print(*compare_lines(result, hosts, names), sep="\n")
+    for path, write in ((junit, junit_xml), (markdown, compare_markdown)):
+        if path is not None:
+            _write(path, write(result, hosts, names))
+    return Exit.FAILED if result.failures else Exit.FINE
+
+
+def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
+    """Return the sides, and what each of their runs tells of its host."""
+    from switchmark.campaign.store import read_host, read_records
+    from switchmark.report.host_differences import RunFacts
+
+    sides, facts = [], []
+    for text in runs:
+        # A folder may have a comma in its name.
+        folders = [Path(text)] if Path(text).is_dir() else [Path(one) for one in text.split(",")]
+        records = [read_records(folder) for folder in folders]
+        sides.append((text, records))
+        facts += [
+            RunFacts(folder.resolve().name, read_host(folder), each)
+            for folder, each in zip(folders, records, strict=True)
+        ]
+    return sides, facts
+
+
+def _axes(written: str | None) -> tuple[str, ...]:
+    """Return the fields of the axes that are to be ignored; UsageError for what is no axis."""
+    from switchmark.campaign.values import nearest
+    from switchmark.errors import UsageError
+    from switchmark.model.axis import field_name
+    from switchmark.model.spec import AXES
+
+    keys = [key.strip() for key in (written or "").split(",")] if written else []
+    for key in keys:
+        if field_name(key) not in AXES:
+            known = [axis.key for axis in AXES.values()]
+            raise UsageError(f"--ignore: there is no axis '{key}'{nearest(key, known)}")
+    return tuple(map(field_name, keys))
+
+
+def _sides(read: Sequence[_Side], base: str | None, ignore: tuple[str, ...]) -> list[Sides]:
+    """Return which tests are compared; UsageError if that is none."""
+    from switchmark.errors import UsageError
+    from switchmark.report.pairing import against, between, parted_by, within
+
+    every = [run for _, runs in read for run in runs]
+    named = [runs for text, runs in read if base in (text, Path(text).name)]
+    if base is not None and not (named and len(read) > 1):
+        sides = against(every, base, ignore)
+    elif len(read) == 1:
+        sides = within(every, ignore)
+        if not sides:
+            raise UsageError(
+                f"{read[0][0]} has no tests that differ in one axis only",
+                hint="name another run too",
+            )
+    elif named:
+        others = [runs for _, runs in read if runs is not named[0]]
+        sides = [each for other in others for each in between(named[0], other, ignore)]
+    else:
+        pairs = itertools.combinations([runs for _, runs in read], 2)
+        sides = [each for one, other in pairs for each in between(one, other, ignore)]
+    if not any(each.base and each.other for each in sides):
+        names = " and ".join(text for text, _ in read)
+        apart = parted_by(read[0][1], read[-1][1]) if len(read) > 1 and base is None else []
+        raise UsageError(
+            f"{names} have no test in common",
+            hint=f"--ignore {','.join(apart)} pairs those that are most alike" if apart else None,
+        )
+    return sides
+
+
+def _write(path: Path, text: str) -> None:
+    from switchmark.errors import RecordFailed
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,68 @@
+"""This module writes a comparison as Markdown, for the summary of a CI job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from switchmark.report.compare import Comparison
+from switchmark.report.compare_table import (
+    figure_text,
+    name_of,
+    names_of,
+    notes_of,
+    result_line,
+    said,
+)
+from switchmark.report.host_differences import HostDifference
+
+__all__ = ["compare_markdown"]
+
+
+def compare_markdown(
+    comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]
+) -> str:
+    """Return the page: in what the hosts differ, whether the comparison fails and why, a row for
+    each pair, and the notes."""
+    return "\n".join(_lines(comparison, hosts, runs)) + "\n"
+
+
+def _lines(
+    comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]
+) -> Iterator[str]:
+    yield "## switchmark compare"
+    yield ""
+    if len(runs) > 1:
+        if hosts:
+            yield from _table(
+                ("what differs", *runs), [(each.what, *each.values) for each in hosts]
+            )
+        else:
+            yield "Hosts and versions: the same in all runs."
+        yield ""
+    yield f"**{_text(result_line(comparison))}**"
+    yield ""
+    axes = names_of(comparison)
+    rows = []
+    for pair in comparison.pairs:
+        failures = comparison.failures_of(pair)
+        reasons = "; ".join(
+            ": ".join(filter(None, (each.condition, each.reason))) for each in failures
+        )
+        figures = (figure_text(pair, at) if pair.sides[at] else "" for at in (0, 1))
+        words = said(pair.difference) if pair.is_whole else ""
+        state = f"failed: {reasons}" if failures else "passed" if pair.is_whole else ""
+        rows.append((name_of(pair, axes), pair.figure.name, *figures, words, state))
+    yield from _table(("test", "by", "before", "after", "difference", "result"), rows)
+    yield ""
+    yield from (f"- {_text(note)}" for note in notes_of(comparison))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for cells in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(cell if cell == "---" else _text(cell) for cell in cells) + " |"
+
+
+def _text(text: str) -> str:
+    """Return a text that is no markup, in one line."""
+    escaped = "".join(f"\\{each}" if each in "\\`*_|<>[]#" else each for each in text)
+    return " ".join(escaped.split())

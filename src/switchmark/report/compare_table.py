@@ -1,0 +1,236 @@
+"""This module writes a comparison as text: in what the hosts differ, a line for each pair, what
+cannot be said and why, and whether the comparison fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from switchmark.metrics.difference import Difference
+from switchmark.metrics.repeats import Repeats
+from switchmark.model.labels import label, telling
+from switchmark.model.units import format_pps
+from switchmark.report.compare import Comparison, Pair
+from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns, interval
+from switchmark.report.host_differences import HostDifference
+from switchmark.report.notes import version_told
+from switchmark.report.pairing import identity
+
+__all__ = [
+    "Names",
+    "compare_lines",
+    "figure_text",
+    "host_lines",
+    "name_of",
+    "names_of",
+    "notes_of",
+    "result_line",
+    "said",
+]
+
+_TAKEN = 0.05
+
+Names = Sequence[str]
+"""The axes that tell the tests of a comparison apart."""
+
+
+def compare_lines(
+    comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]
+) -> Iterator[str]:
+    """Yield the lines of a comparison; `runs` are the names of the runs that `hosts` is about."""
+    yield from host_lines(hosts, runs)
+    axes = names_of(comparison)
+    both = [pair for pair in comparison.pairs if pair.base and pair.other]
+    heads = ("before", "after") if any(map(_is_one_test, both)) else ("base", "test")
+    for figure, pairs in groupby(both, key=lambda pair: pair.figure.name):
+        told = [_row(pair, axes) for pair in pairs]
+        rows = [("", *heads, "change" if figure == "loss" else "ratio", ""), *told]
+        widths = [max(len(row[at]) for row in rows) for at in range(4)]
+        for name, *figures, words in rows:
+            cells = (f"{cell:>{width}}" for cell, width in zip(figures, widths[1:], strict=True))
+            yield "  ".join((f"{name:{widths[0]}}", *cells, words)).rstrip()
+        yield ""
+    yield from notes_of(comparison)
+    if comparison.conditions or comparison.failures:
+        yield result_line(comparison)
+        for failure in comparison.failures:
+            condition = f"{failure.condition}: " if failure.condition else ""
+            yield f"  {name_of(failure.pair, axes)}: {condition}{failure.reason}"
+
+
+def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str]:
+    """Return a table of what differs between the runs, a line if nothing does; nothing of one
+    run."""
+    if len(runs) < 2:
+        return []
+    if not hosts:
+        return ["hosts and versions: the same in all runs", ""]
+    rows = [("", *runs), *((each.what, *each.values) for each in hosts)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = ("  ".join(f"{cell:{widths[at]}}" for at, cell in enumerate(row)) for row in rows)
+    return ["what differs between the runs", *(f"  {line}".rstrip() for line in lines), ""]
+
+
+def names_of(comparison: Comparison) -> tuple[str, ...]:
+    return telling(
+        [record.test for pair in comparison.pairs for side in pair.sides for record in side]
+    )
+
+
+def name_of(pair: Pair, axes: Names) -> str:
+    """Return the name of a pair: its test, and what that is compared with if it is another one."""
+    name = label(pair.test, axes)
+    if not pair.base or _is_one_test(pair):
+        return name
+    return f"{name} against {label(pair.base[0].test, axes)}"
+
+
+def _is_one_test(pair: Pair) -> bool:
+    """Say whether the same test was measured in two runs."""
+    return bool(pair.base) and identity(pair.base[0].test) == identity(pair.test)
+
+
+def figure_text(pair: Pair, which: int) -> str:
+    """Write one side: its figure, marked where it is doubted or a bound, and its interval; or how
+    the test ended."""
+    records = pair.sides[which]
+    repeats = (pair.difference.before, pair.difference.after)[which]
+    if ended := [record.status for record in records if record.status != "ok"]:
+        return ended[0]
+    doubt = f"{DOUBT_MARK} " if any(record.doubts for record in records) else ""
+    return doubt + BOUND_MARK * repeats.bound + (_figure(pair, repeats) or "-")
+
+
+def said(difference: Difference) -> str:
+    """Write what can be said: `slower by 3..4 % (p 0.01)`, `same: -0.3..+0.2 % (within 1 %)`,
+    `undecided: -3..+5 %`."""
+    word = difference.word
+    if difference.figure.unit == "share" and word in ("faster", "slower"):
+        word_told = "more loss" if word == "slower" else "less loss"
+    else:
+        word_told = word
+    if difference.ends is None:
+        return word_told
+    low, high = difference.ends
+    if word in ("faster", "slower"):
+        least, most = sorted(map(abs, difference.ends))
+        return f"{word_told} by {_percent(least)}..{_percent(most)} % (p {difference.p_of_all:.2g})"
+    within = f" (within {_percent(difference.margin)} %)" if word == "same" else ""
+    return f"{word_told}: {_percent(low, '+')}..{_percent(high, '+')} %{within}"
+
+
+def _percent(share: float, sign: str = "") -> str:
+    """Write a share in percent, with two digits at least."""
+    percent = share * 100
+    return f"{percent:{sign}.0f}" if abs(percent) >= 10 else f"{percent:{sign}.2g}"
+
+
+def result_line(comparison: Comparison) -> str:
+    """Say whether the comparison fails, in one line."""
+    asked = ", ".join(each.text for each in comparison.conditions) or "every test measured"
+    if not comparison.failures:
+        return f"passed: {asked}"
+    failed = len({id(failure.pair) for failure in comparison.failures})
+    return f"failed: {failed} of {len(comparison.pairs)} comparisons ({asked})"
+
+
+def notes_of(comparison: Comparison) -> list[str]:
+    """Return what stands below the table: what was not compared, and what has to be known."""
+    pairs, axes = comparison.pairs, names_of(comparison)
+    notes = [note for pair in pairs for note in _of_pair(pair, axes)]
+    if any(
+        each.bound for pair in pairs for each in (pair.difference.before, pair.difference.after)
+    ):
+        notes.append(BOUND_NOTE)
+    notes += [f"{both}: different work; do not rank across them" for both in _kinds(pairs)]
+    notes += _why_undecided(pairs)
+    words = Counter(pair.difference.word for pair in pairs if pair.is_whole)
+    if len(pairs) > 1 and words:
+        notes.append(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
+    return list(dict.fromkeys(notes))
+
+
+def _why_undecided(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield what would decide more."""
+    needed = [count for pair in pairs if pair.is_whole and (count := pair.difference.needs_repeats)]
+    if needed:
+        many = max(pair.difference.of for pair in pairs)
+        among = f", and of {many} comparisons at once" if many > 1 else ""
+        yield f"without --repeat {max(needed)} or more{among}, chance is not ruled out"
+    if any(pair.is_untold and not pair.difference.needs_repeats for pair in pairs):
+        yield "a figure of 0, or none, has no ratio"
+    widened = [_taken(pair) for pair in pairs if pair.difference.ends is not None]
+    if max(widened, default=0.0) > _TAKEN:
+        yield (
+            f"other work took up to {max(widened):.0%} of a test's CPUs, and the intervals of what "
+            "changed are as wide as that makes them"
+        )
+    if any(pair.difference.is_disturbed for pair in pairs):
+        yield (
+            "undecided where other work may be all that sets the figures apart: measure again on "
+            "a quiet host, or both in one run, which takes turns"
+        )
+
+
+def _taken(pair: Pair) -> float:
+    """Return the largest share of a trial's CPUs that other work had, as far as it was given
+    back."""
+    sides = (pair.difference.before, pair.difference.after)
+    ratios = (
+        value / best
+        for side in sides
+        for value, best in zip(side.values, side.best, strict=True)
+        if best
+    )
+    return 1 - min(ratios, default=1.0)
+
+
+def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
+    """Yield what was not measured, and which versions of a switch are compared, or of several,
+    where their names do not tell."""
+    for when, records in zip(("before", "after"), pair.sides, strict=True):
+        if not records:
+            other = "after" if when == "before" else "before"
+            yield f"{label(pair.test, axes)}: only in the run {other}"
+        for record in records:
+            if record.status != "ok":
+                why = (record.error or "no reason is known").partition("\n")[0]
+                yield f"{label(record.test, axes)}: {record.status} {when}: {why}"
+    if pair.base and pair.other:
+        before, after = (version_told(records[0]) for records in pair.sides)
+        switches = pair.base[0].test.switch, pair.other[0].test.switch
+        alike = len({switch.partition("@")[0] for switch in switches}) == 1
+        if before != after and before and after and alike:
+            yield f"versions: {switches[0]} {before} before, {switches[1]} {after} after"
+
+
+def _kinds(pairs: Sequence[Pair]) -> list[str]:
+    """Return the semantics that are compared with other ones, of tests that were measured."""
+    kinds = {(pair.base[0].semantics, pair.other[0].semantics) for pair in pairs if pair.is_whole}
+    return sorted(f"{one}, {other}" for one, other in kinds if one and other and one != other)
+
+
+def _row(pair: Pair, axes: Names) -> tuple[str, str, str, str, str]:
+    difference, share = pair.difference, pair.figure.unit == "share"
+    change = "-"
+    if difference.change is not None:
+        change = f"{difference.change:+.2%}" if share else f"{difference.change:.3f}"
+    name = name_of(pair, axes)
+    if pair.figure.name not in ("rate", "latency"):
+        name = f"{name}: {pair.figure.name}"
+    words = said(difference) if pair.is_whole else ""
+    return name, figure_text(pair, 0), figure_text(pair, 1), change, words
+
+
+def _figure(pair: Pair, repeats: Repeats) -> str:
+    unit, middle = pair.figure.unit, repeats.middle
+    if middle is None:
+        return ""
+    if unit == "share":
+        ends = repeats.interval
+        told = f"{middle:.2%}"
+        return told if ends is None else f"{told} [{ends[0]:.2%}, {ends[1]:.2%}]"
+    told = format_ns(middle) if unit == "ns" else format_pps(middle) or ""
+    ends_told = interval(repeats.interval, middle, unit).replace("..", ", ")
+    return f"{told} [{ends_told}]" if ends_told else told

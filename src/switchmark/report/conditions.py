@@ -1,0 +1,67 @@
+"""This module reads the conditions on which a comparison fails, and says of which tests they hold.
+
+    --fail-on CONDITION[,CONDITION...]
+
+    slower:P           the figure that a test is measured for is worse by P or more
+    latency:P          the median latency is higher by P or more; latency-p90, -p99, -p999 alike
+    loss, loss:P       more frames are lost; P of all frames or more
+    undecided          nothing can be said: neither faster nor slower nor the same is shown
+
+P is a share: `3%` or `0.03`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from switchmark.errors import UsageError
+from switchmark.metrics.repeats import FIGURES
+from switchmark.model.units import parse_share
+
+__all__ = ["GRAMMAR", "Condition", "parse_conditions"]
+
+GRAMMAR = "slower:3%, latency:5%, latency-p99:10%, loss, loss:0.1%, undecided"
+"""Conditions as they are written."""
+
+SLOWER, UNDECIDED, LOSS = "slower", "undecided", "loss"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition names a `figure`, or none for the one that each test is measured for, and the
+    least amount that counts; `undecided` has neither."""
+
+    text: str
+    figure: str | None = None
+    amount: float | None = None
+
+    @property
+    def is_undecided(self) -> bool:
+        return self.text == UNDECIDED
+
+
+def parse_conditions(texts: Sequence[str]) -> list[Condition]:
+    """Read the conditions of `--fail-on`. UsageError for one that is not written so."""
+    words = [word.strip() for text in texts for word in text.split(",")]
+    return list(dict.fromkeys(map(_condition, words)))
+
+
+def _condition(text: str) -> Condition:
+    name, given, amount = text.partition(":")
+    if name == UNDECIDED and not given:
+        return Condition(text)
+    if name == LOSS and not given:
+        return Condition(text, name, 0.0)
+    if name == SLOWER or (name in FIGURES and name != "rate"):
+        figure = None if name == SLOWER else name
+        try:
+            return Condition(text, figure, parse_share(amount))
+        except UsageError as error:
+            raise UsageError(
+                f"--fail-on {name} takes a share, not '{amount}'", hint=f"--fail-on {name}:3%"
+            ) from error
+    raise UsageError(
+        f"--fail-on: '{text}' is no condition",
+        hint=f"such as --fail-on {GRAMMAR.split(',')[0]}\n  known: {GRAMMAR}",
+    )

@@ -1,0 +1,79 @@
+"""This module writes a comparison as JUnit XML, which CI systems show as tests that passed or
+failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from switchmark.report.compare import Comparison, Pair
+from switchmark.report.compare_table import figure_text, name_of, names_of, result_line, said
+from switchmark.report.host_differences import HostDifference
+
+__all__ = ["junit"]
+
+_FAILED, _LACKING = "failure", "error"
+
+
+def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]) -> str:
+    """Return a test suite: a case for each pair and figure, a `failure` where a condition holds, an
+    `error` where a test was not measured; hosts and versions are properties."""
+    failures = [each for each in comparison.failures if each.condition]
+    lacking = [each for each in comparison.failures if not each.condition]
+    skipped = [pair for pair in comparison.pairs if _is_skipped(pair)]
+    counts = {
+        "tests": len(comparison.pairs),
+        "failures": len({id(each.pair) for each in failures}),
+        "errors": len({id(each.pair) for each in lacking}),
+        "skipped": len(skipped),
+    }
+    told = {name: str(count) for name, count in counts.items()}
+    root = Element("testsuites", told)
+    suite = SubElement(root, "testsuite", {"name": "switchmark compare", **told})
+    properties = SubElement(suite, "properties")
+    for number, run in enumerate(runs, 1):
+        SubElement(properties, "property", name=f"run {number}", value=_text(run))
+    for each in hosts:
+        value = " | ".join(each.values)
+        SubElement(properties, "property", name=f"differs: {each.what}", value=_text(value))
+    SubElement(properties, "property", name="result", value=result_line(comparison))
+    axes = names_of(comparison)
+    for pair in comparison.pairs:
+        _add_case(suite, comparison, pair, axes)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+
+
+def _is_skipped(pair: Pair) -> bool:
+    return not pair.base and not pair.is_lacking
+
+
+def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence[str]) -> None:
+    name = _text(name_of(pair, axes))
+    group = f"switchmark.{pair.figure.name}"
+    seconds = sum(
+        trial.elapsed_ns / 1e9 for side in pair.sides for each in side for trial in each.trials
+    )
+    case = SubElement(suite, "testcase", classname=group, name=name, time=f"{seconds:.3f}")
+    failures = comparison.failures_of(pair)
+    if failures:
+        conditions = [failure.condition or "not measured" for failure in failures]
+        reasons = (f"{one}: {each.reason}" for one, each in zip(conditions, failures, strict=True))
+        told = {"type": ", ".join(conditions), "message": _text("; ".join(reasons))}
+        kind = _FAILED if failures[0].condition else _LACKING
+        SubElement(case, kind, told).text = _text(_said(pair))
+    if _is_skipped(pair):
+        SubElement(case, "skipped", message="only in the run after")
+    SubElement(case, "system-out").text = _text(_said(pair))
+
+
+def _said(pair: Pair) -> str:
+    figures = [figure_text(pair, at) if pair.sides[at] else "-" for at in (0, 1)]
+    words = said(pair.difference) if pair.is_whole else "not compared"
+    return f"{pair.figure.name}: {figures[0]} before, {figures[1]} after: {words}"
+
+
+def _text(text: str) -> str:
+    """Return a text without what XML cannot hold."""
+    return "".join(each for each in text if each in "\t\n\r" or (each >= " " and each != "\x7f"))

@@ -1,0 +1,145 @@
+"""This module says which tests are compared with which: of two sides of runs, or of the tests of
+some runs along one axis.
+
+A side is one run or several. It knows nothing of figures and of statistics.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from switchmark.errors import UsageError
+from switchmark.model.axis import key_of
+from switchmark.model.labels import telling, varying
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES, Test
+
+__all__ = ["Runs", "Sides", "against", "between", "identity", "parted_by", "within"]
+
+Runs = Sequence[Sequence[Record]]
+"""The records of one run, or of several that repeat each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Two sides are compared: the records of one test, one of each run, and those of another or of
+    the same; none where a run has no such test."""
+
+    base: tuple[Record, ...]
+    other: tuple[Record, ...]
+    are_two_runs: bool = False
+    """Whether they were measured in two runs, which did not take turns."""
+
+    @property
+    def both(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+        return self.base, self.other
+
+
+def between(before: Runs, after: Runs, ignore: Collection[str] = ()) -> list[Sides]:
+    """Return the tests of `before`, in order, each with that of `after`, whatever the seed and the
+    axes to ignore; then those that only `after` has."""
+    bases, others = _by_test(before, ignore), _by_test(after, ignore)
+    paired = [_sides(records, others.pop(test, ()), True) for test, records in bases.items()]
+    return paired + [Sides((), records) for records in others.values()]
+
+
+def within(runs: Runs, ignore: Collection[str] = ()) -> list[Sides]:
+    """Return each two tests that differ in one axis only: in the switch if they do so, else in the
+    first of their telling axes."""
+    records = _by_test(runs, ignore)
+    axes = [axis for axis in telling(list(records)) if axis not in ignore]
+    if not axes:
+        return []
+    axis = "switch" if "switch" in axes else axes[0]
+    return [
+        _sides(one, other, len(runs) > 1)
+        for group in _alike(records, axis)
+        for one, other in itertools.combinations(group.values(), 2)
+    ]
+
+
+def against(runs: Runs, base: str, ignore: Collection[str] = ()) -> list[Sides]:
+    """Return each test with the one that differs from it in one axis only, where that has the value
+    `base`: VALUE, or AXIS=VALUE. UsageError if no axis has it."""
+    records = _by_test(runs, ignore)
+    axis, value = _axis_of(base, list(records), ignore)
+    return [
+        _sides(group.get(value, ()), other, len(runs) > 1)
+        for group in _alike(records, axis)
+        for name, other in group.items()
+        if name != value
+    ]
+
+
+def identity(test: Test, ignore: Collection[str] = ()) -> Test:
+    """Return a test without what its campaign has for all tests, such as the seed, and without the
+    axes to ignore."""
+    usual = {
+        name: axis.default for name, axis in AXES.items() if axis.of_campaign or name in ignore
+    }
+    return test.model_copy(update=usual)
+
+
+def parted_by(before: Runs, after: Runs) -> list[str]:
+    """Return the axes in which the tests of two sides differ that are most alike, by their keys."""
+    pairs = itertools.product(_by_test(before, ()), _by_test(after, ()))
+    apart = (tuple(varying(pair)) for pair in pairs)
+    return [key_of(axis) for axis in min(apart, key=len, default=())]
+
+
+def _by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...]]:
+    """Return the records of each test, one of each run. UsageError if tests of one run are the same
+    but for what is to be ignored."""
+    by_test: dict[Test, tuple[Record, ...]] = {}
+    for records in runs:
+        tests = [identity(record.test, ignore) for record in records]
+        for record, test in zip(records, tests, strict=True):
+            if ignore and Counter(tests)[test] > 1:
+                keys = ", ".join(map(key_of, ignore))
+                raise UsageError(
+                    f"tests of one run differ in {keys} alone, such as test {record.number}: which"
+                    " of them is meant cannot be told",
+                    hint="--ignore axes that have one value in each run",
+                )
+            by_test[test] = (*by_test.get(test, ()), record)
+    return by_test
+
+
+def _sides(base: tuple[Record, ...], other: tuple[Record, ...], several: bool) -> Sides:
+    """Return two sides, with whether each is one run, if there are several, and not the same."""
+    two_runs = several and len(base) == len(other) == 1
+    if two_runs and base[0].origin and other[0].origin:
+        two_runs = base[0].origin != other[0].origin or base[0].test == other[0].test
+    return Sides(base, other, two_runs)
+
+
+def _alike(
+    records: dict[Test, tuple[Record, ...]], axis: str
+) -> list[dict[str, tuple[Record, ...]]]:
+    """Return the tests that are the same but for an axis, by its value."""
+    groups: dict[Test, dict[str, tuple[Record, ...]]] = {}
+    for test, each in records.items():
+        alike = groups.setdefault(test.model_copy(update={axis: None}), {})
+        alike[str(getattr(test, axis))] = each
+    return list(groups.values())
+
+
+def _axis_of(base: str, tests: Sequence[Test], ignore: Collection[str]) -> tuple[str, str]:
+    """Return the axis that a base is a value of, and the value."""
+    values = {
+        axis: list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
+        for axis in sorted(varying(tests), key=lambda axis: axis != "switch")
+        if axis not in ignore
+    }
+    for axis, known in values.items():
+        for value in known:
+            if base in (value, f"{key_of(axis)}={value}"):
+                return axis, value
+    told = [f"{key_of(axis)} {', '.join(known)}" for axis, known in values.items()]
+    raise UsageError(
+        f"--base: no axis in which the tests differ has the value '{base}'"
+        f"\n  {'; '.join(told) or 'they differ in none'}",
+    )
