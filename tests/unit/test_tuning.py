@@ -249,7 +249,7 @@ def test_a_difference_is_told_with_both_intervals_and_the_command() -> None:
 
 
 def test_no_difference_is_told_as_none() -> None:
-    assert "no difference shown" in lines(1_000_000, 1_000_100)[0]
+    assert "undecided: " in lines(1_000_000, 1_000_100)[0]
     assert "slower by" in lines(1_000_000, 800_000)[0]
 
 

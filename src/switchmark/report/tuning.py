@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from switchmark.model.labels import label
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
-from switchmark.report.compare import pairs
+from switchmark.report.compare import compared
+from switchmark.report.compare_table import said
 from switchmark.report.figures import BOUND_NOTE, interval, outcome, rate
 from switchmark.report.json import to_object
+from switchmark.report.pairing import Sides
 
 __all__ = ["command_of", "tuning_lines"]
 
@@ -26,14 +28,14 @@ def tuning_lines(
     if tuned is None:
         why = "has nothing to tune" if not tried else f"none of {tried} settings could be measured"
         return [f"{name}: default {_figure(default)}; {why}"]
-    # What they are compared by is the test that both are of.
-    (pair,) = pairs([default], [tuned.model_copy(update={"test": default.test})])
-    told = pair.difference or "cannot be compared"
+    (pair,) = compared([Sides((default,), (tuned,))]).pairs
+    difference = pair.difference
+    told = said(difference) if difference.is_told else "cannot be compared"
     both = f"default {_figure(default)}, tuned {_figure(tuned)}"
     return [
         f"{name}: {both}: {told} (the best of {tried} settings)",
         f"  {command_of(tuned.test)}",
-        *([f"  {BOUND_NOTE}"] if any(pair.bounds) else []),
+        *([f"  {BOUND_NOTE}"] if difference.before.bound or difference.after.bound else []),
     ]
 
 
