@@ -98,6 +98,20 @@ def test_r_plus_begins_where_the_arrivals_are_steady() -> None:
 
 
 @given(st.lists(st.integers(0, 1000), max_size=200))
+def test_the_steady_part_has_the_least_error_of_the_mean(values: list[int]) -> None:
+    count = len(values) // 5
+    means = [sum(values[5 * at : 5 * at + 5]) / 5 for at in range(count)]
+    errors = [
+        sum((each - sum(rest) / len(rest)) ** 2 for each in rest) / len(rest) ** 2
+        for rest in (means[start:] for start in range(count // 2 + 1))
+        if count >= 4
+    ]
+    start = mser_start(values) // 5
+    assert start == 0 if not errors else errors[start] == pytest.approx(min(errors), abs=1e-9)
+    assert not errors or not [each for each in errors[:start] if each < errors[start] - 1e-9]
+
+
+@given(st.lists(st.integers(0, 1000), max_size=200))
 def test_at_most_half_of_a_series_is_left_out(values: list[int]) -> None:
     assert 0 <= mser_start(values) <= len(values) / 2
 

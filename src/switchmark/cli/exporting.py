@@ -6,18 +6,118 @@ They read run folders only, and import what they need when they are run.
 
 from __future__ import annotations
 
-from typing import Annotated
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from switchmark.cli.arguments import JsonLines
 from switchmark.cli.running import print_json
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from switchmark.model.record import Record
+
 __all__ = ["add_commands"]
+
+_FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
+"""What a file's suffix says of the form."""
+
+_COLUMNS = 100
+"""How wide a table is where there is no terminal."""
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", show_default=False)]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add these commands to those of the program."""
+    app.command("export")(export)
+    app.command("query")(query)
     app.command("schema")(schema_)
+
+
+def export(
+    runs: Runs,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORM", help="csv, parquet, latex, csit; else the suffix says it"
+        ),
+    ] = None,
+    output: Output = None,
+) -> int:
+    """Write the tests of runs for other programs: flat rows, a table of LaTeX, FD.io's JSON.
+
+    Failed and refused tests have their rows too. csit makes a folder, with a file a test.
+    """
+    from switchmark.errors import UsageError
+
+    form = form or (_FORMS.get(output.suffix) if output else "csv")
+    if form not in _FORMS.values():
+        raise UsageError(
+            f"there is no form '{form or output}'\n  known: csv, parquet, latex, csit",
+            hint="--format csv, or -o tests.csv",
+        )
+    if output is None and form in ("parquet", "csit"):
+        raise UsageError(f"{form} cannot be written to standard output", hint=f"-o tests.{form}")
+    if form == "csit":
+        _write_csit(_read(runs), output or Path())
+    elif form == "latex":
+        from switchmark.report.latex import as_latex
+
+        _write(as_latex(_read(runs)), output)
+    else:
+        from switchmark.report.export import rows_as_csv, write_parquet
+
+        with _database(runs) as database:
+            if form == "parquet" and output is not None:
+                write_parquet(database, output)
+            else:
+                _write(rows_as_csv(database), output)
+    return 0
+
+
+def query(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN... [SQL]", help="run folders, then a query in quotes"),
+    ],
+    as_json: JsonLines = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, no table")] = False,
+) -> int:
+    """Ask the records of runs by SQL: tables tests, trials, flows, goals, records, all_trials.
+
+    switchmark query RUN "select switch, median(rx_pps) from tests group by switch"
+    Without a query it lists the columns of each table.
+    """
+    from switchmark.errors import UsageError
+    from switchmark.report.export import as_csv as write_csv
+    from switchmark.report.export import as_objects
+    from switchmark.report.grid import grid
+    from switchmark.report.query import ask, columns_of_tables
+
+    *folders, sql = arguments
+    if Path(sql).is_dir():
+        folders, sql = arguments, ""
+    if not folders:
+        raise UsageError("no run folder is named", hint='switchmark query RUN "select ..."')
+    with _database([Path(folder) for folder in folders]) as database:
+        answer = ask(database, sql) if sql else columns_of_tables(database)
+    if as_json:
+        for line in as_objects(answer.columns, answer.rows):
+            print(line)
+    elif as_csv:
+        _write(write_csv(answer.columns, answer.rows), None)
+    else:
+        width = shutil.get_terminal_size((_COLUMNS, 0)).columns
+        print(*grid(answer.columns, answer.rows, width), sep="\n")
+    return 0
 
 
 def schema_(
@@ -34,3 +134,77 @@ def schema_(
         raise UsageError(f"there is no schema named '{name}'\n{known}")
     print_json(schema(name))
     return 0
+
+
+# --- what they share -------------------------------------------------------------------------
+
+
+def _read(folders: Sequence[Path]) -> list[tuple[str, list[Record]]]:
+    """Return the records of runs by name; tell of what is not finished."""
+    from switchmark.campaign.store import read_records
+
+    runs = []
+    for folder in folders:
+        records = read_records(folder)
+        _tell_missing(folder, len(records))
+        runs.append((folder.resolve().name, records))
+    return runs
+
+
+@contextmanager
+def _database(folders: Sequence[Path]) -> Iterator[DuckDBPyConnection]:
+    """Open the records of runs as tables; UsageError with the place of a line that is spoilt."""
+    from switchmark.campaign.store import read_campaign, read_records
+    from switchmark.report.query import Unreadable, counted, opened
+
+    for folder in folders:
+        read_campaign(folder)
+    try:
+        with opened(folders) as database:
+            for folder, number in zip(folders, counted(database, folders), strict=True):
+                _tell_missing(folder, number)
+            yield database
+    except Unreadable:
+        for folder in folders:
+            read_records(folder)  # which names the line
+        raise
+
+
+def _tell_missing(folder: Path, records: int) -> None:
+    """Say on standard error what a run that goes on, or was ended, does not have yet."""
+    from switchmark.campaign.store import read_campaign
+
+    tests = len(read_campaign(folder).tests)
+    if records < tests:
+        print(f"note: {folder}: {records} of {tests} tests have a record", file=sys.stderr)
+    path = folder / "records.jsonl"
+    content = path.read_bytes()[-1:] if path.is_file() else b""
+    if content not in (b"", b"\n"):
+        print(f"note: {path}: its last line was cut off, and is left out", file=sys.stderr)
+
+
+def _write(text: str, output: Path | None) -> None:
+    from switchmark.errors import RecordFailed
+
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise RecordFailed(f"{output} cannot be written: {error.strerror}") from error
+
+
+def _write_csit(runs: Sequence[tuple[str, Sequence[Record]]], folder: Path) -> None:
+    from switchmark.errors import RecordFailed
+    from switchmark.report.csit import as_csit, document, file_name
+
+    others = [record for _, records in runs for record in records]
+    try:
+        for name, records in runs:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for record in records:
+                path = folder / name / file_name(record)
+                path.write_text(document(as_csit(record, others)), encoding="utf-8")
+    except OSError as error:
+        raise RecordFailed(f"{folder} cannot be written: {error.strerror}") from error

@@ -17,6 +17,7 @@ __all__ = [
     "PERCENTILES",
     "cable_latency_ns",
     "counts_of",
+    "figures_of",
     "from_counts",
     "latency_ns",
     "latency_of",
@@ -69,7 +70,12 @@ def cable_latency_ns(record: Record) -> CableLatency | NoCableLatency | None:
 def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     """Return the latency of all frames of some trials; None where none was measured. Minimum, mean
     and maximum are exact; percentiles are the histogram's, three digits of them."""
-    whole = merged([trial.latency for trial in trials if trial.latency])
+    return figures_of([trial.latency for trial in trials if trial.latency])
+
+
+def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
+    """Return the figures of several latencies together; None without samples."""
+    whole = merged(parts, histogram=False)
     if whole is None:
         return None
     told = whole.model_dump(exclude={"histogram", "ipdv"})
@@ -80,22 +86,23 @@ def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     return LatencyFigures(**told, pdv=pdv, ipdv=ipdv)
 
 
-def merged(parts: Sequence[Latency]) -> Latency | None:
+def merged(parts: Sequence[Latency], *, histogram: bool = True) -> Latency | None:
     """Return one latency of several; None without samples. One without its histogram leaves no
-    percentile to several."""
+    percentile to several. Of several it has a `histogram` only where that is wanted: writing one
+    takes longer than all the rest."""
     sampled = [part for part in parts if part.count]
     if len(sampled) <= 1:
         return sampled[0] if sampled else None
     variations = [part.ipdv for part in sampled if part.ipdv and part.ipdv.count]
     return Latency(
         kind=sampled[0].kind,
-        **_summary(sampled, tuple(PERCENTILES)),
-        ipdv=Variation(**_summary(variations, _OF_VARIATION)) if variations else None,
+        **_summary(sampled, tuple(PERCENTILES), histogram),
+        ipdv=Variation(**_summary(variations, _OF_VARIATION, histogram)) if variations else None,
     )
 
 
 def _summary(
-    parts: Sequence[Latency] | Sequence[Variation], names: Sequence[str]
+    parts: Sequence[Latency] | Sequence[Variation], names: Sequence[str], histogram: bool
 ) -> dict[str, Any]:
     count = sum(part.count for part in parts)
     highest = max(part.max for part in parts)
@@ -110,7 +117,7 @@ def _summary(
         "mean": sum(part.mean * part.count for part in parts) / count,
         "max": highest,
         **_percentiles(counts, count, highest, names),
-        "histogram": _encoded(counts) if known else None,
+        "histogram": _encoded(counts) if known and histogram else None,
     }
 
 
@@ -180,11 +187,13 @@ def _encoded(counts: _Counts) -> str:
 
 def counts_of(text: str) -> _Counts:
     """Return the samples of a stored histogram by index, lowest first."""
+    import numpy as np
     from hdrh.histogram import HdrHistogram
 
     # Its own iterator takes 40 ms for a histogram; its array is indexed as ours.
-    counts = HdrHistogram.decode(text).counts
-    return {index: count for index, count in enumerate(counts) if count}
+    counts = np.ctypeslib.as_array(HdrHistogram.decode(text).counts)
+    indices = np.flatnonzero(counts)
+    return dict(zip(indices.tolist(), counts[indices].tolist(), strict=True))
 
 
 def value_at(index: int) -> int:

@@ -110,18 +110,24 @@ def stepwise(odds: Sequence[float]) -> list[float]:
 def mser_start(values: Sequence[float]) -> int:
     """Return where the steady part of a series begins: MSER-5 (White 1997), the beginning that
     leaves the least standard error of the mean of batches of five; at most half of the series is
-    left out. 0 for a series that is too short to tell."""
-    import numpy as np
+    left out; the earliest of several. 0 for a series that is too short to tell.
 
+    Of `left` batches with the sum s and the sum of squares q, that is (left * q - s * s) / left**3.
+    Counts are whole numbers, and so nothing here is rounded.
+    """
     count = len(values) // _BATCH
     if count < _MIN_BATCHES:
         return 0
-    batches = np.array(values[: count * _BATCH], dtype=float).reshape(count, _BATCH).mean(axis=1)
-    errors = [
-        ((batches[start:] - batches[start:].mean()) ** 2).sum() / (count - start) ** 2
-        for start in range(count // 2 + 1)
-    ]
-    return int(np.argmin(errors)) * _BATCH
+    batches = [sum(values[_BATCH * at : _BATCH * (at + 1)]) for at in range(count)]
+    total, squares = sum(batches), sum(each * each for each in batches)
+    best, best_error, best_left = 0, count * squares - total * total, count
+    for start, left_out in enumerate(batches[: count // 2], 1):
+        left = count - start
+        total, squares = total - left_out, squares - left_out * left_out
+        error = left * squares - total * total
+        if error * best_left**3 < best_error * left**3:
+            best, best_error, best_left = start, error, left
+    return best * _BATCH
 
 
 def is_unstable(values: Sequence[float]) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "relative_half_width",
     "sent",
     "steady_pps",
+    "steady_rate_pps",
     "trial_rates_pps",
 ]
 
@@ -71,12 +72,17 @@ def steady_pps(trial: TrialResult) -> float:
     """Return R+: the mean of the interval arrivals without the first and the last interval, without
     what came after the measured phase, and without the transient that MSER-5 finds at the
     beginning; of the whole trial where that leaves none."""
-    within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
-    steady = within[1:-1]
+    steady = steady_rate_pps(trial.intervals, trial.elapsed_ns, trial.interval_ns)
+    return _whole_pps(trial) if steady is None else steady
+
+
+def steady_rate_pps(intervals: Sequence[int], elapsed_ns: int, interval_ns: int) -> float | None:
+    """Return the R+ of a trial's intervals; None where there are too few."""
+    steady = intervals[: elapsed_ns // interval_ns][1:-1]
     if not steady:
-        return _whole_pps(trial)
+        return None
     steady = steady[mser_start(steady) :]
-    return sum(steady) / len(steady) * 1e9 / trial.interval_ns
+    return sum(steady) / len(steady) * 1e9 / interval_ns
 
 
 def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:

@@ -1,0 +1,310 @@
+"""This module writes tests in the form of FD.io CSIT's results, version 1.5.1 of its model
+(resources/model_schema/test_case.schema.yaml there): a JSON document a test.
+
+What that form has no member for stands in `telemetry`, as lines of OpenMetrics: it is the only
+list of texts in it. The latency there is in microseconds, and has one for 10, 50 and 90 % of PDR.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import mean, pstdev
+from typing import Any
+
+from switchmark.metrics.latency import counts_of, merged, value_at
+from switchmark.metrics.throughput import rates_pps
+from switchmark.model.latency import Latency
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import AXES
+from switchmark.model.units import gbps_l1, mean_frame_bytes
+from switchmark.report.json import to_object
+
+__all__ = ["VERSION", "as_csit", "document", "file_name"]
+
+VERSION = "1.5.1"
+
+_LOADS = {"pdr_0": 0.0, "pdr_10": 0.1, "pdr_50": 0.5, "pdr_90": 0.9}
+_LEAST_PPS = 9000.0
+"""The rate, of each direction, that stands for no load there, and that no load is below."""
+
+_NEAR = 0.05
+"""How far from a load a trial may be that is shown as that of the load."""
+
+_HIGHEST_US = 100_000_000
+
+Document = dict[str, Any]
+
+
+def as_csit(record: Record, others: Sequence[Record] = ()) -> Document:
+    """Return a test as a document. `others` are tests that may have its latency at loads."""
+    start = _start(record)
+    spent_s = sum(_spent_s(trial) for trial in record.trials)
+    passed = record.status == "ok"
+    result = _result(record, others)
+    name = _name(record)
+    nic = _word(record.port or "none")
+    frame, cores = _word(_frame(record)), f"{record.test.switch_core_count}c"
+    suite = _word(f"{record.test.scenario}-{record.test.switch}")
+    return {
+        "duration": round(spent_s, 6),
+        "dut_type": record.test.switch,
+        "dut_version": record.switch_version or "unknown",
+        "end_time": _written(start + timedelta(seconds=spent_s)),
+        "hosts": [_host(record)],
+        "telemetry": list(_telemetry(record, start)),
+        "message": "" if passed else record.error or record.status,
+        "passed": passed,
+        "result": result,
+        "start_time": _written(start),
+        "tags": list(_tags(record)),
+        "test_documentation": "",
+        "test_id": f"switchmark.{suite}.{name}",
+        "test_name_long": f"{nic}-{frame}-{cores}-{suite}",
+        "test_name_short": suite,
+        "test_type": _type(record),
+        "tg_type": "switchmark",
+        "tg_version": _versions(record).get("switchmark", "unknown"),
+        "version": VERSION,
+    }
+
+
+def file_name(record: Record) -> str:
+    """Return the name of a test's file in the folder of its run."""
+    return f"{_name(record)}.info.json"
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def _type(record: Record) -> str:
+    return "ndrpdr" if record.test.search in ("ndr", "pdr", "mlr") else "mrr"
+
+
+def _result(record: Record, others: Sequence[Record]) -> Document:
+    """Return the result: `ndrpdr` of a search that found both rates, `mrr` of trials at the highest
+    load, else `unknown`, where the figures stand in telemetry alone."""
+    goals = {goal.goal: goal for goal in record.search.goals} if record.search else {}
+    lower = {name: goals[name].rate_pps for name in ("ndr", "pdr") if name in goals}
+    if len(lower) == 2 and None not in lower.values():
+        result: Document = {"type": "ndrpdr"}
+        for name in ("ndr", "pdr"):
+            result[name] = {"lower": _rate(record, goals[name].rate_pps)}
+            if goals[name].high_pps is not None:
+                result[name]["upper"] = _rate(record, goals[name].high_pps)
+        latency = _at_loads(record, lower["pdr"] or 0.0, others)
+        return result | ({"latency_forward": latency} if latency else {})
+    if record.trials and record.test.search in ("max", "fixed") and record.test.rate == "max":
+        rates = rates_pps(record)
+        size = mean_frame_bytes(record.test.frame_size)
+        bits = [gbps_l1(rate, size) * 1e9 for rate in rates]
+        return {
+            "type": "mrr",
+            "receive_rate": {"rate": _list(rates, "pps"), "bandwidth": _list(bits, "bps")},
+        }
+    return {"type": "unknown"}
+
+
+def _rate(record: Record, pps: float | None) -> Document:
+    """Return a rate of one sender as that of all of them, as there."""
+    senders = record.test.pairs * (2 if record.test.direction == "bi" else 1)
+    every = (pps or 0.0) * senders
+    bits = gbps_l1(every, mean_frame_bytes(record.test.frame_size)) * 1e9
+    return {"rate": {"value": every, "unit": "pps"}, "bandwidth": {"value": bits, "unit": "bps"}}
+
+
+def _list(values: Sequence[float], unit: str) -> Document:
+    return {
+        "values": list(values),
+        "avg": mean(values),
+        "stdev": pstdev(values),
+        "unit": unit,
+    }
+
+
+def _at_loads(record: Record, pdr_pps: float, others: Sequence[Record]) -> Document | None:
+    """Return the latency at the loads of that form, by trials of tests that differ in how they are
+    measured only; None unless there is one near each load."""
+    if record.test.direction != "uni":
+        return None
+    trials = [
+        trial
+        for other in others
+        if _path(other) == _path(record)
+        for trial in other.trials
+        if trial.latency and trial.latency.kind == "one-way" and trial.spec.rate_pps
+    ]
+    at_loads: Document = {}
+    for name, share in _LOADS.items():
+        wanted = max(share * pdr_pps, _LEAST_PPS)
+        near = [
+            trial.latency
+            for trial in trials
+            if abs((trial.spec.rate_pps or 0) - wanted) <= _NEAR * wanted and trial.latency
+        ]
+        numbers = _numbers(merged(near))
+        if numbers is None:
+            return None
+        at_loads[name] = numbers
+    return at_loads
+
+
+def _path(record: Record) -> Mapping[str, Any]:
+    """Return the axes of what is set up and sent, but for how much and how it is measured."""
+    left_out = ("method", "load")
+    return {
+        name: getattr(record.test, name)
+        for name, axis in AXES.items()
+        if axis.of not in left_out and name != "dimension"
+    } | {"frame_size": record.test.frame_size}
+
+
+def _numbers(latency: Latency | None) -> Document | None:
+    """Return a latency in microseconds, with its histogram in them; None without one."""
+    if latency is None or latency.histogram is None:
+        return None
+    return {
+        "min": _us(latency.min),
+        "max": max(_us(latency.max), 1),
+        "avg": _us(latency.mean),
+        "hdrh": _in_us(latency.histogram),
+        "unit": "us",
+    }
+
+
+def _us(ns: float) -> int:
+    return round(ns / 1e3)
+
+
+def _in_us(histogram: str) -> str:
+    """Return a stored histogram of nanoseconds as one of microseconds, of 1 at least."""
+    from hdrh.histogram import HdrHistogram
+
+    counted: dict[int, int] = {}
+    for index, times in counts_of(histogram).items():
+        middle = (value_at(index) + value_at(index + 1) - 1) / 2
+        us = min(max(_us(middle), 1), _HIGHEST_US)
+        counted[us] = counted.get(us, 0) + times
+    made = HdrHistogram(1, _HIGHEST_US, 3)
+    for us, times in counted.items():
+        made.record_value(us, times)
+    return str(made.encode().decode())
+
+
+# --- what it has no member for ---------------------------------------------------------------
+
+
+def _telemetry(record: Record, start: datetime) -> Iterator[str]:
+    """Yield lines of OpenMetrics: the figures, doubts and limits of a test."""
+    content = to_object(record)
+    at = f"{start.timestamp():.3f}"
+
+    def line(name: str, value: float | None, **labels: object) -> Iterable[str]:
+        if value is not None and math.isfinite(value):
+            told = ",".join(f'{each}="{_label(str(text))}"' for each, text in labels.items())
+            yield f"switchmark_{name}{{{told}}} {value:.12g} {at}"
+
+    verdict = {"verdict": content["verdict"], "lower_bound": content["lower_bound"]}
+    yield from line("verdict", 1, **verdict)
+    for doubt in content["doubts"]:
+        yield from line("doubt", 1, doubt=doubt)
+    for name in ("tx", "rx"):
+        for unit, value in (content[name] or {}).items():
+            yield from line(f"{name}_{unit}", value)
+    for name in ("lost", "unaccounted"):
+        yield from line(f"{name}_frames", content[name])
+    for role, cores in content["cpu"].items():
+        yield from line("cpu_cores", cores, role=role)
+    for end, value in zip(("low", "high"), content["ci95_pps"] or (), strict=False):
+        yield from line("rx_pps_ci95", value, end=end)
+    for goal in content["search"]["goals"] if content["search"] else ():
+        for bound in ("rate_pps", "low_pps", "high_pps"):
+            yield from line(f"goal_{bound}", goal.get(bound), goal=goal["goal"])
+        for name, value in (goal.get("latency_ns") or {}).items():
+            if isinstance(value, int | float):
+                yield from line(f"goal_latency_ns_{name}", value, goal=goal["goal"])
+    for number, trial in enumerate(record.trials, 1):
+        numbers = _numbers(trial.latency)
+        if numbers is not None and trial.latency is not None:
+            rate = trial.spec.rate_pps or "max"
+            yield from line(
+                "latency_samples",
+                trial.latency.count,
+                trial=number,
+                rate_pps=rate,
+                kind=trial.latency.kind,
+                **{name: numbers[name] for name in ("min", "avg", "max", "unit", "hdrh")},
+            )
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _tags(record: Record) -> Iterator[str]:
+    """Yield what picks tests there: the kind of test, and what is set up."""
+    yield _type(record).upper()
+    test = record.test
+    path = (test.scenario, test.direction, test.switch, test.environment, test.engine)
+    for each in (test.dimension, *path):
+        yield _word(each).upper()
+    yield _frame(record).upper()
+    yield f"{test.switch_core_count}C"
+
+
+# --- names and times -------------------------------------------------------------------------
+
+
+def _name(record: Record) -> str:
+    test = record.test
+    words = (
+        _frame(record),
+        f"{test.switch_core_count}c",
+        test.scenario,
+        test.switch,
+        _type(record),
+    )
+    return _word(f"{record.number:04d}-{'-'.join(words)}")
+
+
+def _frame(record: Record) -> str:
+    size = record.test.frame_size
+    return size if isinstance(size, str) else f"{size}b"
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^a-z0-9_.+-]+", "_", text.lower())
+
+
+def _versions(record: Record) -> Mapping[str, str]:
+    return record.origin.versions if record.origin else {}
+
+
+def _host(record: Record) -> str:
+    """Return what a host is known by: records hold no address and no name of it."""
+    facts = record.origin.host if record.origin else {}
+    told = [str(facts[name]) for name in ("cpu_model", "kernel") if facts.get(name)]
+    return ", ".join(told) or "unknown"
+
+
+def _spent_s(trial: TrialResult) -> float:
+    return trial.spec.warmup_s + trial.elapsed_ns / 1e9
+
+
+def _start(record: Record) -> datetime:
+    """Return when a test began; the epoch where its record does not say."""
+    if record.started is None:
+        return datetime.fromtimestamp(0, UTC)
+    return datetime.strptime(record.started, "%Y-%m-%dT%H:%M:%S%z").astimezone(UTC)
+
+
+def _written(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def document(content: Document) -> str:
+    """Return a document as the text of its file."""
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,63 @@
+"""This module writes the tests of runs as flat rows for other programs: CSV and Parquet.
+
+A row is one of the view `tests` of `report.views`, whatever the form: a failed or refused test has
+one too, with what is known of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from switchmark.errors import RecordFailed
+from switchmark.report.json import plain
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["as_csv", "as_objects", "rows_as_csv", "write_parquet"]
+
+_ROWS = "select * from tests order by run, number"
+
+
+def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as CSV (RFC 4180). What is null is empty; a list or an object is JSON."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(columns)
+    writer.writerows([_flat(value) for value in row] for row in rows)
+    return stream.getvalue()
+
+
+def as_objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Yield an object of JSON for each row, on a line of its own."""
+    for row in rows:
+        content = dict(zip(columns, map(plain, row), strict=True))
+        yield json.dumps(content, default=str, allow_nan=False)
+
+
+def rows_as_csv(database: DuckDBPyConnection) -> str:
+    """Return all tests as CSV."""
+    result = database.execute(_ROWS)
+    columns = [str(each[0]) for each in result.description or ()]
+    return as_csv(columns, result.fetchall())
+
+
+def write_parquet(database: DuckDBPyConnection, path: Path) -> None:
+    """Write all tests to a file of Parquet."""
+    import duckdb
+
+    try:
+        database.execute(f"copy ({_ROWS}) to ? (format parquet, compression zstd)", [str(path)])
+    except duckdb.IOException as error:
+        raise RecordFailed(f"{path} cannot be written: {error}") from error
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, list | dict) else value

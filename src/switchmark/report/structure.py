@@ -1,0 +1,65 @@
+"""This module says what DuckDB reads of the models of a record, as its function `json_transform`
+wants it: names and types, nested as the models are."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from switchmark.model.record import Record, TrialResult
+
+__all__ = ["HOST", "structure"]
+
+HOST: Mapping[str, str] = {
+    **dict.fromkeys(("kernel", "machine", "distribution", "cpu_model"), "VARCHAR"),
+    **dict.fromkeys(("cores_usable", "memory_kib"), "BIGINT"),
+    "virtual": "BOOLEAN",
+}
+"""Facts of a host that are columns of a test, with their types."""
+
+_NOT_READ: Mapping[type[BaseModel], set[str]] = {
+    Record: {"noise", "calibration", "gate", "discarded"},
+    TrialResult: {"evidence", "counters", "cost"},
+}
+"""What takes long to read, and is no column: `records.record` has it."""
+
+_TYPES: Mapping[object, str] = {
+    bool: "BOOLEAN",
+    int: "BIGINT",
+    float: "DOUBLE",
+    str: "VARCHAR",
+}
+
+
+def structure(kind: Any) -> Any:
+    """Return the structure of a type of Python, of a model all that is read of it. What may be of
+    several kinds is text, or JSON."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        left_out = _NOT_READ.get(kind, set())
+        return {
+            name: structure(field.annotation)
+            for name, field in kind.model_fields.items()
+            if not field.exclude and name not in left_out
+        }
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return structure(inner[0])
+    if origin is Literal:
+        return "VARCHAR"
+    if origin in (typing.Union, types.UnionType):
+        some = [each for each in inner if each is not types.NoneType]
+        if len(some) == 1:
+            return structure(some[0])
+        return "VARCHAR" if set(some) <= {*_TYPES} or _is_choice(some) else "JSON"
+    if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
+        element = structure(inner[0])
+        return [element]
+    return _TYPES.get(kind, "JSON")
+
+
+def _is_choice(kinds: Iterable[object]) -> bool:
+    return all(kind in _TYPES or typing.get_origin(kind) is Literal for kind in kinds)

@@ -1,0 +1,88 @@
+"""This module makes run folders of stored records, of every version of the program, for tests of
+what reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from switchmark.campaign.load import from_options
+from switchmark.campaign.store import RunFolder
+from switchmark.metrics.latency import from_counts
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
+from synthetic import SyntheticSwitch
+
+__all__ = ["FACTS", "fresh", "kept", "latency_trial", "stored_lines", "written"]
+
+DATA = Path(__file__).parent / "unit" / "data"
+FACTS = {"kernel": "6.1", "cpu_model": "a_cpu", "cores_usable": 2, "virtual": False}
+
+
+def stored_lines() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the stored lines of records, each with a name."""
+    for path in sorted(DATA.glob("records-*.jsonl")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            yield f"{path.stem}:{number}", json.loads(line)
+
+
+def fresh(number: int = 1, **changes: Any) -> Record:
+    """Return a record that this version has made, of three trials of a noisy switch."""
+    switch = SyntheticSwitch(noise=0.01, seed=number)
+    spec = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+    content: dict[str, Any] = {
+        "key": f"k{number}",
+        "number": number,
+        "status": "ok",
+        "error": None,
+        "test": Test(search="max", frame_size=64 * number),
+        "started": "2026-11-22T01:02:03+0100",
+        "switch_version": "6.1.0",
+        "trials": tuple(switch(spec) for _ in range(3)),
+    }
+    return Record(**{**content, **changes})
+
+
+def latency_trial(rate_pps: float, latencies_ns: Sequence[int]) -> TrialResult:
+    """Return a trial at a rate whose frames took so long each, below 1024 ns or not."""
+    from hdrh.histogram import HdrHistogram
+
+    counts: dict[int, int] = {}
+    index_of = HdrHistogram(1, 100_000_000_000, 3)
+    for each in latencies_ns:
+        index = index_of._counts_index_for(each)
+        counts[index] = counts.get(index, 0) + 1
+    told = {
+        "count": len(latencies_ns),
+        "min": min(latencies_ns),
+        "max": max(latencies_ns),
+        "sum": sum(latencies_ns),
+        "counts": sorted(counts.items()),
+    }
+    trial = SyntheticSwitch()(TrialSpec(rate_pps=rate_pps, duration_s=1, warmup_s=0))
+    return trial.model_copy(update={"latency": from_counts("one-way", [told])})
+
+
+def kept(parent: Path, records: Sequence[Record], tests: int | None = None) -> Path:
+    """Make a run folder that holds these records, of a campaign of so many tests."""
+    sizes = [64 * (each + 1) for each in range(tests or len(records))]
+    campaign = from_options({"frame_size": ",".join(map(str, sizes))}, lambda test: [])
+    with RunFolder.create(parent, campaign, FACTS) as folder:
+        for record in records:
+            for trial in record.trials:
+                folder.append_trial(record.key, record.number, trial)
+            folder.append_record(record, {"switchmark": "0.1.0", "switch x": "1"})
+    return folder.path
+
+
+def written(parent: Path) -> Path:
+    """Make a run folder that holds all stored lines as they are, with numbers of their own."""
+    path = kept(parent, [], tests=len(list(stored_lines())))
+    with (path / "records.jsonl").open("w") as file:
+        for number, (_, line) in enumerate(stored_lines(), 1):
+            line["record"]["number"] = number
+            file.write(json.dumps(line) + "\n")
+    return path

@@ -1,0 +1,476 @@
+"""These tests check what other programs get of records: tables, rows, LaTeX, documents of CSIT."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorded import FACTS, fresh, kept, latency_trial, written
+from switchmark.campaign.store import read_records
+from switchmark.cli import main
+from switchmark.errors import UsageError
+from switchmark.model.record import Record
+from switchmark.model.search import Goal, SearchResult
+from switchmark.model.spec import AXES, Test
+from switchmark.report.csit import VERSION, as_csit
+from switchmark.report.export import as_csv, as_objects, rows_as_csv, write_parquet
+from switchmark.report.grid import cell, grid
+from switchmark.report.json import to_object
+from switchmark.report.latex import as_latex, escape
+from switchmark.report.query import Unreadable, ask, columns_of_tables, opened
+from switchmark.report.views import VIEWS
+
+FAILED = fresh(4, status="failed", error="a & b_c: 50% of it\nbroke", trials=())
+REFUSED = fresh(5, status="refused", error="it cannot work", trials=())
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run folder with all stored records."""
+    return written(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run folder with fresh records: two that ended well, one failed, one refused."""
+    goals = tuple(
+        Goal(goal=name, loss_ratio=0, rate_pps=rate, low_pps=rate, high_pps=None)
+        for name, rate in (("ndr", 9e5), ("pdr", 9.5e5))
+    )
+    search = SearchResult(name="mlr", trials=9, goals=goals)
+    found = fresh(2, test=Test(search="mlr"), search=search, verdict="sender", doubts=("short",))
+    return kept(tmp_path_factory.mktemp("mixed"), [fresh(1), found, FAILED, REFUSED], tests=6)
+
+
+def rows_of(folder: Path, sql: str) -> list[dict[str, Any]]:
+    with opened([folder]) as database:
+        answer = ask(database, sql)
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+SAME = """run time status error semantics steering port memory engine_mode verdict lower_bound
+doubts fairness repeats switch_version switch_mode reused setup_s teardown_s lost_at
+versions""".split()
+
+PRINTED: dict[str, str] = {
+    **{name: name for name in SAME},
+    **{
+        axis.json_name or name: f"test.{axis.json_name or name}"
+        for name, axis in AXES.items()
+        if name not in ("semantics", "port", "memory", "frame_size")
+    },
+    "rate_pps": "test.rate_pps",
+    "asked_semantics": "test.semantics",
+    "tx_unsent_frames": "tx.unsent",
+    **{f"tx_{name}": f"tx.{name}" for name in ("frames", "pps")},
+    **{f"rx_{name}": f"rx.{name}" for name in ("frames", "pps", "gbps_l1", "gbps_l2")},
+    "ci95_low_pps": "ci95_pps.0",
+    "ci95_high_pps": "ci95_pps.1",
+    "latency_ci95_low_ns": "ci95_ns.0",
+    **{
+        f"{name}_frames": name
+        for name in ("lost", "unaccounted", "late", "duplicated", "reordered", "stray")
+    },
+    "latency_samples": "latency_ns.count",
+    **{
+        f"latency_{name}_ns": f"latency_ns.{name}"
+        for name in ("min", "mean", "p50", "p90", "p99", "p999", "p9999", "max", "pdv")
+    },
+    **{f"cpu_{name}_cores": f"cpu.{name}" for name in ("sender", "receiver", "switch")},
+    "mpps_per_core": "cost.mpps_per_core",
+    "host_kernel": "host.kernel",
+    "host_cpu_model": "host.cpu_model",
+}
+"""Columns, and where the object of `--json` has the same."""
+
+
+def member(content: Any, path: str) -> Any:
+    """Return the member of an object at a path; None where there is none."""
+    for name in path.split("."):
+        if content is None:
+            return None
+        content = content[int(name)] if name.isdigit() else content[name]
+    return content
+
+
+def differences(folder: Path) -> list[str]:
+    """Return where the rows of a run are not what is printed of it."""
+    wrong = []
+    rows = rows_of(folder, "select * from tests order by number")
+    for row, record in zip(rows, read_records(folder), strict=True):
+        content = json.loads(json.dumps(to_object(record)))
+        for name, path in PRINTED.items():
+            value, printed = row[name], member(content, path)
+            if isinstance(value, str) and isinstance(printed, dict):
+                value = json.loads(value)
+            if isinstance(printed, int | float) and not isinstance(value, str | bool | None):
+                value = pytest.approx(value, rel=1e-9, abs=1e-8)
+            if value != printed and str(value) != str(printed):
+                wrong.append(f"{record.number} {name}: {row[name]!r} is not {printed!r}")
+    return wrong
+
+
+def test_a_row_says_what_is_printed_of_every_stored_record(stored: Path) -> None:
+    assert differences(stored) == []
+
+
+def test_a_row_says_what_is_printed_of_fresh_records(mixed: Path) -> None:
+    assert differences(mixed) == []
+    (row,) = rows_of(mixed, "select ndr_pps, pdr_pps, ndr_high_pps from tests where number = 2")
+    assert row == {"ndr_pps": 9e5, "pdr_pps": 9.5e5, "ndr_high_pps": None}
+
+
+def test_latencies_of_several_trials_are_merged(tmp_path: Path) -> None:
+    trials = tuple(latency_trial(1e3, range(low, low + 400)) for low in (1000, 5000, 9000))
+    folder = kept(tmp_path, [fresh(1, test=Test(dimension="latency", rate="1000"), trials=trials)])
+    assert differences(folder) == []
+
+
+def test_a_record_without_an_axis_has_its_usual_value(tmp_path: Path) -> None:
+    folder = kept(tmp_path, [fresh(1)])
+    path = folder / "records.jsonl"
+    line = json.loads(path.read_text())
+    line["record"]["test"] = {"dimension": "latency", "switch": "x", "rate": "50%"}
+    path.write_text(json.dumps(line) + "\n")
+    assert differences(folder) == []
+
+
+def test_trials_flows_and_goals_have_rows(mixed: Path, stored: Path) -> None:
+    trials = rows_of(mixed, "select number, trial, rx_pps, whole_pps from trials")
+    assert [(row["number"], row["trial"]) for row in trials] == [
+        (number, trial) for number in (1, 2) for trial in (1, 2, 3)
+    ]
+    finished = rows_of(mixed, "select number, rx_frames from all_trials")
+    assert [row["number"] for row in finished] == [1] * 3 + [2] * 3
+    goals = rows_of(mixed, "select goal, rate_pps from goals")
+    assert goals == [{"goal": "ndr", "rate_pps": 9e5}, {"goal": "pdr", "rate_pps": 9.5e5}]
+    flows = rows_of(stored, "select flow, tx_frames from flows where number = 1")
+    assert flows == [{"flow": "f0-f1", "tx_frames": 812736}]
+
+
+def test_records_are_there_as_json(mixed: Path) -> None:
+    sql = "select record->>'$.status' as status from records order by number"
+    assert [row["status"] for row in rows_of(mixed, sql)] == ["ok", "ok", "failed", "refused"]
+
+
+def test_the_last_line_of_a_number_counts(tmp_path: Path) -> None:
+    failed = fresh(1, status="failed", error="first", trials=())
+    folder = kept(tmp_path, [failed, fresh(2), fresh(1)])
+    rows = rows_of(folder, "select number, status from tests order by number")
+    assert rows == [{"number": 1, "status": "ok"}, {"number": 2, "status": "ok"}]
+
+
+def test_several_runs_are_asked_together(mixed: Path, stored: Path) -> None:
+    with opened([mixed, stored, mixed]) as database:
+        answer = ask(database, "select count(*), count(distinct run) from tests")
+    assert answer.rows == [(8, 2)]
+
+
+def test_every_column_is_told(mixed: Path) -> None:
+    with opened([mixed]) as database:
+        told = columns_of_tables(database).rows
+    assert {row[0] for row in told} == set(VIEWS)
+    assert [row for row in told if not (row[3] and row[2])] == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from 'records.jsonl'",
+        "copy tests to 'out.csv'",
+        "select * from read_csv('/etc/passwd')",
+        "set enable_external_access = true",
+        "install httpfs",
+    ],
+)
+def test_a_query_reaches_no_file(sql: str, mixed: Path, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "records.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match="cannot be answered"):
+        rows_of(mixed, sql)
+    assert [path.name for path in tmp_path.iterdir()] == ["records.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "line", ["garbage", "[]", "{}", '{"schema":1,"record":{"key":"k"}}', '{"schema":2,"record":{}}']
+)
+def test_a_spoilt_line_is_not_passed_over(line: str, tmp_path: Path) -> None:
+    folder = kept(tmp_path, [fresh(1)])
+    with (folder / "records.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(Unreadable), opened([folder]):
+        pass
+
+
+def test_a_torn_last_line_is_left_out_and_the_file_stays(tmp_path: Path) -> None:
+    folder = kept(tmp_path, [fresh(1), fresh(2)])
+    path = folder / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    before = path.read_bytes()
+    assert [row["number"] for row in rows_of(folder, "select number from tests")] == [1]
+    assert path.read_bytes() == before
+
+
+def test_a_run_without_a_record_has_no_rows(tmp_path: Path) -> None:
+    assert rows_of(kept(tmp_path, [], tests=1), "select * from tests") == []
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+def test_csv_and_parquet_have_all_tests(mixed: Path, tmp_path: Path) -> None:
+    import duckdb
+
+    with opened([mixed]) as database:
+        text = rows_as_csv(database)
+        write_parquet(database, tmp_path / "it's.parquet")
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    names = [column.name for column in VIEWS["tests"].columns]
+    assert list(rows[0]) == names
+    assert [row["status"] for row in rows] == ["ok", "ok", "failed", "refused"]
+    assert rows[2]["error"] == FAILED.error
+    assert rows[2]["rx_pps"] == ""
+    assert json.loads(rows[1]["doubts"]) == ["short"]
+    with duckdb.connect() as database:
+        result = database.read_parquet(str(tmp_path / "it's.parquet"))
+        assert result.columns == names
+        assert [row[0] for row in result.select("status").fetchall()] == [r["status"] for r in rows]
+        pps = [row[0] for row in result.select("rx_pps").fetchall()]
+    assert [each and f"{each}" for each in pps] == [row["rx_pps"] or None for row in rows]
+
+
+def test_rows_as_json_have_no_nan() -> None:
+    (line,) = as_objects(("a", "b", "c"), [(float("nan"), [1.0], {"x": None})])
+    assert json.loads(line) == {"a": None, "b": [1], "c": {"x": None}}
+    assert as_csv(("a", "b"), [(True, "x,y")]) == 'a,b\r\ntrue,"x,y"\r\n'
+
+
+# --- a table on the terminal -----------------------------------------------------------------
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(30, 120))
+def test_a_table_is_no_wider_than_the_terminal(data: st.DataObject, width: int) -> None:
+    count = data.draw(st.integers(1, 8))
+    rows = data.draw(st.lists(st.tuples(*[values] * count), max_size=4))
+    lines = list(grid([f"column{at}" for at in range(count)], rows, width))
+    assert max(map(len, lines), default=0) <= width
+
+
+def test_a_value_is_one_line() -> None:
+    assert cell("a\nb") == "a b"
+    assert cell([1.5, None]) == "1.5, -"
+    assert cell(1234567.8) == "1234568"
+
+
+# --- LaTeX -----------------------------------------------------------------------------------
+
+
+def test_a_table_of_latex_is_whole(mixed: Path) -> None:
+    text = as_latex([("run_1", read_records(mixed))])
+    rows = re.findall(r"^    (?!\\)(.*) \\\\$", text, re.MULTILINE)
+    assert len(rows) == 1 + 4
+    (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)
+    assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {len(columns)}
+    for each in re.findall(r"\\begin\{(\w+)\}", text):
+        assert text.count(f"\\end{{{each}}}") == 1
+    assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
+    assert [text.count(rule) for rule in ("\\toprule", "\\midrule", "\\bottomrule")] == [1, 1, 1]
+    assert r"run run\_1, a\_cpu, kernel 6.1, switchmark 0.1.0" in text
+    assert r"linux-bridge failed: a \& b\_c: 50\% of it broke" in text
+    assert r"$\geq$" in text
+    assert "NDR [kpps]" in rows[0]
+    assert "900.0" in rows[2]
+
+
+@given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=20))
+def test_no_character_means_anything_to_latex(text: str) -> None:
+    rest = re.sub(r"\\(text\w+\{\}|[&%$#_{}])", "", escape(text))
+    assert not set(rest) & set("\\&%$#_{}~^")
+
+
+# --- FD.io CSIT ------------------------------------------------------------------------------
+
+MEMBERS = frozenset(
+    """duration dut_type dut_version end_time hosts telemetry message passed result start_time tags
+    test_documentation test_id test_name_long test_name_short test_type tg_type tg_version
+    version""".split()
+)
+"""What version 1.5.1 of their model requires, and nothing else is allowed."""
+
+
+def check_document(content: dict[str, Any]) -> None:
+    """Check a document against what their model says in prose and in JSON Schema."""
+    assert set(content) == MEMBERS
+    assert content["version"] == VERSION == "1.5.1"
+    assert content["test_type"] in ("mrr", "ndrpdr")
+    assert content["passed"] is (content["message"] == "")
+    times = [datetime.fromisoformat(content[name]) for name in ("start_time", "end_time")]
+    assert (times[1] - times[0]).total_seconds() == pytest.approx(content["duration"], abs=1e-5)
+    for name in ("dut_type", "dut_version", "tg_type", "tg_version", "test_id", "test_name_long"):
+        assert len(content[name]) >= 3 or name.endswith("version")
+    for name in ("hosts", "telemetry", "tags"):
+        assert all(isinstance(each, str) for each in content[name])
+    for line in content["telemetry"]:
+        assert re.fullmatch(r'\w+\{(\w+="(\\.|[^"\\])*",?)*\} \S+ \d+\.\d{3}', line), line
+
+
+def documents(folder: Path) -> list[dict[str, Any]]:
+    records = read_records(folder)
+    made = [json.loads(json.dumps(as_csit(record, records))) for record in records]
+    for each in made:
+        check_document(each)
+    return made
+
+
+def test_documents_of_csit_are_made_of_every_record(stored: Path, mixed: Path) -> None:
+    assert [each["result"]["type"] for each in documents(stored)][-1] == "mrr"
+    most, searched, failed, refused = documents(mixed)
+    assert most["result"]["receive_rate"]["rate"]["unit"] == "pps"
+    assert len(most["result"]["receive_rate"]["rate"]["values"]) == 3
+    assert searched["result"] == {
+        "type": "ndrpdr",
+        "ndr": {
+            "lower": {
+                "rate": {"value": 9e5, "unit": "pps"},
+                "bandwidth": {"value": pytest.approx(9e5 * 84 * 8), "unit": "bps"},
+            }
+        },
+        "pdr": {
+            "lower": {
+                "rate": {"value": 9.5e5, "unit": "pps"},
+                "bandwidth": {"value": pytest.approx(9.5e5 * 84 * 8), "unit": "bps"},
+            }
+        },
+    }
+    assert [each["result"] for each in (failed, refused)] == [{"type": "unknown"}] * 2
+    assert (failed["passed"], failed["message"]) == (False, FAILED.error)
+
+
+def test_the_histogram_of_csit_is_in_microseconds(tmp_path: Path) -> None:
+    goals = tuple(Goal(goal=name, loss_ratio=0, rate_pps=1e5) for name in ("ndr", "pdr"))
+    search = SearchResult(name="mlr", trials=9, goals=goals)
+    at_loads = [
+        fresh(
+            2 + number,
+            test=Test(dimension="latency", rate=str(rate)),
+            trials=(latency_trial(rate, range(10_000, 110_000, 100)),),
+        )
+        for number, rate in enumerate((9000, 10_000, 50_000, 90_000))
+    ]
+    searched = fresh(1, test=Test(search="mlr"), search=search)
+    first, *_ = documents(kept(tmp_path / "all", [searched, *at_loads]))
+    numbers = first["result"]["latency_forward"]
+    assert set(numbers) == {"pdr_0", "pdr_10", "pdr_50", "pdr_90"}
+    one = numbers["pdr_50"]
+    assert (one["min"], one["avg"], one["max"], one["unit"]) == (10, 60, 110, "us")
+    histogram = HdrHistogram.decode(one["hdrh"])
+    assert histogram.get_total_count() == 1000
+    assert histogram.get_value_at_percentile(50) == pytest.approx(60, abs=1)
+    assert histogram.get_value_at_percentile(99) == pytest.approx(109, abs=1)
+    first, *_ = documents(kept(tmp_path / "some", [searched, *at_loads[1:]]))
+    assert "latency_forward" not in first["result"]
+    (line,) = [
+        each
+        for each in documents(kept(tmp_path / "one", at_loads[:1]))[0]["telemetry"]
+        if each.startswith("switchmark_latency_samples")
+    ]
+    assert re.search('hdrh="HISTF', line)
+
+
+# --- commands --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["switchmark", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        printed = capsys.readouterr()
+        return int(caught.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+def test_a_query_prints_a_table_json_or_csv(cli: Any, mixed: Path) -> None:
+    sql = "select number, status from tests order by number limit 2"
+    status, out, err = cli("query", mixed, sql)
+    assert (status, out.splitlines()) == (
+        0,
+        ["number  status", "──────────────", "     1  ok", "     2  ok"],
+    )
+    assert "4 of 6 tests have a record" in err
+    assert cli("query", mixed, sql, "--json")[1].splitlines()[0] == '{"number": 1, "status": "ok"}'
+    assert cli("query", mixed, sql, "--csv")[1] == "number,status\r\n1,ok\r\n2,ok\r\n"
+    status, out, _ = cli("query", mixed)
+    assert status == 0
+    assert "rx_pps" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_wrong_query_is_told(cli: Any, mixed: Path) -> None:
+    status, _, err = cli("query", mixed, "select statuss from tests")
+    assert status == 2
+    assert '"status"' in err
+    assert "hint: 'switchmark query' without a query" in err
+    assert cli("query", "select 1")[0] == 2
+
+
+def test_a_spoilt_line_is_told_with_its_place(cli: Any, tmp_path: Path) -> None:
+    folder = kept(tmp_path, [fresh(1)])
+    with (folder / "records.jsonl").open("a") as file:
+        file.write("garbage\n")
+    for command in (("query", folder, "select 1"), ("export", folder)):
+        status, _, err = cli(*command)
+        assert status == 2
+        assert "records.jsonl:2: not a line of a record" in err
+
+
+def test_a_torn_line_is_told(cli: Any, tmp_path: Path) -> None:
+    folder = kept(tmp_path, [fresh(1), fresh(2)])
+    path = folder / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    for form in ("csv", "latex"):
+        status, _, err = cli("export", folder, "--format", form)
+        assert status == 0
+        assert "1 of 2 tests have a record" in err
+        assert "its last line was cut off" in err
+
+
+def test_every_form_is_written(cli: Any, mixed: Path, tmp_path: Path) -> None:
+    for arguments in (("-o", "a.csv"), ("-o", "a.parquet"), ("-o", "a.tex"), ("-o", "folder")):
+        assert cli("export", mixed, *arguments)[0] == 0
+    names = sorted(path.name for path in (tmp_path / "folder" / mixed.name).iterdir())
+    assert len(names) == 4
+    assert all(name.endswith(".info.json") for name in names)
+    assert (tmp_path / "a.csv").read_bytes() == cli("export", mixed)[1].encode()
+    assert cli("export", mixed, "--format", "csit")[0] == 2
+    assert cli("export", mixed, "--format", "xml")[0] == 2
+    assert cli("export", mixed, "-o", "missing/a.csv")[0] != 0
+
+
+def test_the_facts_of_the_host_are_columns(mixed: Path) -> None:
+    (row,) = rows_of(mixed, "select host_cores_usable, host_virtual from tests where number = 1")
+    assert row == {"host_cores_usable": FACTS["cores_usable"], "host_virtual": False}
+
+
+def test_records_are_of_the_model(mixed: Path) -> None:
+    rows = rows_of(mixed, "select record from records")
+    assert [Record.model_validate_json(row["record"]).number for row in rows] == [1, 2, 4, 5]
