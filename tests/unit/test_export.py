@@ -61,7 +61,7 @@ def rows_of(folder: Path, sql: str) -> list[dict[str, Any]]:
 # --- tables ----------------------------------------------------------------------------------
 
 SAME = """run time status error semantics steering port memory engine_mode verdict lower_bound
-doubts fairness repeats switch_version switch_mode reused setup_s teardown_s lost_at
+doubts fairness repeats switch_version switch_mode reused setup_s start_s teardown_s stop_s lost_at
 versions""".split()
 
 PRINTED: dict[str, str] = {

@@ -222,8 +222,8 @@ def _searched() -> Iterable[Column]:
 def _set_up() -> Iterable[Column]:
     yield Column("nics", "r.nics", "NICs that were named by PCI address, as they were found")
     yield Column("reused", "coalesce(r.reused, false)", "the path was up already")
-    yield Column("setup_s", "r.setup_s", "seconds to build the path")
-    yield Column("teardown_s", "r.teardown_s", "seconds to take it down")
+    for name in ("setup_s", "start_s", "teardown_s", "stop_s"):
+        yield Column(name, f"r.{name}", members_told(Record)[name])
     yield Column("key", "r.key", "the hash of what the result belongs to")
 
 
