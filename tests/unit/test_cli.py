@@ -114,7 +114,9 @@ def test_a_run_prints_a_table_and_keeps_a_folder(cli, tmp_path: Path) -> None:
     ended = cli("run", "--burst", "1,32")
     assert ended.status == 0
     assert "485 kpps" in ended.out
-    assert "learning: received rate" in ended.out
+    assert ended.out.startswith("Between linux-bridge with burst 1 (485 kpps [")
+    assert "learning: received rate" not in ended.out
+    assert "learning: received rate" in cli("run", "--wide", "--out", "other").out
     assert "[1/2] linux-bridge burst 1" in ended.err
     assert re.search(r"\[2/2\] linux-bridge burst 32, 0:0\d left", ended.err)
     assert len((only_run(tmp_path) / "trials.jsonl").read_text().splitlines()) == 6
@@ -144,9 +146,15 @@ def test_a_table_is_as_wide_as_the_terminal_or_as_it_is_asked_to_be(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     narrow, wide = cli("run", "--quiet").out, cli("run", "--quiet", "--wide").out
-    tables = [text.partition("\n\n")[0].splitlines() for text in (narrow, wide)]
+    tables = [text.split("\n\n")[1].splitlines() for text in (narrow, wide)]
     assert max(map(len, tables[0])) <= 80 < max(map(len, tables[1]))
     assert ("no room for: " in narrow, "no room for: " in wide) == (True, False)
+
+
+def test_what_is_printed_into_a_pipe_has_100_columns(cli) -> None:
+    axes = ("--switch", "linux-bridge,ovs,ip-forward,macvlan", "--engine", "raw,raw-mmsg,udp")
+    ended = cli("run", *axes, "--frame-size", "64,1518", "--burst", "1,32", "--quiet")
+    assert 80 < max(map(len, ended.out.splitlines())) <= 100
 
 
 def test_a_campaign_is_run_with_axes_of_the_command_line(cli, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from switchmark.metrics.named import metric
 from switchmark.model.cost import SchedulerFigures
 from switchmark.model.record import PartReport, Record, TrialResult
 from switchmark.report.notes import footnotes
-from switchmark.report.table import sections
+from switchmark.report.sections import sections
 
 STORED = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text().splitlines()[0])["record"])
@@ -289,10 +289,10 @@ def test_interrupts_are_told_beside_the_cores() -> None:
 
 def cores(record: Record) -> dict[str, str]:
     """Return the cells of a record from that of the sender's cores on, but for the verdict."""
-    columns = sections([record])[0].columns
+    columns = sections([record], wide=True)[0].columns
     names = [column.name for column in columns]
     return {
         column.name: column.cells[0]
         for column in columns[names.index("cores sender") :]
-        if column.name != "verdict"
+        if column.name != "verdict" and column.above != "seconds"
     }

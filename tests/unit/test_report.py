@@ -18,12 +18,13 @@ from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.report.bars import bars
-from switchmark.report.figures import format_ns, interval, outcome, rate, share
+from switchmark.report.figures import format_ns, outcome, rate, share, with_interval
 from switchmark.report.files import writer_of
 from switchmark.report.json import to_object
 from switchmark.report.notes import footnotes
 from switchmark.report.page import page
-from switchmark.report.table import Column, Section, sections, table_lines
+from switchmark.report.sections import sections
+from switchmark.report.table import Column, Section, folded, table_lines
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -83,12 +84,33 @@ def test_the_rate_asked_for_is_told_as_written_and_in_frames() -> None:
 def test_a_doubted_rate_is_marked() -> None:
     assert rate(to_object(RECORD)) == "○ 500 kpps"
     assert rate(to_object(SURE)) == "500 kpps"
-    doubted, cure, versions = footnotes([RECORD, SURE])
+    doubted, cure, versions = footnotes([RECORD, SURE, RECORD])
     assert versions == VERSIONS
-    assert doubted == "○ doubted: cores-shared (1 of 2)"
-    assert cure.startswith("  cores-shared: cured by a machine with more cores")
+    assert doubted == "○ doubted; its row says why:"
+    assert cure.startswith(
+        "  cores-shared: busy parts wait for each other's turn; cured by a machine"
+    )
     older = RECORD.model_copy(update={"doubts": ("of-another-version",)})
-    assert footnotes([older])[:-1] == ["○ doubted: of-another-version (1 of 1)"]
+    assert footnotes([older])[:-1] == ["○ doubted; its row says why:"]
+
+
+def test_doubts_stand_at_their_rows_and_those_of_all_above() -> None:
+    def doubted(*doubts: str, **test: Any) -> Record:
+        return record(RECORD.model_copy(update={"doubts": doubts}), **test)
+
+    both = [doubted("short", "clock", burst=1), doubted("clock", burst=2)]
+    (section,) = sections(both)
+    assert "all doubted: clock" in section.below
+    headings, rows = columns_and_rows(both)
+    assert [row[headings.index("doubts")] for row in rows] == ["short", ""]
+    (section,) = sections(both, wide=True)
+    assert section.below == ()
+    doubts = next(column for column in section.columns if column.name == "doubts")
+    assert doubts.cells == ("short, clock", "clock")
+    (section,) = sections(both[:1])
+    assert section.columns[-1].cells == ("short, clock",)
+    failed = FAILED.model_copy(update={"doubts": ("not-equivalent",)})
+    assert columns_and_rows([*both, failed])[1][2][-1] == "not-equivalent"
 
 
 @pytest.mark.parametrize("verdict", ["sender", "receiver"])
@@ -103,9 +125,8 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
     assert (to_object(bound)["lower_bound"], to_object(SURE)["lower_bound"]) == (True, False)
 
 
-def test_semantics_are_shown_and_not_ranked_across() -> None:
+def test_semantics_are_shown_where_they_differ() -> None:
     routed = record(SURE.model_copy(update={"semantics": "routed"}), switch="other")
-    assert "learning, routed: different work; do not rank across them" in footnotes([SURE, routed])
     headings, rows = columns_and_rows([SURE, routed])
     assert [row[headings.index("semantics")] for row in rows] == ["learning", "routed"]
 
@@ -161,38 +182,85 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
     (section,) = sections(both)
     assert section.caption == (
         "throughput: v2v, in netns, engine raw-mmsg, 64 B, search max, learning, pairs 4, "
-        "3 trials of 1 s"
+        "3 trials of 1 s, lost 0.19 %, verdict switch"
     )
-    assert [column.name for column in section.columns][:2] == ["switch", "received"]
+    assert [column.name for column in section.columns][:2] == ["switch", "received [95 %]"]
+    (section,) = sections(both, wide=True)
+    assert {"lost", "verdict"} <= {column.name for column in section.columns}
     (section,) = sections([record(engine="udp"), record(engine="raw", direction="bi")])
     assert "engine" not in section.caption
     assert "both ways" not in section.caption
     assert [column.name for column in section.columns][:3] == ["switch", "engine", "direction"]
 
 
-def test_a_search_tells_what_it_found_and_what_failed() -> None:
-    def told(name: str, **goal: Any) -> str:
-        found = {"loss_ratio": 0, "low_pps": 1, "latency_ns": None, "verdict": "switch"}
-        goals = (Goal.model_validate(found | goal),)
-        search = SearchResult(name=name, trials=7, goals=goals)
-        return footnotes([SURE.model_copy(update={"search": search})])[0]
+def searched(name: str, *goals: dict[str, Any], r_plus_pps: float | None = None) -> Record:
+    found = {"loss_ratio": 0, "latency_ns": None, "verdict": "switch"}
+    kept = tuple(Goal.model_validate(found | goal) for goal in goals)
+    search = SearchResult(name=name, trials=7, r_plus_pps=r_plus_pps, goals=kept)
+    return record(SURE.model_copy(update={"search": search}), search=name)
 
-    assert told("ndr", goal="ndr", rate_pps=236e3, high_pps=237e3) == (
-        "linux-bridge: ndr 236 kpps, 237 kpps failed, 7 trials"
+
+def rows_of_goals(one: Record) -> list[list[str]]:
+    (section,) = sections([one], wide=True)
+    kept = [each for each in section.columns if each.name in ("goal", "lost", "p50", "p99")]
+    kept += [each for each in section.columns if "[passed, failed]" in each.name]
+    return [list(row) for row in zip(*(column.cells for column in kept), strict=True)]
+
+
+LATENCY = {"kind": "rtt", "count": 1, "min": 1, "mean": 1, "max": 9, "p50": 1200, "p99": 34_000}
+
+
+def test_the_goals_of_a_search_are_rows() -> None:
+    mlr = searched(
+        "mlr",
+        {"goal": "ndr", "rate_pps": 236e3, "low_pps": 236e3, "high_pps": 237e3},
+        {"goal": "pdr", "loss_ratio": 0.005, "rate_pps": 1e6, "low_pps": 1e6, "high_pps": None},
+        r_plus_pps=2e6,
     )
-    assert told("ndr", goal="ndr", rate_pps=None, high_pps=9) == (
-        "linux-bridge: no rate met the goal ndr; the figures are those of a trial that did not, "
-        "7 trials"
-    )
-    assert told("latency-at-load", goal="0.1", rate_pps=34.8e3, high_pps=None) == (
-        "linux-bridge: 10 % of R+: 34.8 kpps, 7 trials"
-    )
+    assert rows_of_goals(mlr) == [
+        ["NDR", "236 kpps [236, 237]"],
+        ["PDR 0.5 %", "1 Mpps [1, …]"],
+        ["R+", "2 Mpps"],
+    ]
+    assert "linux-bridge: 7 trials" in footnotes([mlr])
+    at_loads = [
+        {"goal": "0.1", "rate_pps": 34.8e3, "latency_ns": LATENCY},
+        {"goal": "0.99", "rate_pps": 344e3, "latency_ns": LATENCY, "loss_ratio": 0.00251},
+    ]
+    assert rows_of_goals(searched("latency-at-load", *at_loads, r_plus_pps=348e3)) == [
+        ["10 % of R+", "0 %", "1.2 us", "34 us", "34.8 kpps"],
+        ["99 % of R+", "0.25 %", "1.2 us", "34 us", "344 kpps"],
+        ["R+", "", "", "", "348 kpps"],
+    ]
+
+
+def test_a_goal_that_no_rate_met_is_said_to_be_none() -> None:
+    none = searched("ndr", {"goal": "ndr", "rate_pps": None, "high_pps": 9})
+    assert rows_of_goals(none) == [["NDR", "none"]]
+    assert "linux-bridge: 7 trials, no rate met NDR" in footnotes([none])
+
+
+def test_the_length_of_a_burst_is_a_row_too() -> None:
+    goal = {"goal": "back-to-back", "rate_pps": 1e6, "burst_frames": 1500.0, "burst_low": 1400}
+    burst = searched("back-to-back", goal | {"burst_high": 1600, "corrected_buffer_s": 0.002})
+    assert rows_of_goals(burst) == [["back-to-back", "1500 frames [1400, 1600]"]]
+    assert "linux-bridge: 7 trials, a buffer of 2 ms" in footnotes([burst])
+
+
+def test_searches_that_failed_and_other_tests_have_their_rows() -> None:
+    ndr = searched("ndr", {"goal": "ndr", "rate_pps": 5e5, "low_pps": 5e5, "verdict": "sender"})
+    failed = ndr.model_copy(update={"status": "failed", "trials": (), "search": None})
+    search, other = sections([ndr, failed, SURE])
+    (found,) = (column for column in search.columns if "[passed" in column.name)
+    assert found.cells == (">= 500 kpps [500, …]", "failed")
+    assert "received [95 %]" in {column.name for column in other.columns}
 
 
 def test_a_test_that_was_measured_and_failed_shows_both() -> None:
     headings, rows = columns_and_rows([SURE.model_copy(update={"status": "failed"})])
     row = dict(zip(headings, rows[0], strict=True))
-    assert (row["received"], row["verdict"]) == ("500 kpps", "failed")
+    assert row["received [95 %]"].startswith("500 kpps")
+    assert row["verdict"] == "failed"
 
 
 def test_latency_has_a_table_of_its_own() -> None:
@@ -200,7 +268,7 @@ def test_latency_has_a_table_of_its_own() -> None:
     assert one.caption.startswith("throughput: v2v, ")
     assert other.caption.startswith("latency: v2v, ")
     assert "rate 1000" in other.caption
-    assert [column.name for column in other.columns][:3] == ["switch", "p50", "95 %"]
+    assert [column.name for column in other.columns][:2] == ["switch", "p50 [95 %]"]
 
 
 SLOW = [1_000_000, 1_010_000, 990_000, 1_005_000, 995_000]
@@ -215,30 +283,31 @@ def repeats(rates: list[int], **test: Any) -> Record:
 
 def test_the_interval_of_the_repeats_stands_beside_the_figure() -> None:
     headings, rows = columns_and_rows([repeats(SLOW), repeats(SLOW[:2])])
-    assert rows[0][headings.index("received") + 1] == "0.99..1.01"
-    assert rows[1][headings.index("95 %")] == ""
-    assert "95 %" not in columns_and_rows([repeats(SLOW[:2])])[0]
+    received = headings.index("received [95 %]")
+    assert [row[received] for row in rows] == ["1 Mpps [0.99, 1.01]", "1 Mpps"]
     late = repeats(SLOW, dimension="latency")
     headings, rows = columns_and_rows([late])
-    assert (rows[0][headings.index("p50")], rows[0][headings.index("95 %")]) == (
-        *("13.3 us", "13.3..13.3"),
-    )
-    assert (interval([999.7e3, 1.2e6], 1e6, "pps"), interval(None, 1.0, "pps")) == ("1..1.2", "")
+    assert rows[0][headings.index("p50 [95 %]")] == "13.3 us [13.3, 13.3]"
+    assert with_interval(326e3, 274e3, 368.4e3, "pps") == "326 kpps [274, 368]"
+    assert with_interval(1e6, 999.7e3, 1.2e6, "pps") == "1 Mpps [1, 1.2]"
+    assert with_interval(999.0, None, None, "ns") == "999 ns"
+    assert with_interval(12.0, 10, None, "frames") == "12 frames [10, …]"
 
 
 def test_unsent_frames_are_shown_where_there_are_any() -> None:
     short = SURE.trials[0].model_copy(update={"tx_frames": 900, "tx_unsent": 100})
     starved = SURE.model_copy(update={"trials": (short,)})
     headings, rows = columns_and_rows([starved])
-    assert rows[0][headings.index("unsent")] == "10.00%"
+    assert rows[0][headings.index("unsent")] == "10 %"
     whole = SURE.trials[0].model_copy(update={"tx_unsent": 0})
     assert "unsent" not in columns_and_rows([SURE.model_copy(update={"trials": (whole,)})])[0]
-    assert [share(0, 10), share(1, 10**9), share(0, 0)] == ["0.00%", "<0.01%", ""]
+    shares = [share(0, 10), share(1, 10**9), share(0, 0), share(1, 80), share(7, 7)]
+    assert shares == ["0 %", "<0.01 %", "", "1.25 %", "100 %"]
 
 
 def test_a_failed_test_has_its_row_and_its_reason() -> None:
     headings, rows = columns_and_rows([SURE, FAILED])
-    assert rows[1][headings.index("received")] == "failed"
+    assert rows[1][headings.index("received [95 %]")] == "failed"
     assert "test 9 failed: no link\n  in b0" in footnotes([SURE, FAILED])
     assert outcome(FAILED) == "failed: no link"
 
@@ -249,17 +318,48 @@ def test_a_table_is_as_wide_as_it_needs_to_be_unless_it_must_not() -> None:
         record(switch="ovs", engine="udp-mmsg", semantics="routed", frame_size=1518),
         FAILED,
     ]
-    (section,) = sections(records)
-    whole = table_lines(section)
+    (wide,) = sections(records, wide=True)
+    whole = table_lines(wide)
     assert "a-switch-with-a-long-name" in whole[4]
     assert not any("no room" in line for line in whole)
-    assert len({line.find("cores") for line in whole if "cores" in line}) == 1
-    for width in (80, 100, 120, 160):
+    assert whole[1].split() == ["cores", "seconds", "seconds"]
+    (section,) = sections(records)
+    for width in (88, 100, 120, 160):
         lines = table_lines(section, width)
         assert max(map(len, lines)) <= width
         assert sum("a-switch-with-a-long-name" in line for line in lines) == 1
         assert "95 %" in "".join(lines)
-    assert any(line.startswith("no room for: ") for line in table_lines(section, 80))
+    assert any(line.startswith("no room for: ") for line in table_lines(section, 88))
+
+
+def test_cores_are_ranges_above_and_columns_where_all_is_shown() -> None:
+    (section,) = sections([SURE])
+    assert any(re.match(r"cores: sender \d\.\d\d", line) for line in section.below)
+    assert not any(column.above == "cores" for column in section.columns)
+    (section,) = sections([SURE], wide=True)
+    assert any(column.above == "cores" for column in section.columns)
+
+
+def test_what_wraps_gets_the_room_that_is_left() -> None:
+    doubts = Column("doubts", ("short, not-isolated, clock", "", "short"), wraps=True)
+    section = Section("caption", (Column("switch", ("a", "b", "c")), doubts))
+    assert table_lines(section, 23)[3:] == [
+        "a       short,",
+        "        not-isolated,",
+        "        clock",
+        "b",
+        "c       short",
+    ]
+    assert table_lines(section, 40)[3] == "a       short, not-isolated, clock"
+
+
+def test_a_column_of_one_value_is_said_once_above() -> None:
+    same = Column("lost", ("0 %", "0 %"), folds=True)
+    section = Section("all", (Column("switch", ("a", "b")), same))
+    assert folded(section).caption == "all, lost 0 %"
+    assert [column.name for column in folded(section).columns] == ["switch"]
+    alone = Section("all", (Column("lost", ("0 %",), folds=True),))
+    assert folded(alone) == alone
 
 
 def test_what_matters_least_is_left_out_first() -> None:
@@ -377,7 +477,7 @@ def test_what_setting_up_took_stands_in_a_wide_table_with_the_switchs_own() -> N
         record().model_copy(update={"setup_s": 2.5, "start_s": 1.25, "teardown_s": 0.5}),
         record(switch="ovs").model_copy(update={"setup_s": None, "teardown_s": None}),
     ]
-    (section,) = sections(records, timed=True)
+    (section,) = sections(records, wide=True)
     last = {column.name: column.cells for column in section.columns[-2:]}
     assert last == {"seconds set-up": ("2.50 (1.25)", ""), "seconds tear-down": ("0.50", "")}
     (section,) = sections(records)

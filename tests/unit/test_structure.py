@@ -59,7 +59,7 @@ PLAIN_WORDS = {"direct", "host", "netns", "vm"}
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/set_up.py", "linux-bridge"): "the default of the axis `switch`",
-    ("layout/cables.py", "direct"): "the cable that every switch is held against",
+    ("model/cable.py", "direct"): "the cable that every switch is held against",
 }
 """(file, name of a switch): why the name may stand there."""
 

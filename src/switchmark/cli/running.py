@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ __all__ = [
     "print_report",
 ]
 
-_BARS_WIDTH = 100
+_WIDTH = 100
+"""Of what is printed where no terminal says how wide it is."""
 
 
 def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
@@ -133,18 +135,22 @@ def _status(records: Sequence[Record], strict: bool) -> int:
 
 
 def print_report(records: Sequence[Record], wide: bool) -> None:
-    """Print tables, notes and bars: as wide as the terminal, and where that is unknown, or with
-    `wide`, as the tables need to be."""
+    """Print what the records answer, then tables and notes: as wide as the terminal, or `wide`,
+    with all that there is, and bars."""
+    from switchmark.report.answer import answer
     from switchmark.report.bars import bars
     from switchmark.report.notes import footnotes
-    from switchmark.report.table import sections, table_lines
+    from switchmark.report.sections import sections
+    from switchmark.report.table import table_lines
 
-    columns = shutil.get_terminal_size((0, 0)).columns
-    for section in sections(records, timed=wide):
-        print(*table_lines(section, None if wide else columns or None), sep="\n", end="\n\n")
-    for note in footnotes(records):
-        print(note)
-    for line in ("", *bars(records, min(columns or _BARS_WIDTH, _BARS_WIDTH))):
+    columns = shutil.get_terminal_size((_WIDTH, 0)).columns
+    for sentence in answer(records):
+        print(textwrap.fill(sentence, columns, subsequent_indent="  "))
+    for section in sections(records, wide=wide):
+        print("", *table_lines(section, None if wide else columns), sep="\n")
+    for note in ("", *footnotes(records)):
+        print(textwrap.fill(note, columns, subsequent_indent="    ", replace_whitespace=False))
+    for line in ("", *bars(records, min(columns, _WIDTH))) if wide else ():
         print(line)
 
 

@@ -9,12 +9,11 @@ from switchmark.layout.layout import Layout, lay_out
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import cpu_users_of, forwards, steering_of
 from switchmark.machine.placement import PINNED, Pin, Placement, unpinned_only
+from switchmark.model.cable import CABLE
 from switchmark.model.spec import Test, usual_values
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["CABLE", "on_cable", "pins_on_cable", "without_switch"]
-
-CABLE = "direct"
 
 _ENDS = "p2p"
 """What is left of a chain between physical ports without its functions."""

@@ -7,6 +7,7 @@ from switchmark.model.latency import LatencyFigures
 from switchmark.model.written import Written
 
 __all__ = [
+    "CABLE",
     "CableFigures",
     "CableLatency",
     "CableRate",
@@ -14,6 +15,9 @@ __all__ = [
     "NoCableLatency",
     "NoCalibration",
 ]
+
+CABLE = "direct"
+"""The cable that every switch is held against, as a switch."""
 
 
 class CableRate(Written):

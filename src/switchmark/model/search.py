@@ -62,7 +62,7 @@ class SearchResult(Written):
     """Trials that it took."""
 
     r_plus_pps: float | None = None
-    """The R+ that its goals are shares of, of one sender, in frames a second."""
+    """The R+ that it began with, of one sender, in frames a second; some goals are shares of it."""
 
     goals: tuple[Goal, ...]
     """Its goals, in the order of the search."""

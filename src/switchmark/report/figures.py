@@ -3,10 +3,11 @@ stand before them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Literal
 
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.units import PPS, format_pps, scaled, scaled_to
 from switchmark.report.json import to_object
 
@@ -19,10 +20,14 @@ __all__ = [
     "cable_latency",
     "doubt",
     "format_ns",
-    "interval",
+    "goal_name",
     "outcome",
+    "percent",
     "rate",
+    "scaled_figure",
     "share",
+    "sure_rate",
+    "with_interval",
 ]
 
 DOUBT_MARK = "○"
@@ -37,7 +42,14 @@ ABOVE = "above"
 """Stands for a floor that is none."""
 
 _NS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
+_UNITS = {"pps": PPS, "ns": _NS, "frames": (("frames", 1.0),)}
+_OPEN = "…"
+"""Stands for the end of an interval that nobody knows."""
+
 _SMALLEST_SHARE = 0.0001
+
+_SHORT = 3
+"""Names of goals no longer than this are abbreviations."""
 
 
 def rate(content: Printed) -> str:
@@ -45,6 +57,13 @@ def rate(content: Printed) -> str:
     if content["rx"] is None:
         return "-"
     return f"{doubt(content)}{bound(content)}{format_pps(content['rx']['pps'])}"
+
+
+def sure_rate(content: Printed) -> str:
+    """Return the received rate of a test's object with its interval, marked as `rate`."""
+    low, high = content["ci95_pps"] or (None, None)
+    figure = with_interval(content["rx"]["pps"], low, high, "pps")
+    return f"{doubt(content)}{bound(content)}{figure}"
 
 
 def doubt(content: Printed) -> str:
@@ -82,18 +101,39 @@ def format_ns(ns: float | None) -> str:
     return "" if ns is None else scaled(round(ns) if ns < 1e3 else ns, _NS)
 
 
-def interval(ends: Sequence[float] | None, middle: float | None, unit: str) -> str:
-    """Write an interval as `371..384`, in the unit that the figure in its middle is shown in;
-    nothing without one."""
-    if ends is None or middle is None:
-        return ""
-    low, high = (scaled_to(end, middle, _NS if unit == "ns" else PPS) for end in ends)
-    return f"{low}..{high}"
+def with_interval(
+    value: float, low: float | None, high: float | None, unit: Literal["pps", "ns", "frames"]
+) -> str:
+    """Write a figure with its interval, as `326 kpps [274, 368]`: in the unit that the figure
+    needs; without brackets where no interval is known."""
+    text = scaled_figure(value, unit)
+    if low is None and high is None:
+        return text
+    ends = (_OPEN if end is None else scaled_to(end, value, _UNITS[unit]) for end in (low, high))
+    return f"{text} [{', '.join(ends)}]"
 
 
-def share(count: int, whole: int) -> str:
-    """Write a share as `1.25%` of a whole; what is more than nothing is not shown as nothing."""
-    if not whole:
-        return ""
-    ratio = count / whole
-    return f"<{_SMALLEST_SHARE:.2%}" if 0 < ratio < _SMALLEST_SHARE else f"{ratio:.2%}"
+def scaled_figure(value: float, unit: Literal["pps", "ns", "frames"]) -> str:
+    """Write a figure with three digits and its unit."""
+    return format_ns(value) if unit == "ns" else scaled(value, _UNITS[unit])
+
+
+def goal_name(goal: Goal, search: SearchResult) -> str:
+    """Write a goal of a search: `NDR`, `PDR 0.5 %`, `R+`, `10 % of R+`."""
+    if goal.goal == "pdr":
+        return f"PDR {percent(goal.loss_ratio)}"
+    if search.r_plus_pps is not None and goal.goal.replace(".", "").isdecimal():
+        return f"{percent(float(goal.goal))} of R+"
+    return goal.goal.upper() if len(goal.goal) <= _SHORT else goal.goal
+
+
+def percent(ratio: float) -> str:
+    """Write a share as `1.25 %`; what is more than nothing is not shown as nothing."""
+    if 0 < ratio < _SMALLEST_SHARE:
+        return f"<{_SMALLEST_SHARE * 100:g} %"
+    return f"{round(ratio * 100, 2):g} %"
+
+
+def share(count: float, whole: float) -> str:
+    """Write the share of a count in a whole; nothing where there is none."""
+    return percent(count / whole) if whole else ""

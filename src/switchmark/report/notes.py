@@ -1,9 +1,8 @@
-"""This module writes what stands below a table: what its marks mean, what searches found, and why
-tests failed."""
+"""This module writes what stands below a table: what its marks and its doubts mean, what searches
+leave to be said, and why tests failed."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from switchmark.metrics.cpu import cost
@@ -13,17 +12,13 @@ from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.cable import CableLatency
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.model.search import Goal
-from switchmark.model.units import format_pps
-from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns
+from switchmark.model.search import SearchResult
+from switchmark.report.figures import BOUND_NOTE, DOUBT_MARK, format_ns, goal_name
 
 __all__ = ["SHOWN_CORES", "footnotes", "version_told"]
 
 SHOWN_CORES = 0.005
 """Of the kernel's interrupts: less is not shown."""
-
-_AT_LOADS = "latency-at-load"
-"""The search whose goals are shares of R+."""
 
 
 def footnotes(records: Sequence[Record]) -> list[str]:
@@ -51,22 +46,16 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         if isinstance(told := cable_latency_ns(record), CableLatency) and told.holds is False
     ]
     notes += [
-        f"{label(record.test, axes)}: {_goal(record.search.name, goal)}, "
-        f"{record.search.trials} trials"
+        f"{label(record.test, axes)}: {note}"
         for record in records
-        if record.search and record.search.name != "max"
-        for goal in record.search.goals
+        if record.search and record.search.name != "max" and record.status == "ok"
+        for note in _search(record.search)
     ]
     for record in records:
         notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
     notes += _softirq(records)
     if any(is_lower_bound(record.verdict) for record in records):
         notes.append(BOUND_NOTE)
-    kinds = {record.semantics for record in records if record.semantics}
-    if len(kinds) > 1:
-        notes.append(f"{', '.join(sorted(kinds))}: different work; do not rank across them")
-    if any(record.status == "ok" and "cores-overcommitted" in record.doubts for record in records):
-        notes.append("cores-overcommitted: a functional result, left out of rankings")
     notes += [
         f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
         for record in records
@@ -83,16 +72,15 @@ def version_told(record: Record) -> str:
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:
-    """Return each doubt with how many tests have it, and what would cure it."""
-    doubts = Counter(doubt for record in records for doubt in record.doubts)
-    if not doubts:
-        return []
-    each = ", ".join(f"{name} ({n} of {len(records)})" for name, n in sorted(doubts.items()))
+    """Return each doubt that these records have once: what it means, and what would cure it."""
+    doubts = dict.fromkeys(doubt for record in records for doubt in record.doubts)
     known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
-    return [
-        f"{DOUBT_MARK} doubted: {each}",
-        *(f"  {name}: cured by {TABLE[name].cure}" for name in known),
-    ]
+    each = [f"{name}: {TABLE[name].meaning}; cured by {TABLE[name].cure}" for name in known]
+    return (
+        [f"{DOUBT_MARK} doubted; its row says why:", *(f"  {line}" for line in each)]
+        if doubts
+        else []
+    )
 
 
 def _softirq(records: Sequence[Record]) -> list[str]:
@@ -128,21 +116,13 @@ def _costs(record: Record) -> list[str]:
     return notes
 
 
-def _goal(search: str, goal: Goal) -> str:
-    """Describe a goal of a search: its rate with the lowest that failed, or its burst, and the
-    median latency."""
-    bound = BOUND_MARK if is_lower_bound(goal.verdict or "") else ""
-    if goal.burst_frames is not None:
-        held_s = goal.corrected_buffer_s
-        buffer = "" if held_s is None else f", a buffer of {format_ns(held_s * 1e9)}"
-        return f"{goal.goal} {bound}{goal.burst_frames:.0f} frames{buffer}"
-    name = goal.goal
-    if search == _AT_LOADS:
-        name = f"{float(name) * 100:.4g} % of R+:"
-    if goal.rate_pps is None:
-        return f"no rate met the goal {name}; the figures are those of a trial that did not"
-    words = [f"{name} {bound}{format_pps(goal.rate_pps)}"]
-    if goal.high_pps is not None:
-        words.append(f"{format_pps(goal.high_pps)} failed")
-    median = format_ns(goal.latency_ns.p50 if goal.latency_ns else None)
-    return ", ".join([*words, *([f"median {median}"] if median else [])])
+def _search(search: SearchResult) -> list[str]:
+    """Return what the rows of a search leave to be said: how many trials it took, which goals no
+    rate met, and what buffer a burst shows."""
+    notes = [f"{search.trials} trials"]
+    for goal in search.goals:
+        if goal.corrected_buffer_s is not None:
+            notes.append(f"a buffer of {format_ns(goal.corrected_buffer_s * 1e9)}")
+        if goal.burst_frames is None and goal.rate_pps is None:
+            notes.append(f"no rate met {goal_name(goal, search)}")
+    return [", ".join(notes)]

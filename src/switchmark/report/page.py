@@ -1,5 +1,5 @@
-"""This module writes a report as one HTML file that needs nothing else: each run's table, bars and
-notes."""
+"""This module writes a report as one HTML file that needs nothing else: what each run answers, its
+tables, notes and bars."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from html import escape
 
 from switchmark.model.record import Record
+from switchmark.report.answer import answer
 from switchmark.report.bars import bars
 from switchmark.report.notes import footnotes
-from switchmark.report.table import Section, sections
+from switchmark.report.sections import sections
+from switchmark.report.table import Section
 
 __all__ = ["page"]
 
@@ -36,7 +38,8 @@ def _section(name: str, records: Sequence[Record]) -> str:
     tables = "\n".join(map(_table, sections(records)))
     notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
     chart = escape("\n".join(bars(records)))
-    return f"<h1>{escape(name)}</h1>\n{tables}\n{notes}\n<pre>{chart}</pre>"
+    said = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in answer(records))
+    return f"<h1>{escape(name)}</h1>\n{said}\n{tables}\n{notes}\n<pre>{chart}</pre>"
 
 
 def _table(section: Section) -> str:
@@ -45,4 +48,5 @@ def _table(section: Section) -> str:
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f"<p>{escape(section.caption)}</p>\n<table>\n<tr>{head}</tr>\n{body}\n</table>"
+    said = "<br>\n".join(map(escape, (section.caption, *section.below)))
+    return f"<p>{said}</p>\n<table>\n<tr>{head}</tr>\n{body}\n</table>"

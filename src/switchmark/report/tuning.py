@@ -11,7 +11,7 @@ from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.report.compare import compared
 from switchmark.report.compare_table import said
-from switchmark.report.figures import BOUND_NOTE, interval, outcome, rate
+from switchmark.report.figures import BOUND_NOTE, outcome, sure_rate
 from switchmark.report.json import to_object
 from switchmark.report.pairing import Sides
 
@@ -42,9 +42,7 @@ def tuning_lines(
 def _figure(record: Record) -> str:
     if record.status != "ok":
         return outcome(record)
-    content = to_object(record)
-    ends = interval(content["ci95_pps"], content["rx"]["pps"], "pps")
-    return f"{rate(content)} [{ends}]" if ends else rate(content)
+    return sure_rate(to_object(record))
 
 
 def command_of(test: Test) -> str:

@@ -113,7 +113,12 @@ class Mlr(Search):
             )
             if not figure:
                 figure, of_figure = finals, verdict
-        summary = SearchResult(name=self.name, trials=len(probe.trials), goals=tuple(goals))
+        summary = SearchResult(
+            name=self.name,
+            trials=len(probe.trials),
+            r_plus_pps=start.received_pps,
+            goals=tuple(goals),
+        )
         return Estimate(figure or (start.trial,), summary, of_figure or goals[0].verdict)
 
 

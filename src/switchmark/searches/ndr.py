@@ -67,7 +67,9 @@ class BinarySearch(Search):
             verdict=verdict,
             loss=allowed,
         )
-        summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
+        summary = SearchResult(
+            name=self.name, trials=len(probe.trials), r_plus_pps=start.received_pps, goals=(goal,)
+        )
         figure = result.finals or (result.lowest_beyond or start.trial,)
         return Estimate(figure, summary, verdict)
 

@@ -1,0 +1,67 @@
+"""This module says in a line what some tests have in common, so that a table of them need not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES, Test
+
+__all__ = ["axis_text", "caption"]
+
+_SAID = frozenset(
+    {
+        *("dimension", "locality", "scenario", "direction", "switch", "environment", "engine"),
+        *("frame_size", "rate", "search", "port", "semantics", "duration", "repeat"),
+        *("warmup", "seed"),
+    }
+)
+"""Axes that a caption says in words of its own, or that no reader asks for."""
+
+
+def caption(records: Sequence[Record]) -> str:
+    """Return what all tests of a section have in common: the usual only where a reader looks for
+    it."""
+    first = records[0].test
+    shared = {
+        axis: value
+        for axis, value in first.model_dump().items()
+        if all(getattr(record.test, axis) == value for record in records)
+    }
+    words = [str(shared[axis]) for axis in ("scenario",) if axis in shared]
+    words += ["both ways"] * (shared.get("direction") == "bi")
+    ports = {record.port for record in records if record.port}
+    words += [f"ports {ports.pop()}"] if len(ports) == 1 else []
+    words += [f"in {shared['environment']}"] if "environment" in shared else []
+    words += [f"engine {shared['engine']}"] if "engine" in shared else []
+    if "frame_size" in shared:
+        size = shared["frame_size"]
+        words.append(f"{size} B" if isinstance(size, int) else size)
+    if shared.get("search") != "fixed" and "search" in shared:
+        words.append(f"search {shared['search']}")
+    if "rate" in shared and (shared["rate"] != "max" or shared.get("search") == "fixed"):
+        words.append(f"rate {shared['rate']}")
+    kinds = {record.semantics for record in records if record.semantics}
+    words += list(kinds) if len(kinds) == 1 else []
+    words += [
+        f"{AXES[axis].words} {axis_text(value)}"
+        for axis, value in shared.items()
+        if axis not in _SAID and value not in (None, _usual(first, axis))
+    ]
+    if "duration" in shared and "repeat" in shared:
+        trials = "a trial" if shared["repeat"] == 1 else f"{shared['repeat']} trials"
+        words.append(f"{trials} of {shared['duration']:g} s")
+    return f"{first.dimension}: {', '.join(words)}"
+
+
+def _usual(test: Test, axis: str) -> object:
+    """Return the usual value of an axis, for tests of this one's dimension."""
+    record = AXES[axis]
+    if record.field.default_factory is None:
+        return record.default
+    return getattr(Test(dimension=test.dimension), axis)
+
+
+def axis_text(value: object) -> str:
+    """Write the value of an axis."""
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

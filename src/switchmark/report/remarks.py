@@ -1,0 +1,88 @@
+"""This module says what goes with an answer: what work was done, what a cable carries, how sure an
+order is, and what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from switchmark.model.cable import CABLE
+from switchmark.model.labels import label, telling
+from switchmark.model.record import Record
+from switchmark.report.figures import scaled_figure
+from switchmark.report.standing import Figure, figures_of
+from switchmark.report.words import listed, listed_all
+
+__all__ = ["SURE", "cables", "left_out", "semantics", "sureness"]
+
+SURE = 5
+"""With so many trials of each, chance alone parts two intervals less than once in a hundred."""
+
+
+def semantics(records: Sequence[Record]) -> list[str]:
+    """Say which work each switch does, where they do not do the same."""
+    kinds = {record.test.switch: record.semantics for record in records if record.semantics}
+    if len(set(kinds.values())) < 2:
+        return []
+    by_kind: dict[str | None, list[str]] = {}
+    for switch, kind in kinds.items():
+        by_kind.setdefault(kind, []).append(switch)
+    each = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
+    return [f"They do different work ({'; '.join(each)}): side by side, and no ranking."]
+
+
+def cables(records: Sequence[Record]) -> list[str]:
+    """Say what the traffic program does on a cable, where the run has tests of it."""
+    figures = [f for r in records if r.test.switch == CABLE for f in figures_of(r)]
+    said = []
+    for unit in dict.fromkeys(figure.unit for figure in figures):
+        known = sorted((f for f in figures if f.unit == unit), key=lambda each: each.value)
+        ends = dict.fromkeys(scaled_figure(each.value, unit) for each in (known[0], known[-1]))
+        words = " to ".join(ends)
+        what = "The median delay on a cable is" if unit == "ns" else "On a cable arrive"
+        said.append(f"{what} {words}, without any switch.")
+    return said
+
+
+def sureness(claims: Sequence[Figure]) -> list[str]:
+    """Say how sure the order is that was told."""
+    said = []
+    if any(figure.what and figure.unit != "ns" for figure in claims):
+        said.append("Each search was made once: another one may find something else.")
+    repeats = min((len(f.record.trials) for f in claims if not f.what or f.unit == "ns"), default=0)
+    if 0 < repeats < SURE:
+        odds = math.comb(2 * repeats, repeats) // 2
+        said.append(
+            f"With {repeats} trials of each, chance alone parts two intervals in one of {odds} "
+            f"comparisons (--repeat {SURE}: in one of {math.comb(2 * SURE, SURE) // 2})."
+        )
+    doubted = {id(figure.record): figure.record.doubts for figure in claims}
+    if count := sum(map(bool, doubted.values())):
+        said.append(f"{count} of these {len(doubted)} tests are doubted: see their rows.")
+    return said
+
+
+def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[str]:
+    """Say what nothing is told of, and why."""
+    said = []
+    axes = telling([record.test for record in records])
+    if functional:
+        names = [label(record.test, axes) for record in functional]
+        said.append(f"Left out, as too many parts share a core: {listed(names)}.")
+    gone = [record for record in records if record.status != "ok"]
+    if gone and len(gone) == len(records):
+        statuses = Counter(record.status for record in gone)
+        words = [f"{count} {status}" for status, count in statuses.items()]
+        return [f"Nothing was measured: {listed_all(words)}."]
+    if gone:
+        names = [f"{label(record.test, axes)} ({record.status})" for record in gone]
+        said.append(f"Not measured: {listed(names)}.")
+    empty = [
+        label(record.test, axes)
+        for record in records
+        if record.status == "ok" and not any(figures_of(record))
+    ]
+    if empty:
+        said.append(f"No figure was found of {listed(empty)}.")
+    return said

@@ -1,0 +1,339 @@
+"""This module says what stands in the tables of a report: a section for each dimension, and for
+each kind of search, with a row for each test or for each goal of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.labels import telling
+from switchmark.model.objects import Printed
+from switchmark.model.record import Record
+from switchmark.model.search import Goal
+from switchmark.model.spec import AXES
+from switchmark.report.caption import axis_text, caption
+from switchmark.report.figures import (
+    BOUND_MARK,
+    bound,
+    cable_latency,
+    doubt,
+    format_ns,
+    goal_name,
+    rate,
+    share,
+    sure_rate,
+    with_interval,
+)
+from switchmark.report.json import to_object
+from switchmark.report.notes import SHOWN_CORES
+from switchmark.report.table import Column, Section, folded
+
+__all__ = ["sections"]
+
+_IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
+
+_LAST_ROLES = ("switch",)
+"""Those who send and receive stand before the switch between them."""
+
+_NO_GOALS = ("fixed", "max")
+"""Searches that find one figure, which is the test's."""
+
+_GBPS, _P99, _P50, _SEMANTICS, _LOST, _LAST = 6, 5, 4, 3, 2, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row is a test, or one goal of its search; R+ stands beside goals as one of them."""
+
+    record: Record
+    content: Printed
+    goal: Goal | None = None
+
+
+_Rows = Sequence[_Row]
+
+
+def sections(records: Sequence[Record], *, wide: bool = False) -> list[Section]:
+    """Return the sections of these records, with their rows in the order of the records. A column
+    that is empty in all rows is left out; what all rows have in common is said above, but where
+    all is to be seen (`wide`)."""
+    kinds: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        search = "" if record.test.search in _NO_GOALS else record.test.search
+        kinds.setdefault((record.test.dimension, search), []).append(record)
+    return [_section(each, search, wide) for (_, search), each in kinds.items()]
+
+
+def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
+    rows = [row for record in records for row in (_goals(record) if search else [_row(record)])]
+    if search:
+        figures = _of_search(rows)
+    elif records[0].test.dimension == "latency":
+        figures = _of_latency(rows)
+    else:
+        figures = _of_rate(rows)
+    common = _common_doubts(rows) if not wide else []
+    columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
+    columns += [_doubts(rows, common), *(_times(rows) if wide else [])]
+    below = [] if wide else _cores_in_words(rows)
+    below += [f"all doubted: {', '.join(common)}"] if common else []
+    kept = tuple(each for each in columns if any(each.cells))
+    section = Section(caption(records), kept, tuple(below))
+    return section if wide else folded(section)
+
+
+def _row(record: Record) -> _Row:
+    return _Row(record, to_object(record))
+
+
+def _goals(record: Record) -> list[_Row]:
+    """Return a row for each goal of a search, and one for the R+ that it began with."""
+    content, search = to_object(record), record.search
+    if search is None or record.status != "ok":
+        return [_Row(record, content)]
+    rows = [_Row(record, content, goal) for goal in search.goals]
+    if search.r_plus_pps is not None:
+        r_plus = Goal(goal="r+", loss_ratio=0.0, rate_pps=search.r_plus_pps)
+        rows.append(_Row(record, content, r_plus))
+    return rows
+
+
+def _axes(rows: _Rows) -> list[Column]:
+    """Return the columns of the axes in which tests differ, and that of the switch: without it each
+    row would need a look at the caption."""
+    tests = [row.record.test for row in rows]
+    return [
+        Column(
+            AXES[axis].heading or AXES[axis].words,
+            tuple(axis_text(getattr(test, axis)) for test in tests),
+            numeric=axis == "frame_size",
+        )
+        for axis in dict.fromkeys((*_IN_COLUMNS, *telling(tests)))
+        if axis == "switch" or len({getattr(test, axis) for test in tests}) > 1
+        if axis != "dimension"
+    ]
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+def _of_rate(rows: _Rows) -> list[Column]:
+    """Return the columns of what tests of throughput measured."""
+    return [
+        *_semantics(rows),
+        Column(
+            "received [95 %]",
+            _cells(rows, lambda row: sure_rate(row.content), failed=True),
+            numeric=True,
+        ),
+        Column("Gbps L1", _cells(rows, _gbps), numeric=True, expendable=_GBPS),
+        *_losses(rows),
+        _latency_column(rows, "p50", _P50),
+        _latency_column(rows, "p99", _P99),
+    ]
+
+
+def _of_latency(rows: _Rows) -> list[Column]:
+    """Return the columns of what tests of latency measured."""
+    floors = _cells(rows, lambda row: cable_latency(row.content))
+    return [
+        *_semantics(rows),
+        Column("p50 [95 %]", _cells(rows, _median, failed=True), numeric=True),
+        Column("floor p50", floors, numeric=True, expendable=_P50),
+        _latency_column(rows, "p99", _SEMANTICS),
+        Column("received", _cells(rows, lambda row: rate(row.content)), "", True, _GBPS),
+        *_losses(rows),
+    ]
+
+
+def _of_search(rows: _Rows) -> list[Column]:
+    """Return the columns of what searches found: a figure for each goal, between what passed and
+    what failed."""
+    several = any(row.record.test.pairs > 1 or row.record.test.direction == "bi" for row in rows)
+    heading = "each sender [passed, failed]" if several else "found [passed, failed]"
+    return [
+        *_semantics(rows),
+        Column("goal", tuple(_goal_in_words(row) for row in rows)),
+        Column(heading, tuple(_found(row) for row in rows), numeric=True),
+        Column("lost", tuple(_lost_at_load(row) for row in rows), "", True, _LOST),
+        *(
+            Column(name, tuple(_goal_latency(row, name) for row in rows), "", True, each)
+            for name, each in (("p50", _SEMANTICS), ("p99", _P50))
+        ),
+    ]
+
+
+def _cells(rows: _Rows, text: Callable[[_Row], str], *, failed: bool = False) -> tuple[str, ...]:
+    """Return a cell for each test, empty for one without trials; what `failed` names says why."""
+    return tuple(
+        text(row) if row.content["rx"] else row.record.status if failed else "" for row in rows
+    )
+
+
+def _gbps(row: _Row) -> str:
+    return f"{bound(row.content)}{row.content['rx']['gbps_l1']:.3g}"
+
+
+def _median(row: _Row) -> str:
+    median = (row.content["latency_ns"] or {}).get("p50")
+    if median is None:
+        return "-"
+    low, high = row.content["ci95_ns"] or (None, None)
+    return f"{doubt(row.content)}{with_interval(median, low, high, 'ns')}"
+
+
+def _semantics(rows: _Rows) -> list[Column]:
+    """Return a column where the switches do different work; else the caption says what they do."""
+    kinds = tuple(row.content["semantics"] or "" for row in rows)
+    if len(set(filter(None, kinds))) < 2:
+        return []
+    return [Column("semantics", kinds, expendable=_SEMANTICS)]
+
+
+def _losses(rows: _Rows) -> list[Column]:
+    """Return the lost frames of those sent, and where there are any, unsent ones of those to be
+    sent."""
+
+    def lost(row: _Row) -> str:
+        content = row.content
+        return share(content["lost"], content["tx"]["frames"] * content["test"]["copies"])
+
+    def unsent(row: _Row) -> str:
+        sent = row.content["tx"]
+        return share(sent["unsent"], sent["frames"] + sent["unsent"])
+
+    columns = [Column("lost", _cells(rows, lost), "", True, _LOST, folds=True)]
+    if any(row.content["tx"] and row.content["tx"]["unsent"] for row in rows):
+        columns.append(Column("unsent", _cells(rows, unsent), "", True, _LOST))
+    return columns
+
+
+def _latency_column(rows: _Rows, name: str, expendable: int) -> Column:
+    def text(row: _Row) -> str:
+        return format_ns((row.content["latency_ns"] or {}).get(name))
+
+    return Column(name, _cells(rows, text), numeric=True, expendable=expendable)
+
+
+def _verdicts(rows: _Rows) -> Column:
+    def text(row: _Row) -> str:
+        if row.record.status != "ok":
+            return row.record.status if row.content["rx"] else ""
+        return (row.goal.verdict or "") if row.goal else row.record.verdict
+
+    return Column("verdict", tuple(map(text, rows)), expendable=_LOST, folds=True)
+
+
+# --- goals -----------------------------------------------------------------------------------
+
+
+def _goal_in_words(row: _Row) -> str:
+    return goal_name(row.goal, row.record.search) if row.goal and row.record.search else ""
+
+
+def _found(row: _Row) -> str:
+    """Write what met a goal, between the highest that passed and the lowest that failed."""
+    goal = row.goal
+    if goal is None:
+        return row.record.status
+    mark = doubt(row.content) + BOUND_MARK * is_lower_bound(goal.verdict or "")
+    if goal.burst_frames is not None:
+        ends = (goal.burst_low, goal.burst_high)
+        return mark + with_interval(goal.burst_frames, *ends, "frames")
+    if goal.rate_pps is None:
+        return "none"
+    return mark + with_interval(goal.rate_pps, goal.low_pps, goal.high_pps, "pps")
+
+
+def _lost_at_load(row: _Row) -> str:
+    """Write what was lost at a load; the goals of other searches name what they allow."""
+    if row.goal is None or row.goal.latency_ns is None or row.goal.low_pps is not None:
+        return ""
+    return share(row.goal.loss_ratio, 1)
+
+
+def _goal_latency(row: _Row, name: str) -> str:
+    figures = row.goal.latency_ns if row.goal else None
+    return format_ns(getattr(figures, name)) if figures else ""
+
+
+# --- doubts and cores ------------------------------------------------------------------------
+
+
+def _common_doubts(rows: _Rows) -> list[str]:
+    """Return the doubts that all tests with trials have, where there are several."""
+    measured = [row.record.doubts for row in rows if row.content["rx"]]
+    if len(measured) < 2:
+        return []
+    return [doubt for doubt in measured[0] if all(doubt in each for each in measured)]
+
+
+def _doubts(rows: _Rows, common: Sequence[str]) -> Column:
+    cells = (
+        ", ".join(
+            doubt for doubt in row.record.doubts if doubt not in common or not row.content["rx"]
+        )
+        for row in rows
+    )
+    return Column("doubts", tuple(cells), expendable=_LAST, wraps=True)
+
+
+def _roles(rows: _Rows) -> list[str]:
+    known = dict.fromkeys(role for row in rows for role in row.content["cpu"])
+    return sorted(known, key=_LAST_ROLES.count)
+
+
+def _cores_in_words(rows: _Rows) -> list[str]:
+    """Say which cores the roles used, from the least to the most of all tests."""
+    words = []
+    for role in _roles(rows):
+        known = [each for row in rows if (each := row.content["cpu"].get(role)) is not None]
+        if known:
+            ends = dict.fromkeys(f"{each:.2f}" for each in (min(known), max(known)))
+            words.append(f"{role} {'..'.join(ends)}")
+    return [f"cores: {', '.join(words)}"] if words else []
+
+
+def _cores(rows: _Rows) -> list[Column]:
+    """Return the cores of each role; in parentheses what a cycle counter says of them; and the
+    kernel's interrupts."""
+    columns = {role: _cells(rows, partial(_cores_of, role)) for role in _roles(rows)}
+    columns["softirq"] = _cells(rows, _softirq)
+    listed: list[Column] = []
+    for heading, cells in columns.items():
+        if any(cells):
+            above = "" if listed else "cores"
+            listed.append(Column(heading, cells, above, numeric=True))
+    return listed
+
+
+def _times(rows: _Rows) -> list[Column]:
+    """Return the seconds of setting up and of taking down; in parentheses the switch's own."""
+
+    def cell(row: _Row, whole: str, own: str) -> str:
+        took, of_switch = row.content[whole], row.content[own]
+        if took is None:
+            return ""
+        return f"{took:.2f}" + ("" if of_switch is None else f" ({of_switch:.2f})")
+
+    columns = {"set-up": ("setup_s", "start_s"), "tear-down": ("teardown_s", "stop_s")}
+    return [
+        Column(heading, tuple(cell(row, *names) for row in rows), "seconds", numeric=True)
+        for heading, names in columns.items()
+    ]
+
+
+def _cores_of(role: str, row: _Row) -> str:
+    cores = row.content["cpu"].get(role)
+    if cores is None:
+        return ""
+    disagreements = row.content["cost"]["disagreements"]
+    by_cycles = {each["part"]: each["cycle_cores"] for each in disagreements}
+    return f"{cores:.2f} ({by_cycles[role]:.2f})" if role in by_cycles else f"{cores:.2f}"
+
+
+def _softirq(row: _Row) -> str:
+    kernel = row.content["cost"]["kernel_softirq"]
+    return f"{kernel['cores']:.2f}" if kernel and kernel["cores"] >= SHOWN_CORES else ""

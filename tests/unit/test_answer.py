@@ -1,0 +1,337 @@
+"""These tests hold what is said of records against their intervals: no sentence claims more."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchmark.metrics.latency import from_counts
+from switchmark.model.latency import Latency
+from switchmark.model.record import Record
+from switchmark.model.search import Goal, SearchResult
+from switchmark.report.answer import answer
+from switchmark.report.standing import figures_of, relation
+from switchmark.report.words import listed, times
+
+DATA = Path(__file__).parent / "data"
+RECORD = Record.model_validate(
+    json.loads((DATA / "records-schema-1.jsonl").read_text())["record"]
+).model_copy(update={"doubts": ()})
+
+
+def of_rates(rates: Sequence[float], *, found: dict[str, Any] | None = None, **test: Any) -> Record:
+    """Return a record of trials that received at these rates."""
+    one = RECORD.trials[0]
+    trials = tuple(
+        one.model_copy(
+            update={"elapsed_ns": 10**9, "rx_frames": int(rate), "duplicated": 0, "intervals": ()}
+        )
+        for rate in rates
+    )
+    axes = {"search": "fixed", **test}
+    changes = {"trials": trials, "search": None, "test": RECORD.test.model_copy(update=axes)}
+    return RECORD.model_copy(update=changes | (found or {}))
+
+
+def of_delays(medians_ns: Sequence[int], **test: Any) -> Record:
+    """Return a record of trials of latency with these medians."""
+    trials = tuple(
+        RECORD.trials[0].model_copy(update={"latency": delay(median)}) for median in medians_ns
+    )
+    axes = {"search": "fixed", "dimension": "latency", **test}
+    test_of = RECORD.test.model_copy(update=axes)
+    return RECORD.model_copy(update={"trials": trials, "search": None, "test": test_of})
+
+
+def delay(ns: int) -> Latency | None:
+    """Return the latency of a thousand frames, all of them of one delay below 1024 ns."""
+    counts = {"count": 1000, "min": ns, "max": ns, "sum": 1000 * ns, "counts": [[ns, 1000]]}
+    return from_counts("rtt", [counts])
+
+
+def searched(low: float, high: float | None, **test: Any) -> Record:
+    goal = Goal(
+        goal="ndr", loss_ratio=0, rate_pps=low, low_pps=low, high_pps=high, verdict="switch"
+    )
+    search = SearchResult(name="ndr", trials=15, goals=(goal,))
+    return of_rates([low], found={"search": search}, search="ndr", **test)
+
+
+FAST, SLOW = (300e3, 310e3, 290e3, 305e3, 299e3), (150e3, 152e3, 148e3, 151e3, 149e3)
+ALIKE = (298e3, 309e3, 291e3, 304e3, 300e3)
+
+
+def test_one_test_is_answered_by_its_figure_and_its_limit() -> None:
+    assert answer([of_rates(FAST)]) == ["linux-bridge carries 300 kpps [290, 310]."]
+    bound = of_rates(FAST, found={"verdict": "sender"})
+    assert answer([bound]) == [
+        "linux-bridge carries at least 300 kpps [290, 310], where the sender was the limit."
+    ]
+    unknown = of_rates(FAST[:1], found={"verdict": "unknown"})
+    assert answer([unknown]) == [
+        "linux-bridge carries 300 kpps (1 trial), and what was the limit is not known."
+    ]
+
+
+def test_who_leads_by_how_much_and_who_does_not_differ() -> None:
+    records = [of_rates(FAST), of_rates(SLOW, switch="ovs"), of_rates(ALIKE, switch="ip-forward")]
+    assert answer(records) == [
+        "linux-bridge carries 300 kpps [290, 310]: 1.9 to 2.1 times what ovs does; "
+        "against ip-forward no difference is shown."
+    ]
+
+
+def test_the_same_is_said_once_of_all_cases() -> None:
+    records = [
+        of_rates([rate / n for rate in rates], switch=switch, frame_size=64 * n)
+        for n in (1, 2, 3)
+        for switch, rates in (("a", FAST), ("b", SLOW))
+    ]
+    assert answer(records) == ["In all 3 cases: a carries 1.9 to 2.1 times what b does."]
+    other = of_rates(FAST, switch="b", frame_size=64)
+    assert answer([records[0], other, *records[2:]]) == [
+        "64 B: between a (300 kpps [290, 310]) and b (300 kpps [290, 310]) no difference is shown.",
+        "128 B and 192 B: a carries 1.9 to 2.1 times what b does.",
+    ]
+
+
+def test_other_axes_than_the_switch_are_compared_too() -> None:
+    records = [of_rates(FAST, engine="xdp"), of_rates(SLOW, engine="raw")]
+    assert answer(records) == [
+        "linux-bridge with xdp carries 300 kpps [290, 310]: 1.9 to 2.1 times what raw does."
+    ]
+    records = [
+        of_rates(rates, engine=engine, frame_size=size)
+        for size in (64, 128)
+        for engine, rates in (("xdp", FAST), ("raw", SLOW))
+    ]
+    (said,) = answer(records)
+    assert said.startswith("In all 2 cases: linux-bridge with xdp carries 1.9 to 2.1 times what")
+
+
+def test_of_a_bound_no_order_is_told_against_it() -> None:
+    low = of_rates(SLOW, found={"verdict": "sender"}, switch="ovs")
+    assert answer([of_rates(FAST), low]) == [
+        "Of ovs only a bound is known, as the traffic program was the limit."
+    ]
+    high = of_rates(FAST, found={"verdict": "receiver"})
+    assert answer([high, of_rates(SLOW, switch="ovs")]) == [
+        "linux-bridge carries at least 300 kpps [290, 310], where the receiver was the limit: "
+        "at least 1.9 times what ovs does."
+    ]
+
+
+def test_a_load_that_all_carry_ranks_nobody() -> None:
+    offered = {"verdict": "offered-load"}
+    records = [of_rates(FAST, found=offered, switch=switch, rate="300000") for switch in "ab"]
+    assert answer(records) == ["a and b carry all that is offered."]
+    rates = [
+        of_rates([pps] * 3, found=offered, rate=rate)
+        for pps, rate in ((1e5, "100kpps"), (2e5, "200kpps"))
+    ]
+    assert answer(rates) == [
+        "linux-bridge carries all that is offered, at rate 200kpps and rate 100kpps."
+    ]
+
+
+def test_without_intervals_no_order_is_told() -> None:
+    said = answer([of_rates(FAST[:2]), of_rates(SLOW[:2], switch="ovs")])
+    assert said == [
+        "No order is shown without intervals (--repeat 5): linux-bridge 305 kpps (2 trials) and "
+        "ovs 151 kpps (2 trials)."
+    ]
+    said = answer([of_rates(FAST), of_rates(SLOW[:2], switch="ovs")])
+    assert said == ["Nothing is shown of ovs, without an interval."]
+
+
+def test_three_trials_are_said_to_be_few() -> None:
+    said = answer([of_rates(FAST[:3]), of_rates(SLOW[:3], switch="ovs")])
+    assert said[-1] == (
+        "With 3 trials of each, chance alone parts two intervals in one of 10 comparisons "
+        "(--repeat 5: in one of 126)."
+    )
+    assert len(answer([of_rates(FAST[:3]), of_rates(ALIKE[:3], switch="ovs")])) == 1
+
+
+def test_latency_is_led_by_the_least() -> None:
+    soon, late = (100, 101, 99, 100, 100), (200, 201, 199, 200, 200)
+    assert answer([of_delays(late, switch="ovs"), of_delays(soon)]) == [
+        "The median round trip of linux-bridge is 100 ns [99, 101]; "
+        "ovs takes 1.9 to 2.1 times as long."
+    ]
+    records = [
+        of_delays(delays, switch=switch, engine=engine)
+        for engine in ("raw", "xdp")
+        for switch, delays in (("a", soon), ("b", late))
+    ]
+    assert answer(records) == [
+        "In all 2 cases: a has the least median round trip; b takes 1.9 to 2.1 times as long."
+    ]
+    (said,) = answer([of_delays(soon, switch=switch) for switch in "ab"])
+    assert said.endswith("no difference is shown.")
+
+
+def test_latency_and_throughput_are_answered_apart() -> None:
+    records = [
+        *(of_rates(FAST, switch="a"), of_rates(SLOW, switch="b")),
+        *(of_delays((200,) * 5, switch="a"), of_delays((100,) * 5, switch="b")),
+    ]
+    one, other = answer(records)
+    assert one.startswith("a carries 300 kpps")
+    assert "of b is 100 ns [100, 100]; a takes" in other
+
+
+def test_different_work_is_said_to_be_so() -> None:
+    routed = of_rates(SLOW, found={"semantics": "routed"}, switch="ip-forward")
+    assert answer([of_rates(FAST), routed])[-1] == (
+        "They do different work (linux-bridge learning; ip-forward routed): side by side, and no "
+        "ranking."
+    )
+
+
+def test_the_cable_is_no_switch() -> None:
+    cable = of_rates((500e3,) * 5, found={"verdict": "sender"}, switch="direct")
+    assert answer([cable, of_rates(FAST)]) == [
+        "linux-bridge carries 300 kpps [290, 310].",
+        "On a cable arrive 500 kpps, without any switch.",
+    ]
+    assert answer([cable]) == ["On a cable arrive 500 kpps, without any switch."]
+
+
+def test_what_failed_or_was_refused_is_named() -> None:
+    gone = {"status": "failed", "error": "no link", "trials": ()}
+    failed = of_rates((), found=gone, switch="ovs")
+    refused = of_rates((), found=gone | {"status": "refused"}, switch="vpp")
+    assert answer([of_rates(FAST), failed, refused])[-1] == (
+        "Not measured: ovs (failed) and vpp (refused)."
+    )
+    assert answer([failed, refused]) == ["Nothing was measured: 1 failed and 1 refused."]
+    assert answer([]) == []
+
+
+def test_functional_results_are_left_out() -> None:
+    crowded = of_rates(FAST, found={"doubts": ("cores-overcommitted",)}, switch="ovs")
+    assert answer([of_rates(SLOW), crowded]) == [
+        "linux-bridge carries 150 kpps [148, 152].",
+        "Left out, as too many parts share a core: ovs.",
+    ]
+
+
+def test_doubted_figures_are_counted() -> None:
+    doubted = of_rates(SLOW, found={"doubts": ("clock",)}, switch="ovs")
+    assert answer([of_rates(FAST), doubted])[-1] == (
+        "1 of these 2 tests are doubted: see their rows."
+    )
+
+
+def test_searches_are_compared_by_what_passed_and_what_failed() -> None:
+    assert answer([searched(236e3, 237e3), searched(120e3, 121e3, switch="ovs")]) == [
+        "NDR: linux-bridge carries 236 kpps [236, 237]: 1.9 to 2.0 times what ovs does.",
+        "Each search was made once: another one may find something else.",
+    ]
+    assert answer([searched(236e3, 237e3), searched(120e3, None, switch="ovs")]) == [
+        "NDR: of ovs only a bound is known, as no more was offered."
+    ]
+    none = searched(1.0, None).model_copy(
+        update={
+            "search": SearchResult(
+                name="ndr", trials=1, goals=(Goal(goal="ndr", loss_ratio=0, rate_pps=None),)
+            )
+        }
+    )
+    assert answer([none]) == ["No figure was found of linux-bridge."]
+
+
+def test_many_names_are_counted() -> None:
+    records = [of_rates(FAST, switch="a")]
+    records += [of_rates([rate / n for rate in SLOW], switch=f"b{n}") for n in range(1, 8)]
+    assert answer(records) == ["a carries 300 kpps [290, 310]: 1.9 to 15 times what 7 others do."]
+    assert listed(["a", "b"]) == "a and b"
+    assert listed(list("abcdefgh")) == "a, b, c, d and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        *((1.93, 2.98, "1.9 to 3.0 times"), (1.031, 1.058, "1.03 to 1.06 times")),
+        *((1.001, 1.2, "up to 1.20 times"), (1.04, 3.2, "1.04 to 3.2 times")),
+        *(
+            (9.99, 21.2, "9.9 to 22 times"),
+            (2.0, 2.0, "2.0 times"),
+            (2.34, None, "at least 2.3 times"),
+        ),
+    ],
+)
+def test_a_ratio_says_no_more_than_was_found(low: float, high: float | None, text: str) -> None:
+    assert times(low, high) == text
+
+
+# --- properties ------------------------------------------------------------------------------
+
+rates = st.lists(st.integers(1_000, 2_000_000), min_size=1, max_size=6)
+verdicts = st.sampled_from(["switch", "sender", "receiver", "offered-load", "host", "unknown"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(rates, verdicts), min_size=2, max_size=4))
+def test_no_sentence_claims_an_order_whose_intervals_meet(
+    found: list[tuple[list[int], str]],
+) -> None:
+    records = [
+        of_rates(each, found={"verdict": verdict}, switch=f"s{n}")
+        for n, (each, verdict) in enumerate(found)
+    ]
+    said = answer(records)
+    figures = {record.test.switch: next(figures_of(record)) for record in records}
+    for leader, claims in re.findall(r"(s\d) carries (.*?times what [^.;]*)", " ".join(said)):
+        for other in re.findall(r"times what (s\d) does", claims):
+            one, less = figures[leader], figures[other]
+            assert one.low is not None
+            assert less.high is not None
+            assert one.low > less.high
+            assert not less.at_least
+    for leader in re.findall(r"(s\d) carries [^.]*times", " ".join(said)):
+        assert figures[leader].value == max(figure.value for figure in figures.values())
+
+
+@settings(max_examples=150, deadline=None)
+@given(rates, rates, verdicts, verdicts)
+def test_a_relation_is_one_way_and_its_ratio_holds(
+    one: list[int], other: list[int], of_one: str, of_other: str
+) -> None:
+    figures = [
+        next(figures_of(of_rates(each, found={"verdict": verdict})))
+        for each, verdict in ((one, of_one), (other, of_other))
+    ]
+    better, worse = sorted(figures, key=lambda each: each.value, reverse=True)
+    found = relation(better, worse)
+    if found.kind == "better":
+        assert found.low is None or found.low > 1
+        assert found.high is None or found.low is None or found.low <= found.high
+        if found.low is not None and found.high is not None:
+            assert found.low * 0.999 <= better.value / worse.value <= found.high * 1.001
+    if better.value > worse.value:
+        assert relation(worse, better).kind != "better"
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(st.integers(10, 1000), min_size=1, max_size=5), min_size=2, max_size=4))
+def test_no_delay_is_said_to_be_longer_whose_interval_meets_the_least(
+    found: list[list[int]],
+) -> None:
+    records = [of_delays(each, switch=f"s{n}") for n, each in enumerate(found)]
+    said = " ".join(answer(records))
+    figures = {r.test.switch: figure for r in records for figure in figures_of(r)}
+    for leader in re.findall(r"median [a-z ]* of (s\d) is", said):
+        for other in re.findall(r"(s\d) takes", said):
+            least, late = figures[leader], figures[other]
+            assert least.high is not None
+            assert late.low is not None
+            assert late.low > least.high
