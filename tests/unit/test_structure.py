@@ -77,6 +77,7 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("noises/stress.py", "vm"): "a worker of stress-ng",
     ("model/record.py", "host"): "a verdict",
     ("metrics/verdict.py", "host"): "a verdict",
+    ("report/answer.py", "host"): "a verdict",
     ("report/json.py", "host"): "a member of a record",
     ("report/schema.py", "host"): "a member of a record",
 }
@@ -539,7 +540,7 @@ RESOURCES = "resources"
 """What a driver says that it follows: its own affair."""
 
 LISTS_OF_AXES: dict[tuple[str, str], str] = {
-    ("report/table.py", "_SAID"): "what the caption of a table has words of its own for",
+    ("report/caption.py", "_SAID"): "what the caption of a table has words of its own for",
 }
 """(file, name of a constant): why it may list axes."""
 

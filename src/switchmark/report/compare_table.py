@@ -10,9 +10,8 @@ from itertools import groupby
 from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
-from switchmark.model.units import format_pps
 from switchmark.report.compare import Comparison, Pair
-from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, format_ns, interval
+from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, with_interval
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_told
 from switchmark.report.pairing import identity
@@ -231,6 +230,5 @@ def _figure(pair: Pair, repeats: Repeats) -> str:
         ends = repeats.interval
         told = f"{middle:.2%}"
         return told if ends is None else f"{told} [{ends[0]:.2%}, {ends[1]:.2%}]"
-    told = format_ns(middle) if unit == "ns" else format_pps(middle) or ""
-    ends_told = interval(repeats.interval, middle, unit).replace("..", ", ")
-    return f"{told} [{ends_told}]" if ends_told else told
+    low, high = repeats.interval or (None, None)
+    return with_interval(middle, low, high, unit)

@@ -137,11 +137,11 @@ def _of_rate(rows: _Rows) -> list[Column]:
 
 def _of_latency(rows: _Rows) -> list[Column]:
     """Return the columns of what tests of latency measured."""
-    floors = _cells(rows, lambda row: cable_latency(row.content))
+    on_cable = _cells(rows, lambda row: cable_latency(row.content))
     return [
         *_semantics(rows),
         Column("p50 [95 %]", _cells(rows, _median, failed=True), numeric=True),
-        Column("floor p50", floors, numeric=True, expendable=_P50),
+        Column("floor p50", on_cable, numeric=True, expendable=_P50),
         _latency_column(rows, "p99", _SEMANTICS),
         Column("received", _cells(rows, lambda row: rate(row.content)), "", True, _GBPS),
         *_losses(rows),
@@ -156,7 +156,7 @@ def _of_search(rows: _Rows) -> list[Column]:
     return [
         *_semantics(rows),
         Column("goal", tuple(_goal_in_words(row) for row in rows)),
-        Column(heading, tuple(_found(row) for row in rows), numeric=True),
+        Column(heading, tuple(_result(row) for row in rows), numeric=True),
         Column("lost", tuple(_lost_at_load(row) for row in rows), "", True, _LOST),
         *(
             Column(name, tuple(_goal_latency(row, name) for row in rows), "", True, each)
@@ -233,7 +233,7 @@ def _goal_in_words(row: _Row) -> str:
     return goal_name(row.goal, row.record.search) if row.goal and row.record.search else ""
 
 
-def _found(row: _Row) -> str:
+def _result(row: _Row) -> str:
     """Write what met a goal, between the highest that passed and the lowest that failed."""
     goal = row.goal
     if goal is None:

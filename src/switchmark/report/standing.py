@@ -81,11 +81,11 @@ def figures_of(record: Record) -> Iterator[Figure]:
         for goal in record.search.goals:
             yield from _of_goal(record, goal)
         return
-    found = received(record)
-    if found is not None:
+    rates = received(record)
+    if rates is not None:
         low, high = confidence(record) or (None, None)
         at_least = is_lower_bound(record.verdict) or record.verdict == "offered-load"
-        yield Figure(record, "pps", found["pps"], low, high, at_least)
+        yield Figure(record, "pps", rates["pps"], low, high, at_least)
 
 
 def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
