@@ -161,11 +161,18 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     if not table:
         return
     columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
-    more = ("verified",) if folder == "switches" else ()
+    more = {"follows": followed, "verified": verified} if folder == "switches" else {}
     yield ("name", *(COLUMNS[name] for name in columns), *more, "what it is")
     for name, entry in table.items():
         cells = [listed(getattr(entry, column, ())) for column in columns]
-        yield (f"`{name}`", *cells, *(verified(entry) for _ in more), summary(entry))
+        yield (f"`{name}`", *cells, *(told(entry) for told in more.values()), summary(entry))
+
+
+def followed(switch: Any) -> str:
+    """List the axes that a switch follows and others do not."""
+    from switchmark.model.spec import AXES
+
+    return listed(AXES[name].option for name in switch.resources)
 
 
 def verified(switch: Any) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
-from switchmark.model.plan import Run, Spawn, Write
+from switchmark.model.plan import Reserve, Run, Spawn, Write
 from switchmark.model.topology import PortKind, Wiring
 from switchmark.switches.bess import SWITCH
 from wirings import wiring_of
@@ -93,6 +93,20 @@ def test_hugepages_are_taken_where_they_are_meant() -> None:
 
     assert memory(wiring()) == "512"
     assert memory(wiring(memory="no-huge")) == "0"
+
+
+def test_buffers_are_as_many_as_are_asked_for_and_have_room() -> None:
+    def started(**more: Any) -> tuple[str, int]:
+        plan = SWITCH.start(wiring(**more))
+        (spawn,) = (step for step in plan if isinstance(step, Spawn))
+        (reserve,) = (step for step in plan if isinstance(step, Reserve))
+        return " ".join(spawn.argv), reserve.megabytes
+
+    assert "-m 512 -buffers 16384" in started()[0]
+    assert "-m 512 -buffers 8192" in started(buffers=8192)[0]
+    words, reserved = started(buffers=1 << 20)
+    assert "-m 3072 -buffers 1048576" in words
+    assert reserved == 3072
 
 
 def test_long_frames_and_a_port_with_two_peers_are_refused() -> None:

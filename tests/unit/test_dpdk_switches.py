@@ -140,6 +140,23 @@ def test_testpmd_follows_queues_and_descriptors() -> None:
     assert "--rxd=256 --txd=256" in own
 
 
+def test_testpmd_follows_bursts_and_buffers() -> None:
+    usual, _ = eal_and_own(testpmd.SWITCH, wiring())
+    options, own = eal_and_own(testpmd.SWITCH, wiring(switch_burst=64, buffers=65536))
+    assert "--burst=64" in own
+    assert "--total-num-mbufs=65536" in own
+    assert options != usual  # it has more memory
+    assert "--burst" not in eal_and_own(testpmd.SWITCH, wiring())[1]
+
+
+def test_testpmd_refuses_fewer_buffers_than_its_rings_can_hold() -> None:
+    needed = 2 * 2 * 4096 + 2 * 512
+    asked = wiring(descriptors=4096, buffers=needed)
+    assert testpmd.SWITCH.accepts(asked) is None
+    refusal = testpmd.SWITCH.accepts(replace(asked, buffers=needed - 1)) or ""
+    assert f"hint: --buffers {needed}" in refusal
+
+
 def test_testpmd_writes_the_mac_of_the_sink() -> None:
     _, own = eal_and_own(testpmd.SWITCH, wiring(semantics=Semantics.STATIC))
     assert "--forward-mode=mac" in own

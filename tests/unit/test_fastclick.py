@@ -124,6 +124,23 @@ def test_its_mbufs_are_on_its_node_and_hold_a_frame_each() -> None:
     assert 160 < small.megabytes < 300 < 600 < large.megabytes
 
 
+def test_bursts_and_mbufs_are_those_that_are_asked_for() -> None:
+    usual, asked = wiring(), wiring(switch_burst=64, buffers=8192)
+    assert len([line for line in configuration(usual) if "BURST 32" in line]) == 2
+    lines = configuration(asked)
+    assert "DPDKInfo(NB_SOCKET_MBUF 8192);" in lines
+    assert len([line for line in lines if "BURST 64" in line]) == 2
+    few, many = (
+        step.megabytes
+        for each in (asked, usual)
+        for step in SWITCH.start(each)
+        if isinstance(step, Reserve)
+    )
+    assert few < many
+    veth = wiring(kind=PortKind.VETH, switch_burst=64)
+    assert "not at a veth" in (SWITCH.accepts(veth) or "")
+
+
 def test_rings_have_the_length_that_is_asked_for() -> None:
     assert not [line for line in configuration(wiring()) if "NDESC" in line]
     lines = configuration(wiring(descriptors=512))

@@ -157,6 +157,13 @@ def test_hugepages_are_reserved_where_it_takes_them() -> None:
     assert "page-size default }" in configured(plain)
 
 
+def test_buffers_are_as_many_as_are_asked_for() -> None:
+    asked = wiring(buffers=65536)
+    assert "buffers { buffers-per-numa 65536 page-size" in configured(asked)
+    (reserved,) = (step for step in SWITCH.start(asked) if isinstance(step, Reserve))
+    assert reserved.megabytes == 160
+
+
 def test_nics_are_those_of_its_dpdk_plugin_and_no_other() -> None:
     plain = wiring()
     first, second = plain.ports

@@ -29,6 +29,7 @@ _VERSION = r"version (\S+)"  # as gflags prints it
 _NEEDED = "import grpc, google.protobuf; print('version', grpc.__version__)"
 _BUILT = "pybess/builtin_pb/service_pb2_grpc.py"
 _BUFFERS, _MEMORY_MB = 16384, 512
+_BUFFER_BYTES = 3072  # with all that lies around a frame
 _DEVICES = "/sys/bus/pci/devices"
 
 _CLIENT = """\
@@ -179,21 +180,22 @@ class Bess(Switch):
 
     def start(self, wiring: Wiring) -> Plan:
         home, name = _home(wiring), _process(wiring)
-        huge = wiring.memory == "hugepages"
+        huge, buffers = wiring.memory == "hugepages", wiring.buffers or _BUFFERS
+        megabytes = max(_MEMORY_MB, buffers * _BUFFER_BYTES >> 20)
         sockets = [end.path for end in self.endpoints(wiring).values() if end.path]
         nics = [port.nic for port in wiring.ports if port.nic]
         left = ("rm", "-rf", home, *sockets)
         words = (
             *(f"{wiring.program}/core/bessd", "-f", "-logtostderr", "-no_crashlog"),
             *("-i", f"{home}/bessd.pid", f"-grpc_url=unix:{home}/grpc.sock"),
-            *("-m", str(_MEMORY_MB if huge else 0), "-buffers", str(wiring.buffers or _BUFFERS)),
+            *("-m", str(megabytes if huge else 0), "-buffers", str(buffers)),
             *(("-c", str(wiring.cores[0])) if wiring.cores else ()),
         )
         made: Plan = ()
         if wiring.kind is PortKind.VETH:
             made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
         if huge:
-            made += (Reserve("hugepages for the switch's frames", _MEMORY_MB, node=wiring.node),)
+            made += (Reserve("hugepages for the switch's frames", megabytes, node=wiring.node),)
         return (
             *made,
             Run("nothing is left of an instance before", left, undo=left),

@@ -1,0 +1,113 @@
+"""These tests search for settings with real frames: short trials, whose figures say nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for
+from switchmark.campaign import tuning
+from switchmark.campaign.load import from_options
+from switchmark.campaign.store import RunFolder, read_records
+from switchmark.cli.running import Shown, lab_options
+from switchmark.cli.tuning import go_on_tuning, search_settings
+from switchmark.errors import Interrupted
+from switchmark.lab.measure import Lab
+from switchmark.layout.resolve import check
+from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
+
+SHOWN = Shown(as_json=False, wide=False, quiet=True)
+SHORT = {"duration": "0.1", "warmup": "0.05"}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch, traffic_program: str) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    monkeypatch.setattr(tuning, "REPEATS", 1)
+
+
+def options() -> dict[str, Any]:
+    return lab_options(False, None, "never", "off", 0)
+
+
+def test_settings_of_switches_are_tried_and_the_best_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    axes = {"switch": "testpmd,l2fwd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
+    asked = from_options(axes, check)
+    status = search_settings(asked, 1, (tmp_path, "run"), SHOWN, options(), strict=False)
+    assert status == 0
+    tried, compared = (
+        {record.test: record for record in read_records(folder)}
+        for folder in (tmp_path / "run", tmp_path / "run/tuned")
+    )
+    assert set(tried) == set(compared) == set(tuning.to_try(asked, 1, check).tests)
+    assert {record.test.switch for record in compared.values()} == {"testpmd", "l2fwd"}
+    (tuned,) = (test for test in compared if test.switch == "testpmd" and test not in asked.tests)
+    steps = (tmp_path / "run/tuned/logs/steps.sh").read_text()
+    assert f"--burst={tuned.switch_burst}" in steps
+    assert f"--total-num-mbufs={tuned.buffers}" in steps
+    said = capsys.readouterr().out
+    for switch in ("testpmd", "l2fwd"):
+        assert f"{switch}: default " in said
+        assert f"switchmark run --switch {switch} --engine dpdk" in said
+    assert said.count("(the best of 1 settings)") == 2
+
+
+def test_a_search_that_was_interrupted_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its first stage and at its second: what was measured is not measured again."""
+    measured: list[tuple[Test, str]] = []
+    stop_at = [1, 3]
+    visit = Lab.visit
+
+    def counted(self: Lab, asked: Visit) -> Any:
+        if len(measured) in stop_at:
+            stop_at.remove(len(measured))
+            raise Interrupted("interrupted")
+        measured.append((asked.test, self._folder.name))
+        return visit(self, asked)
+
+    monkeypatch.setattr(Lab, "visit", counted)
+    axes = {"switch": "linux-bridge,tc-redirect", "repeat": "1", **SHORT}
+    asked, run = from_options(axes, check), tmp_path / "run"
+    with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
+        search_settings(asked, 3, (tmp_path, "run"), SHOWN, options(), strict=False)
+    with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
+        go_on_tuning(RunFolder(run), SHOWN, options(), strict=False)
+    assert go_on_tuning(RunFolder(run), SHOWN, options(), strict=False) == 0
+    assert sorted(measured, key=str) == sorted(
+        ((test, folder) for test in asked.tests for folder in ("run", "tuned")), key=str
+    )
+    said = capsys.readouterr().out
+    for switch in ("linux-bridge", "tc-redirect"):
+        assert f"{switch}: default " in said
+    assert said.count("has nothing to tune") == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"switch_burst": 8, "buffers": 8192, "descriptors": 256},
+        {"switch_burst": 256, "buffers": 131072, "memory": "no-huge", "descriptors": 4096},
+    ],
+    ids=lambda settings: str(settings["switch_burst"]),
+)
+@pytest.mark.parametrize("switch", ["testpmd", "fastclick"])
+def test_a_switch_works_with_the_settings_that_it_follows(
+    measure: Measure, switch: str, settings: dict[str, Any]
+) -> None:
+    record = measure(switch=switch, engine="dpdk", **settings)
+    assert_every_frame_is_accounted_for(record)
+
+
+@pytest.mark.parametrize("buffers", [8192, 131072])
+@pytest.mark.parametrize("switch", ["vpp", "bess"])
+def test_a_switch_works_with_the_buffers_that_it_is_given(
+    measure: Measure, switch: str, buffers: int
+) -> None:
+    assert_every_frame_is_accounted_for(measure(switch=switch, engine="dpdk", buffers=buffers))
