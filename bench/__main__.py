@@ -14,7 +14,7 @@ from bench.bed import Bed
 from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
-from bench.own import NULL, PACING, SETUP
+from bench.own import NULL, PACING, SETUP, SETUP_SWITCHES
 from bench.peers import MissingPeer
 from bench.placed import PLACED
 from bench.report import Machine, Row, table, write_json
@@ -24,7 +24,18 @@ from switchmark.machine.signals import interruptible
 from switchmark.machine.workspace import Workspace
 
 INTERRUPTED = 130
-COMPARISONS = (RAW_MMSG, BEST, *GENERATORS, RTT, *BYPASS, *PLACED, NULL, PACING, SETUP)
+COMPARISONS = (
+    RAW_MMSG,
+    BEST,
+    *GENERATORS,
+    RTT,
+    *BYPASS,
+    *PLACED,
+    NULL,
+    PACING,
+    SETUP,
+    SETUP_SWITCHES,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from bench.bed import require_root
@@ -14,11 +15,14 @@ from bench.pairs import Limit
 from bench.report import Row, absolute
 from switchmark.errors import Unavailable
 from switchmark.lab.measure import Lab
+from switchmark.layout.resolve import check
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import LocalHost
 from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
+from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["NULL", "PACING", "SETUP", "set_up", "worst_interval"]
+__all__ = ["NULL", "PACING", "SETUP", "SETUP_SWITCHES", "set_up", "worst_interval"]
 
 _BURST = 32
 _PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
@@ -26,6 +30,8 @@ _PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
 
 _PACING_SECONDS = 5  # so many times the length of another measurement
 _WARMUP_S, _DURATION_S = 0.1, 0.2
+_BEYOND_S = 1.5
+_TRIAL: dict[str, Any] = {"warmup": _WARMUP_S, "duration": _DURATION_S}
 _DRAINS_S = 2 * 0.020  # a trial's two phases each end when nothing has come for so long
 
 
@@ -147,6 +153,51 @@ def _setup(session: Session) -> list[Row]:
     return set_up(session, "setup", axes, Limit("at most", 0.5))
 
 
+def _setup_switches(session: Session) -> list[Row]:
+    """Measure every switch that is here: what setting up and taking down costs beyond its own."""
+    require_root()
+    rows = []
+    for name, switch in SWITCHES.items():
+        try:
+            switch.probe(LocalHost())
+        except Unavailable as missing:
+            session.say(f"{name} is left out: {missing.message}")
+            continue
+        past_kernel = PortKind.VHOST_USER in switch.port_kinds
+        test = Test(switch=name, engine="dpdk" if past_kernel else "raw-mmsg", **_TRIAL)
+        if not check(test):
+            rows.append(_beyond_its_own(session, test))
+    return rows
+
+
+def _beyond_its_own(session: Session, test: Test) -> Row:
+    beyond, own = [], []
+    for number in range(session.pairs):
+        session.say(f"{number + 1}/{session.pairs} {test.switch}")
+        with Lab(session.bed.logs / f"{test.switch}-{number}") as lab:
+            record = lab.run(test)
+        if record.status != "ok" or record.setup_s is None or record.teardown_s is None:
+            raise RuntimeError(f"the test of {test.switch} {record.status}: {record.error}")
+        own.append((record.start_s or 0.0) + (record.stop_s or 0.0))
+        beyond.append(record.setup_s + record.teardown_s - own[-1])
+    return absolute(
+        "setup-switches",
+        f"v2v {test.switch}",
+        "s",
+        beyond,
+        Limit("at most", _BEYOND_S),
+        (
+            "setup_s + teardown_s, but for its own start and stop "
+            f"(start_s + stop_s: {median(own):.2f} s)",
+        ),
+    )
+
+
 NULL = Comparison("null", "what the loop costs a frame, on engine null", _null)
 PACING = Comparison("pacing", "how well a rate is kept, on engine null", _pacing)
+SETUP_SWITCHES = Comparison(
+    "setup-switches",
+    "what a test of each switch costs beyond the switch's own start and stop",
+    _setup_switches,
+)
 SETUP = Comparison("setup", "what a test costs beyond its traffic", _setup)

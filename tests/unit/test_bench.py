@@ -280,6 +280,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "null",
         "pacing",
         "setup",
+        "setup-switches",
     ]
 
 
