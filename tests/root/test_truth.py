@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from real_frames import skip_unpackaged
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
@@ -32,7 +33,7 @@ from switchmark.model.place import Place, PlaceKind
 from switchmark.model.placement import Pin
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
-from switchmark.model.topology import Role
+from switchmark.model.topology import PortKind, Role
 from switchmark.plugins import load_plugins
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE
@@ -354,6 +355,36 @@ def test_throttled_ends(attempt: Try, axes: dict[str, Any], slow: dict[Role, int
 def test_a_function_with_little_cpu_time(attempt: Try) -> None:
     axes = {**CHAIN, "chain": 1, "cpu_limit": "function:10"}
     assert named(lambda: attempt(**axes), "function", times=ONCE) == []
+
+
+USER_SPACE = [name for name, switch in TABLE.items() if switch.program]
+
+
+def saturating(switch: str) -> dict[str, Any]:
+    """Return the axes of a saturated test of a switch in user space, past the kernel if it can."""
+    past_kernel = PortKind.VHOST_USER in TABLE[switch].port_kinds
+    return {**SATURATED, "switch": switch, "engine": "dpdk" if past_kernel else "raw-mmsg"}
+
+
+@pytest.mark.parametrize("switch", USER_SPACE)
+def test_a_switch_in_user_space_with_half_a_core(attempt: Try, switch: str) -> None:
+    skip_unpackaged(switch)
+    axes = saturating(switch)
+    attempt(**axes)
+    assert named(lambda: attempt(**axes, cpu_limit="switch:50"), "switch", times=ONCE) == []
+
+
+@pytest.mark.parametrize("switch", USER_SPACE)
+def test_a_throttled_sender_before_a_switch_in_user_space(attempt: Try, switch: str) -> None:
+    skip_unpackaged(switch)
+    axes = saturating(switch)
+    attempt(**axes)
+
+    def run() -> Record:
+        with slowed(Role.SENDER, 20_000):
+            return attempt(**axes)
+
+    assert named(run, "sender", times=ONCE) == []
 
 
 def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
