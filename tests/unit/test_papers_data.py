@@ -38,11 +38,7 @@ TEXTS = {"ara-2021": 2, "bonafiglia-2015": 4, "emmerich-2014": 2, "zhang-2021": 
 _NO_METRICS = {"share", "line.gbps_l1", "host.cores"}
 """Names that figures and claims have for what no record has by itself."""
 
-_LATER = {
-    "cost.copy_share",
-    "cost.queues_share",
-    "cost.switching_share",
-}
+_LATER = {"profile.context_switch", "profile.user_copy", "profile.virtual_queues"}
 """Metrics that no build has yet: figures and claims wait for them."""
 
 _SIDES = ("greater", "less", "from_", "to", "of", "over")

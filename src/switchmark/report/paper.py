@@ -142,9 +142,10 @@ def as_object(result: Judged) -> Printed:
 def print_judged(result: Judged, stream: IO[str]) -> None:
     """Print what was measured beside what was published, then the answer to each claim."""
     experiment, paper = result.experiment, source(result.experiment.paper)
+    assumed = {**experiment.owner.assumed, **experiment.assumed}
     head = [f"{experiment.name}: {experiment.summary}"]
     head += [f"{paper.authors}, {paper.year}, {experiment.place}"]
-    head += [f"assumed: {axis}: {why}" for axis, why in experiment.assumed.items()]
+    head += [f"assumed: {axis}: {why}" for axis, why in assumed.items()]
     for text in head:
         print(*_folded(text, ""), sep="\n", file=stream)
     print(file=stream)
