@@ -292,6 +292,15 @@ def test_ours_stands_beside_the_published() -> None:
     assert content["claims"][0]["answer"] == "cannot be told"
 
 
+def test_what_a_shared_run_assumes_is_said_with_each_of_its_experiments() -> None:
+    shared = read("bonafiglia-2015/fig5b")
+    assert "chain" in shared.owner.assumed
+    assert not shared.assumed
+    stream = io.StringIO()
+    print_judged(judged(shared, []), stream)
+    assert f"assumed: chain: {shared.owner.assumed['chain'][:20]}" in stream.getvalue()
+
+
 def test_many_experiments_end_in_one_table() -> None:
     stream = io.StringIO()
     first = judged(TABLE2, results(record("raw", 400), record("udp", 300)))
