@@ -185,7 +185,8 @@ def verified(switch: Any) -> str:
         if each is not None:
             version = f" with {each.version}" * bool(each.version)
             failed = f" ({', '.join(each.failed)} failed)" * bool(each.failed)
-            words = f"{each.state}{version}{failed}, {each.date}"
+            why = f" ({each.why})" * bool(each.why)
+            words = f"{each.state}{version}{failed}{why}, {each.date}"
         told.setdefault(words, []).append(f"`{kind}`")
     return "; ".join(f"{', '.join(kinds)}: {words}" for words, kinds in told.items())
 

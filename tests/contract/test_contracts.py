@@ -76,8 +76,15 @@ def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Layou
     w = layout.wiring
     assert set(layout.endpoints) == {port.id for port in w.ports}
     assert set(layout.addressing) == {flow.id for flow in w.flows}
-    macs = [endpoint.mac for endpoint in layout.endpoints.values()]
-    assert len(set(macs)) == len(macs)
+    addresses = {
+        end: ip
+        for flow in w.flows
+        for a in (layout.addressing[flow.id],)
+        for end, ip in ((flow.source, a.source_ip), (flow.sink, a.sink_ip))
+    }
+    # What shares its MAC with another has an IP address of its own.
+    ends = [(endpoint.mac, addresses.get(port)) for port, endpoint in layout.endpoints.items()]
+    assert len(set(ends)) == len(ends)
     for endpoint in layout.endpoints.values():
         assert endpoint.kind in layout.switch.port_kinds
     for flow in w.flows:

@@ -104,6 +104,16 @@ def plans() -> Iterator[tuple[str, Test]]:
             Test(switch=switch, engine="dpdk", port="vhost-user", listen="functions"),
         )
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
+    for scenario in ("p2v", "v2v"):
+        yield (
+            f"variants/ipvlan-{scenario}",
+            Test(switch="ipvlan", engine="udp", scenario=scenario),
+        )
+    yield (
+        "variants/nft-flowtable-udp",
+        Test(switch="nft-flowtable", engine="udp", scenario="v2v"),
+    )
+    yield "variants/netkit-bi-pairs", Test(switch="netkit", direction="bi", pairs=2)
     yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
     yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
     yield "variants/ovs-host", Test(switch="ovs", switch_environment="host")

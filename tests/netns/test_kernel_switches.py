@@ -96,3 +96,22 @@ def test_the_kernels_work_is_moved_off_the_senders_cpu(measure: Measure) -> None
     assert cpu not in seats["f0"]
     assert after[cpu][0] - before[cpu][0] > 0.9 * trial.tx_frames
     assert after[cpu][1] > before[cpu][1]
+
+
+@pytest.mark.parametrize(
+    ("switch", "engine"),
+    [
+        ("nft-flowtable", "raw-mmsg"),
+        ("nft-flowtable", "udp"),
+        ("ipvlan", "udp"),
+        ("ipvlan", "udp-mmsg"),
+        ("netkit", "raw-mmsg"),
+        ("netkit", "udp"),
+    ],
+)
+@pytest.mark.parametrize("scenario", ["v2v", "p2v"])
+def test_what_not_every_kernel_has_forwards_where_it_is(
+    measure: Measure, switch: str, engine: str, scenario: str
+) -> None:
+    record = measure(switch=switch, engine=engine, scenario=scenario)
+    assert_every_frame_is_accounted_for(record)

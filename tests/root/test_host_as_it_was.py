@@ -47,6 +47,8 @@ def axes(request: pytest.FixtureRequest) -> dict[str, str]:
         pytest.skip(missing.message)
     kernel = set(getattr(TABLES[axis][name], "port_kinds", ())) & ENGINES["raw-mmsg"].port_kinds
     found = {axis: name, "engine": "raw-mmsg" if kernel or axis == "noise" else "dpdk"}
+    if kernel and axis == "switch" and check(Test(**found)):
+        found["engine"] = "udp-mmsg"  # its ends are found by their addresses of IP
     if axis == "environment":
         found["scenario"] = "p2v"  # a node is enough
     if axis == "environment" and not check(Test(**found, switch_environment=name)):

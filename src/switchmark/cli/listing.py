@@ -15,6 +15,7 @@ from switchmark.machine.host import Host, LocalHost
 from switchmark.model.topology import PortKind
 from switchmark.plugins import Table
 from switchmark.switches.base import Switch
+from switchmark.switches.verified import verified
 from switchmark.switches.versions import Switches, probe_asked
 
 __all__ = ["Thing", "listed", "print_listed", "thing_named"]
@@ -75,15 +76,15 @@ def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
     for entry in entries:
         mark = "✓" if entry["usable"] else "✗"
         told = (entry["version"], entry["mode"], entry["verified"])
-        version = ", ".join(filter(None, told)) if entry["usable"] else ""
+        version = ", ".join(filter(None, told))
         words = (f"{mark} {entry['name']:{width}}", entry["summary"], version and f"[{version}]")
         print("  ".join(filter(None, words)), file=stream)
         for line in (entry["why_not"] or "").splitlines():
             print(f"  {'':{width}}  {line}", file=stream)
         if entry["hint"]:
             print(f"  {'':{width}}  hint: {entry['hint']}", file=stream)
-        for kind, verified in entry["verified_ports"].items():
-            print(f"  {'':{width}}  {kind} ports: {verified}", file=stream)
+        for kind, state in entry["verified_ports"].items():
+            print(f"  {'':{width}}  {kind} ports: {state}", file=stream)
         for kind, (reason, hint) in entry["missing"].items():
             print(f"  {'':{width}}  no {kind} ports: {reason}", file=stream)
             print(f"  {'':{width}}  hint: {hint}", file=stream)
@@ -100,6 +101,8 @@ def _probed(entry: Any, host: Host) -> dict[str, Any]:
             known = isinstance(entry, Switch)
             version = probe_asked(entry, host) if known else entry.probe(host)
         except SwitchmarkError as error:
+            if isinstance(entry, Switch):
+                listed["verified"], _ = verified(entry.name, entry.port_kinds)
             return {**listed, "usable": False, "why_not": error.message, "hint": error.hint}
         listed |= {"version": version.text, "mode": version.mode, "verified": version.verified}
         listed |= {"missing": dict(version.missing), "verified_ports": dict(version.verified_ports)}

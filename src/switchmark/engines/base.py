@@ -22,7 +22,10 @@ __all__ = ["KERNEL_PORTS", "Engine", "traffic_program"]
 _PROGRAM = "switchmark-traffic"
 
 KERNEL_PORTS = frozenset(
-    {PortKind.VETH, PortKind.TAP, PortKind.MACVLAN, PortKind.VF, PortKind.NIC_KERNEL}
+    {
+        *(PortKind.VETH, PortKind.TAP, PortKind.MACVLAN, PortKind.IPVLAN, PortKind.NETKIT),
+        *(PortKind.VF, PortKind.NIC_KERNEL),
+    }
 )
 """Ports that are an interface of the kernel in the function's node."""
 

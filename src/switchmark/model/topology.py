@@ -47,6 +47,8 @@ class PortKind(StrEnum):
     VHOST_USER = "vhost-user"
     MEMIF = "memif"
     MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    NETKIT = "netkit"
     VF = "vf"
     NETMAP = "netmap"
     NIC_KERNEL = "nic-kernel"

@@ -47,6 +47,9 @@ class Verification(BaseModel):
     failed: tuple[str, ...] = ()
     """Those where it was not."""
 
+    why: str = ""
+    """Why none was tried, where its plans alone are known to be what they were."""
+
 
 _Content = Mapping[str, Mapping[str, Verification]]
 

@@ -1,0 +1,89 @@
+"""The kernel's tc redirects frames between netkit devices, which came for containers (Linux 6.7):
+pairs like veth, whose far end sends without a queue between.
+
+A program of BPF at the near end sends what comes in there out at the near end of another pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from switchmark.machine.host import Host
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.kernel_options import require_options
+from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
+
+
+def _pair(
+    near: str, far: str, near_more: tuple[str, ...] = (), far_more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the command that makes a pair of the layer of Ethernet, as `ip` of Linux 6.7 knows
+    it."""
+    return (
+        *("ip", "link", "add", near, *near_more, "type", "netkit", "mode", "l2"),
+        *("peer", "name", far, *far_more),
+    )
+
+
+class Netkit(RedirectingSwitch):
+    """Each port is a netkit pair; the qdisc `clsact` of its near end has a program that calls
+    `bpf_redirect()`."""
+
+    name = "netkit"
+    semantics = (Semantics.PATCH,)
+    port_kinds = (PortKind.NETKIT,)
+    counters = links.COUNTERS
+
+    def probe(self, host: Host) -> Version:
+        require_options(host, "CONFIG_NETKIT")
+        hook = ("tc", "qdisc", "add", "dev", "sm-a", "clsact")
+        tried = (_pair("sm-a", "sm-b"), hook, redirect("tc", "sm-a", "sm-b"))
+        return Version(links.probe_kernel(host, *tried))
+
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        return {
+            port.id: replace(endpoint, kind=PortKind.NETKIT, staged=endpoint.ifname)
+            for port in wiring.ports
+            for endpoint in (links.kernel_endpoints(wiring)[port.id],)
+        }
+
+    def start(self, wiring: Wiring) -> Plan:
+        steps: Plan = ()
+        for port in wiring.ports:
+            steps += self._add_pair(wiring, port)
+        for _, near, far in wires(wiring):
+            hook = ("tc", "qdisc", "add", "dev", near, "clsact")
+            steps += (
+                Run(f"a program can look at what comes in at {near}", hook, at=wiring.at),
+                Run(
+                    f"what comes in at {near} goes out at {far}",
+                    redirect("tc", near, far),
+                    at=wiring.at,
+                ),
+            )
+        return steps
+
+    def _add_pair(self, wiring: Wiring, port: Port) -> Plan:
+        near, far = links.switch_ifname(wiring, port), wiring.name(f"e{port.index}")
+        mtu = ("mtu", str(wiring.mtu))
+        near_more = (*mtu, "address", mac_address(port.index, router=True))
+        far_more = (*mtu, "address", links.interface_mac(wiring, port))
+        return (
+            Run(
+                f"a netkit pair from {near} to {far}",
+                _pair(near, far, near_more, far_more),
+                at=wiring.at,
+                undo=("ip", "link", "del", near),
+            ),
+            links.offloads_off(wiring, near),
+            links.offloads_off(wiring, far),
+            *links.silence(wiring, near),
+            Run(f"{near} up", ("ip", "link", "set", near, "up"), at=wiring.at),
+        )
+
+
+SWITCH = Netkit()

@@ -1,0 +1,128 @@
+"""The kernel routes IPv4 frames from port to port, for the switches that are made of its router.
+
+Knows no switch: each says in its own file what it has beside the router.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from switchmark.model.plan import Plan, Run
+from switchmark.model.topology import (
+    Addressing,
+    Semantics,
+    Wiring,
+    ip_address,
+    mac_address,
+)
+from switchmark.switches.base import routed_addressing
+from switchmark.switches.links import (
+    COUNTERS,
+    PORT_KINDS,
+    KernelSwitch,
+    add_port,
+    set_sysctls,
+    switch_ifname,
+)
+
+__all__ = ["FORWARDING", "KernelRouter"]
+
+_NETWORKS = 255
+_FIRST_TABLE = 1000  # the kernel's own are below 256
+
+
+FORWARDING = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+"""What a kernel is tried with that is to route."""
+
+
+class KernelRouter(KernelSwitch):
+    """The kernel routes between the ports, with one /24 of 198.18.0.0/16 on each and every
+    neighbour known, in the context of whoever sends.
+
+    Where functions forward, a frame has one destination all the way: a rule for each port (policy
+    routing) then says which neighbour is next, and each time the TTL falls by one.
+    """
+
+    semantics = (Semantics.ROUTED,)
+    port_kinds = PORT_KINDS
+    resources = frozenset({"switch_cores"})
+    counters = COUNTERS
+    own_stack = True
+    routes_by_port = True
+
+    def accepts(self, wiring: Wiring) -> str | None:
+        if len(wiring.ports) > _NETWORKS:
+            return f"{self.name} gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
+        if _through_functions(wiring):
+            for port_id, sinks in wiring.ways.items():
+                if len(sinks) > 1:
+                    return (
+                        f"{self.name} has one rule for a port: what comes in at port {port_id} "
+                        f"cannot go to {len(sinks)} others\n\nhint: --chains 1"
+                    )
+        return None
+
+    def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
+        return routed_addressing(wiring)
+
+    def start(self, wiring: Wiring) -> Plan:
+        forwarding = set_sysctls(
+            wiring,
+            "forward IPv4, whatever network a source address is of",
+            {
+                "net.ipv4.ip_forward": "1",
+                "net.ipv4.conf.all.rp_filter": "0",
+                "net.ipv4.conf.default.rp_filter": "0",
+                "net.ipv4.conf.all.send_redirects": "0",
+            },
+        )
+        ports: Plan = ()
+        for port in wiring.ports:
+            near = switch_ifname(wiring, port)
+            ports += (
+                *add_port(wiring, port),
+                Run(
+                    f"the router's address on {near}",
+                    ("ip", "address", "add", f"{ip_address(1, net=port.index)}/24", "dev", near),
+                    at=wiring.at,
+                ),
+                Run(
+                    f"the neighbour behind {near}: no ARP during a trial",
+                    (
+                        *("ip", "neighbour", "replace", ip_address(2, net=port.index)),
+                        *("lladdr", mac_address(port.index), "dev", near, "nud", "permanent"),
+                    ),
+                    at=wiring.at,
+                ),
+            )
+        return forwarding + ports + (_rules(wiring) if _through_functions(wiring) else ())
+
+
+def _through_functions(wiring: Wiring) -> bool:
+    """Say whether frames come back to the router: some function has several ports."""
+    return len({port.part for port in wiring.ports}) < len(wiring.ports)
+
+
+def _rules(wiring: Wiring) -> Plan:
+    """Return the steps that send what comes in at each port to the next neighbour."""
+    steps: Plan = ()
+    for port_id, sinks in wiring.ways.items():
+        near, table = switch_ifname(wiring, wiring.port(port_id)), wiring.port(port_id).index
+        table += _FIRST_TABLE
+        for sink in map(wiring.port, sinks):
+            far, neighbour = switch_ifname(wiring, sink), ip_address(2, net=sink.index)
+            route = ("default", "via", neighbour, "dev", far, "table", str(table))
+            rule = ("iif", near, "lookup", str(table), "priority", str(table))
+            steps += (
+                Run(
+                    f"next after {near} is the neighbour behind {far}",
+                    ("ip", "route", "add", *route),
+                    at=wiring.at,
+                ),
+                Run(
+                    f"what comes in at {near} goes there, wherever it is sent to",
+                    ("ip", "rule", "add", *rule),
+                    at=wiring.at,
+                ),
+            )
+    return steps
