@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
+import os
 import re
+import shutil
+import tarfile
+import zipfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recorded import FACTS, fresh, kept, latency_trial, written
+from switchmark import __version__
 from switchmark.campaign.store import read_records
 from switchmark.cli import main
 from switchmark.errors import UsageError
@@ -474,3 +481,68 @@ def test_the_facts_of_the_host_are_columns(mixed: Path) -> None:
 def test_records_are_of_the_model(mixed: Path) -> None:
     rows = rows_of(mixed, "select record from records")
     assert [Record.model_validate_json(row["record"]).number for row in rows] == [1, 2, 4, 5]
+
+
+# --- bundles ---------------------------------------------------------------------------------
+
+
+def test_a_bundle_has_what_a_reviewer_asks_for(cli: Any, mixed: Path, tmp_path: Path) -> None:
+    (mixed / "logs" / "steps.sh").write_text("# a reason\nip link add\n")
+    status, out, err = cli("bundle", mixed)
+    assert (status, out) == (0, f"{mixed.name}.tar.gz: 13 files of run {mixed.name}\n")
+    assert err.count("4 of 6 tests have a record") == 1
+    with tarfile.open(tmp_path / f"{mixed.name}.tar.gz") as archive:
+        archive.extractall(tmp_path)
+    folder = tmp_path / mixed.name
+    assert read_records(folder) == read_records(mixed)
+    for name in ("campaign.yaml", "host.json", "records.jsonl", "trials.jsonl", "logs/steps.sh"):
+        assert (folder / name).read_bytes() == (mixed / name).read_bytes()
+    told = (each.split("  ") for each in (folder / "SHA256SUMS").read_text().splitlines())
+    sums = {name: content for content, name in told}
+    there = {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+    }
+    assert sums == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in there.items()
+        if name != "SHA256SUMS"
+    }
+    page = (folder / "README.md").read_text()
+    for name in there:
+        assert any(f"`{part}`" in page for part in (name, f"{name.split('/')[0]}/"))
+    assert "2 ok, 1 failed, 1 refused" in page
+    assert "refused: it cannot work" in page
+    assert json.loads((folder / "versions.json").read_text())["1"]["switchmark"] == "0.1.0"
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".zip"])
+def test_the_same_run_makes_the_same_bundle(
+    suffix: str, cli: Any, mixed: Path, tmp_path: Path
+) -> None:
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    assert cli("bundle", mixed, "-o", first)[0] == 0
+    for path in mixed.rglob("*"):
+        os.utime(path)
+    assert cli("bundle", mixed, "-o", second)[0] == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_bundle_of_old_and_of_torn_records_has_whole_lines(
+    cli: Any, stored: Path, tmp_path: Path
+) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(stored, torn)
+    path = torn / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    status, _, err = cli("bundle", torn, "-o", tmp_path / "torn.zip")
+    assert (status, "its last line was cut off" in err) == (0, True)
+    with zipfile.ZipFile(tmp_path / "torn.zip") as archive:
+        lines = archive.read("torn/records.jsonl").decode().splitlines()
+    assert [json.loads(line)["record"]["number"] for line in lines] == [1, 2, 3]
+    assert cli("bundle", torn, "-o", tmp_path / "torn.rar")[0] == 2
+
+
+def test_the_citation_names_this_version(repository: Path) -> None:
+    citation = yaml.safe_load((repository / "CITATION.cff").read_text())
+    assert citation["version"] == __version__
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)

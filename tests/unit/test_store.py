@@ -358,7 +358,26 @@ def test_the_facts_of_a_host_hold_no_secret_of_its_command_line() -> None:
     assert facts["memory_kib"] == 1024
     assert facts["hugepages"] == {"total": 2, "free": None, "size_kib": None}
     assert facts["mitigations"] == {"mds": "Not affected"}
+    assert (facts["boost"], facts["microcode"], facts["versions"]["dpdk"]) == (None, None, None)
     assert "abc" not in json.dumps(facts)
+
+
+def test_what_a_reviewer_asks_of_a_host_is_in_its_facts() -> None:
+    files = {
+        "/proc/cpuinfo": b"model name : A CPU\nmicrocode : 0x2b\nflags : hypervisor nonstop_tsc\n",
+        "/proc/sys/kernel/version": b"#1 SMP PREEMPT_DYNAMIC\n",
+        "/sys/devices/system/node/online": b"0-1\n",
+        "/sys/kernel/mm/transparent_hugepage/enabled": b"always [madvise] never\n",
+        "/sys/devices/system/cpu/intel_pstate/no_turbo": b"1\n",
+        "/usr/lib/x86_64-linux-gnu/pkgconfig/libdpdk.pc": b"Name: DPDK\nVersion: 22.11.11\n",
+    }
+    facts = host_facts(RecordingHost(files=files))
+    assert facts["microcode"] == "0x2b"
+    assert facts["kernel_build"] == "#1 SMP PREEMPT_DYNAMIC"
+    assert facts["numa_nodes"] == "0-1"
+    assert facts["transparent_hugepages"] == "madvise"
+    assert facts["boost"] is False
+    assert facts["versions"]["dpdk"] == "22.11.11"
 
 
 def test_the_facts_of_this_host_are_json() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from switchmark.cli.arguments import JsonLines
+from switchmark.cli.arguments import JsonLines, RunFolderPath
 from switchmark.cli.running import print_json
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", s
 def add_commands(app: typer.Typer) -> None:
     """Add these commands to those of the program."""
     app.command("export")(export)
+    app.command("bundle")(bundle)
     app.command("query")(query)
     app.command("schema")(schema_)
 
@@ -80,6 +81,30 @@ def export(
                 write_parquet(database, output)
             else:
                 _write(rows_as_csv(database), output)
+    return 0
+
+
+def bundle(
+    run: RunFolderPath,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="an archive, .tar.gz or .zip"),
+    ] = None,
+) -> int:
+    """Pack a run for whoever checks it: records, commands, host, report, how to run it again.
+
+    The same run makes the same archive, byte by byte.
+    """
+    from switchmark.report.bundle import packed, time_of, write_bundle
+    from switchmark.report.export import rows_as_csv
+    from switchmark.report.query import opened
+
+    ((name, records),) = _read([run])
+    with opened([run]) as database:
+        files = packed(run, records, rows_as_csv(database))
+    path = output or Path(f"{name}.tar.gz")
+    write_bundle(path, name, files, time_of(records))
+    print(f"{path}: {len(files)} files of run {name}")
     return 0
 
 

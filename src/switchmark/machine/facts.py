@@ -30,28 +30,39 @@ _CPU = "/sys/devices/system/cpu"
 _CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
 _RELEASE, _DISTRIBUTION = "/proc/sys/kernel/osrelease", "/etc/os-release"
 _CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_KERNEL_BUILD, _NODES = "/proc/sys/kernel/version", "/sys/devices/system/node/online"
+_TRANSPARENT = "/sys/kernel/mm/transparent_hugepage/enabled"
+_BOOST, _NO_TURBO = f"{_CPU}/cpufreq/boost", f"{_CPU}/intel_pstate/no_turbo"
+_DPDK = ("/usr/lib*/*/pkgconfig/libdpdk.pc", "/usr/local/lib*/*/pkgconfig/libdpdk.pc")
 _VULNERABILITIES = f"{_CPU}/vulnerabilities/*"
 
 
 def host_facts(host: Host) -> dict[str, Any]:
     """Return the facts of a host, as JSON can hold them."""
     single = (_CPUINFO, _MEMINFO, _COMMANDS, _RELEASE, _DISTRIBUTION, _CLOCK)
+    more = (_KERNEL_BUILD, _NODES, _TRANSPARENT, _BOOST, _NO_TURBO, *_DPDK)
     scaling = ("online", "isolated", "smt/active", "cpu0/cpufreq/scaling_governor")
-    content = host.read_all(*single, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES)
+    content = host.read_all(
+        *single, *more, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
+    )
     files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
     online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
     memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
     return {
         "kernel": files.get(_RELEASE) or None,
+        "kernel_build": files.get(_KERNEL_BUILD) or None,
         "machine": platform.machine(),
         "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
         or None,
         "cpu_model": cpu.get("model name") or cpu.get("Model"),
+        "microcode": cpu.get("microcode"),
+        "numa_nodes": files.get(_NODES) or None,
         "cores_online": online,
         "cores_usable": len(os.sched_getaffinity(0)),
         "cores_isolated": isolated,
         "smt": smt,
         "governor": governor,
+        "boost": _boost(files),
         "clocksource": files.get(_CLOCK) or None,
         "tsc": _steady_tsc(cpu),
         "virtual": "hypervisor" in cpu.get("flags", "").split(),
@@ -61,6 +72,7 @@ def host_facts(host: Host) -> dict[str, Any]:
             "free": _kib(memory.get("HugePages_Free")),
             "size_kib": _kib(memory.get("Hugepagesize")),
         },
+        "transparent_hugepages": _chosen(files.get(_TRANSPARENT, "")),
         "mitigations": {
             path.rpartition("/")[2]: text or None
             for path, text in files.items()
@@ -69,8 +81,31 @@ def host_facts(host: Host) -> dict[str, Any]:
         "kernel_parameters": [
             word for word in files.get(_COMMANDS, "").split() if _CMDLINE.fullmatch(word)
         ],
-        "versions": {"switchmark": __version__, "python": platform.python_version()},
+        "versions": {
+            "switchmark": __version__,
+            "python": platform.python_version(),
+            "dpdk": _dpdk(files),
+        },
     }
+
+
+def _boost(files: Mapping[str, str]) -> bool | None:
+    """Say whether cores may run faster than they do for long, as either driver of frequencies tells
+    it."""
+    told = {_BOOST: {"1": True, "0": False}, _NO_TURBO: {"0": True, "1": False}}
+    return next((means.get(files[path]) for path, means in told.items() if path in files), None)
+
+
+def _chosen(text: str) -> str | None:
+    """Return the word in brackets, as /sys marks which of several values holds."""
+    chosen = re.search(r"\[(\S+)\]", text)
+    return chosen and chosen[1]
+
+
+def _dpdk(files: Mapping[str, str]) -> str | None:
+    """Return the version of the DPDK that is installed to build with."""
+    texts = (text for path, text in files.items() if path.endswith("/libdpdk.pc"))
+    return next((_table(text)["Version"] for text in texts if "Version" in _table(text)), None)
 
 
 def boot_id(host: Host) -> str:

@@ -1,0 +1,202 @@
+"""This module packs a run for whoever is to check it: an archive with the records, the commands,
+the host, a report, and how to run it again.
+
+What is packed is a run folder itself. The same run makes the same archive, byte by byte.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from switchmark.errors import RecordFailed, UsageError
+from switchmark.model.labels import label, telling
+from switchmark.model.record import Record
+from switchmark.report.figures import interval, rate
+from switchmark.report.json import to_object
+from switchmark.report.page import page
+from switchmark.report.schema import SCHEMAS, schema
+
+__all__ = ["packed", "time_of", "write_bundle"]
+
+_SUMS = "SHA256SUMS"
+_LINES = ("records.jsonl", "trials.jsonl")
+_EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)  # zip knows none before
+
+
+def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, bytes]:
+    """Return the files of a bundle by name: what the run folder holds, whole lines of it, and what
+    is made of it. `rows` are its tests as CSV."""
+    name = folder.resolve().name
+    try:
+        files = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and not path.name.endswith(tuple(_FORMS))
+        }
+    except OSError as error:
+        raise RecordFailed(f"{folder} cannot be read: {error.strerror}") from error
+    for each in _LINES:
+        if each in files:
+            files[each] = files[each][: files[each].rfind(b"\n") + 1]
+    versions = {
+        str(record.number): record.origin.versions if record.origin else {} for record in records
+    }
+    made = {
+        "README.md": _readme(name, records, files),
+        "report.html": page([(name, records)]),
+        "tests.csv": rows,
+        "versions.json": json.dumps(versions, indent=2) + "\n",
+        **{
+            f"schemas/{each}.schema.json": json.dumps(schema(each), indent=1) + "\n"
+            for each in SCHEMAS
+        },
+    }
+    files |= {each: text.encode() for each, text in made.items()}
+    files[_SUMS] = "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {each}\n"
+        for each, content in sorted(files.items())
+        if each != _SUMS
+    ).encode()
+    return dict(sorted(files.items()))
+
+
+def write_bundle(path: Path, name: str, files: Mapping[str, bytes], made_at: datetime) -> None:
+    """Write an archive of files below a folder of that name, all of them of one time; UsageError
+    for a suffix that names no kind of archive."""
+    forms = [form for suffix, form in _FORMS.items() if path.name.endswith(suffix)]
+    if not forms:
+        raise UsageError(
+            f"'{path.name}' names no kind of archive\n  known: {', '.join(_FORMS)}",
+            hint=f"-o {name}.tar.gz",
+        )
+    content = forms[0](name, files, max(made_at.astimezone(UTC), _EARLIEST))
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def time_of(records: Sequence[Record]) -> datetime:
+    """Return when the last of some tests began: the time of all files of a bundle."""
+    times = [datetime.fromisoformat(record.started) for record in records if record.started]
+    return max(times, default=_EARLIEST)
+
+
+def _tar(name: str, files: Mapping[str, bytes], made_at: datetime) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for each, content in files.items():
+            member = tarfile.TarInfo(f"{name}/{each}")
+            member.size, member.mtime, member.mode = len(content), int(made_at.timestamp()), 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(stream.getvalue(), mtime=0)
+
+
+def _zip(name: str, files: Mapping[str, bytes], made_at: datetime) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each, content in files.items():
+            member = zipfile.ZipInfo(f"{name}/{each}", made_at.timetuple()[:6])
+            member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            member.create_system = 3
+            archive.writestr(member, content)
+    return stream.getvalue()
+
+
+_FORMS: Mapping[str, Callable[[str, Mapping[str, bytes], datetime], bytes]] = {
+    ".tar.gz": _tar,
+    ".tgz": _tar,
+    ".zip": _zip,
+}
+
+# --- the page that comes with it -------------------------------------------------------------
+
+_FILES = {
+    "campaign.yaml": "the campaign as it was run: every axis of every test",
+    "host.json": "the host: processor, cores, kernel, its parameters, mitigations, hugepages",
+    "versions.json": "the versions that each test's figures depend on, by its number",
+    "records.jsonl": "a line for each finished test, with its trials, placement and evidence",
+    "trials.jsonl": "a line for each finished trial, those on the way of a search too",
+    "logs/steps.sh": "the exact commands that were carried out, in order, each with its reason",
+    "logs/": "besides, what the programs wrote to standard error",
+    "tests.csv": "the tests as rows",
+    "report.html": "the report",
+    "schemas/": "what lines of these files hold, as JSON Schema",
+    _SUMS: "of every file but itself",
+}
+
+
+def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) -> str:
+    """Return what to know first: what is here, what came out, how to run it again."""
+    statuses = Counter(record.status for record in records)
+    outcome = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "none"
+    versions = {
+        version
+        for record in records
+        if record.origin and (version := record.origin.versions.get("switchmark"))
+    }
+    there = {
+        each: words
+        for each, words in _FILES.items()
+        if each not in ("campaign.yaml", "host.json", *_LINES, "logs/steps.sh", "logs/")
+        or any(file.startswith(each) for file in files)
+    }
+    lines = [
+        f"# {name}",
+        "",
+        f"A run of switchmark {', '.join(sorted(versions)) or '(version unknown)'}."
+        f" Tests: {outcome}.",
+        "",
+        "## What is here",
+        "",
+        "| file | holds |",
+        "|---|---|",
+        *(f"| `{each}` | {words} |" for each, words in there.items()),
+        "",
+        "## What came out",
+        "",
+        *_results(records),
+        "",
+        "A mark `○` is a doubt, which `report.html` names; `>=` is a rate that bounds the traffic",
+        "program. Switches that do different work are not to be ranked.",
+        "",
+        "## How to check it",
+        "",
+        "```sh",
+        "sha256sum --check SHA256SUMS        # nothing was changed",
+        "switchmark report .                 # the tables again, from the records",
+        "switchmark run campaign.yaml        # the same tests, on your host",
+        "switchmark compare . runs/NEW       # test by test, with intervals",
+        "```",
+        "",
+        "This folder is a run folder: what reads one reads it. Figures depend on the host; what is",
+        "to be reproduced are the relations that are shown with intervals, and what was the limit.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _results(records: Sequence[Record]) -> list[str]:
+    axes = telling([record.test for record in records])
+    lines = ["| test | outcome | received | 95 % | limit | doubts |", "|---|---|---|---|---|---|"]
+    for record in records:
+        content = to_object(record)
+        cells = (
+            f"{record.number}: {label(record.test, axes)}",
+            record.status if record.error is None else f"{record.status}: {record.error}",
+            rate(content),
+            interval(content["ci95_pps"], content["rx"] and content["rx"]["pps"], "pps") or "-",
+            record.verdict,
+            ", ".join(record.doubts) or "-",
+        )
+        told = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
+        lines.append(f"| {' | '.join(told)} |")
+    return lines
