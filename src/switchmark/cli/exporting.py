@@ -91,7 +91,7 @@ def bundle(
         typer.Option("-o", "--output", metavar="FILE", help="an archive, .tar.gz or .zip"),
     ] = None,
 ) -> int:
-    """Pack a run for whoever checks it: records, commands, host, report, how to run it again.
+    """Write an archive of a run for whoever checks it: records, commands, host, report.
 
     The same run makes the same archive, byte by byte.
     """

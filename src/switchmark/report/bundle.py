@@ -20,7 +20,7 @@ from pathlib import Path
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.report.figures import interval, rate
+from switchmark.report.figures import sure_rate
 from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.schema import SCHEMAS, schema
@@ -186,14 +186,13 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
 
 def _results(records: Sequence[Record]) -> list[str]:
     axes = telling([record.test for record in records])
-    lines = ["| test | outcome | received | 95 % | limit | doubts |", "|---|---|---|---|---|---|"]
+    lines = ["| test | outcome | received [95 %] | limit | doubts |", "|---|---|---|---|---|"]
     for record in records:
         content = to_object(record)
         cells = (
             f"{record.number}: {label(record.test, axes)}",
             record.status if record.error is None else f"{record.status}: {record.error}",
-            rate(content),
-            interval(content["ci95_pps"], content["rx"] and content["rx"]["pps"], "pps") or "-",
+            sure_rate(content) if content["rx"] else "-",
             record.verdict,
             ", ".join(record.doubts) or "-",
         )
