@@ -431,16 +431,27 @@ def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> N
 
 def test_a_plan_names_each_test_before_its_steps(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(switchmark.cli.steps, "plan", lambda *tests: ["ip link add x"])
-    assert cli("plan", "--burst", "1,2").out == (
+    assert cli("plan", "--burst", "1,2").out.partition("\n\n")[2] == (
         "# --- test 1 of 2: linux-bridge burst 1\n"
         "# --- test 2 of 2: linux-bridge burst 2\n"
         "# path of tests 1-2: set up once, if none of them fails\n"
-        "ip link add x\n\n"
+        "ip link add x\n"
     )
-    assert cli("plan", "--flows", "1,2").out == (
+    assert cli("plan", "--flows", "1,2").out.partition("\n\n")[2] == (
         "# --- test 1 of 2: linux-bridge flows 1\nip link add x\n\n"
-        "# --- test 2 of 2: linux-bridge flows 2\nip link add x\n\n"
+        "# --- test 2 of 2: linux-bridge flows 2\nip link add x\n"
     )
+
+
+def test_a_plan_begins_with_its_tests_paths_and_time(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switchmark.cli.steps, "plan", lambda *tests: ["ip link add x"])
+    first, *rest = cli("plan", "--burst", "1..9", "--flows", "1,2").out.splitlines()
+    assert re.fullmatch(r"# 18 tests on 2 paths, about [3-6]:\d\d to run", first)
+    assert rest[:3] == ["#   burst: 1, 2, 3, 4, 5, 6, 7, 8, ... (9)", "#   flows: 1, 2", ""]
+    lines = cli("plan", "--switch", "ovs,linux-bridge").out.splitlines()
+    assert re.fullmatch(r"# 2 tests on 2 paths, about \d:\d\d to run", lines[0])
+    assert "each path is set up once a round" in lines[1]
+    assert cli("plan").out.startswith("# 1 test on 1 path, about 0:")
 
 
 def test_names_are_listed_with_why_they_cannot_be_used(cli) -> None:

@@ -6,7 +6,6 @@ quick.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -123,21 +122,12 @@ def run(
 @with_host_file
 @with_axes
 def plan_(axes: dict[str, str], campaign: CampaignFile = None) -> int:
-    """Print the tests and the exact steps of each; touch nothing, need no root."""
-    from switchmark.cli.steps import plan
-    from switchmark.layout.sharing import path_key
-    from switchmark.model.labels import label, telling
+    """Print how many tests there are, how long they take, and the exact steps of each; touch
+    nothing, need no root."""
+    from switchmark.cli.steps import script
 
-    tests = campaign_of(campaign, axes).tests
-    shown = telling(tests)
-    numbered = enumerate(tests, 1)
-    for _, sharing in itertools.groupby(numbered, lambda each: path_key(each[1])):
-        path = list(sharing)
-        for number, test in path:
-            print(f"# --- test {number} of {len(tests)}: {label(test, shown)}")
-        if len(path) > 1:
-            print(f"# path of tests {path[0][0]}-{path[-1][0]}: set up once, if none of them fails")
-        print(*plan(*(test for _, test in path)), sep="\n", end="\n\n")
+    for line in script(campaign_of(campaign, axes).tests):
+        print(line)
     return 0
 
 

@@ -3,10 +3,13 @@ plan`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from switchmark.campaign.duration import expected_s
+from switchmark.cli.progress import clock
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
@@ -14,19 +17,56 @@ from switchmark.lab.prepare import PLAN_PREFIX, environments_of, find_nics, lend
 from switchmark.layout.assembly import build
 from switchmark.layout.layout import Layout
 from switchmark.layout.noise import noise_beside
+from switchmark.layout.sharing import path_key
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.placement import AUTO, Placement
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import default_base
+from switchmark.model.labels import label, telling
 from switchmark.model.plan import Plan, Reserve
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import probe_asked
 
-__all__ = ["plan"]
+__all__ = ["plan", "script"]
+
+_VALUES = 8
+"""Of more values of an axis than these some are counted."""
+
+
+def script(tests: Sequence[Test]) -> Iterator[str]:
+    """Yield what `switchmark plan` prints: a summary, then the tests of each path and its steps."""
+    shown = telling(tests)
+    numbered = enumerate(tests, 1)
+    paths = [list(path) for _, path in itertools.groupby(numbered, lambda each: path_key(each[1]))]
+    yield from _summary(tests, len(paths))
+    for path in paths:
+        yield ""
+        for number, test in path:
+            yield f"# --- test {number} of {len(tests)}: {label(test, shown)}"
+        if len(path) > 1:
+            yield f"# path of tests {path[0][0]}-{path[-1][0]}: set up once, if none of them fails"
+        yield from plan(*(test for _, test in path))
+
+
+def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
+    """Say how many tests there are, on how many paths, how long they take, and what they vary."""
+    counted = f"{_counted(len(tests), 'test')} on {_counted(paths, 'path')}"
+    yield f"# {counted}, about {clock(expected_s(tests))} to run"
+    trials = {test.repeat for test in tests}
+    if len(tests) > 1 and max(trials) > 1:
+        yield "# trials of different tests are made in turn: each path is set up once a round"
+    for axis in telling(tests):
+        values = list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
+        more = f", ... ({len(values)})" if len(values) > _VALUES else ""
+        yield f"#   {AXES[axis].key}: {', '.join(values[:_VALUES])}{more}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def plan(test: Test, *others: Test) -> list[str]:
