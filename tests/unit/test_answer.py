@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from switchmark.model.latency import Latency
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.report.answer import answer
+from switchmark.report.sections import sections
 from switchmark.report.standing import figures_of, relation
+from switchmark.report.table import table_lines
 from switchmark.report.words import listed, times
 
 DATA = Path(__file__).parent / "data"
@@ -335,3 +338,66 @@ def test_no_delay_is_said_to_be_longer_whose_interval_meets_the_least(
             assert least.high is not None
             assert late.low is not None
             assert late.low > least.high
+
+
+# --- recorded runs ---------------------------------------------------------------------------
+
+
+def recorded() -> dict[str, list[Record]]:
+    """Return the records of runs on two busy cores, by what they tried."""
+    runs: dict[str, list[Record]] = {}
+    with gzip.open(DATA / "answered.jsonl.gz", "rt") as lines:
+        for line in lines:
+            entry = json.loads(line)
+            runs.setdefault(entry["run"], []).append(Record.model_validate(entry["record"]))
+    return runs
+
+
+RECORDED = recorded()
+ANSWERED = {
+    "three switches": (
+        "linux-bridge carries 80.1 kpps [69.3, 102], and what was the limit is not known: "
+        "1.6 to 3.0 times what ovs does.",
+        "On a cable arrive 98.7 kpps, without any switch.",
+        "With 3 trials of each, chance alone parts two intervals in one of 10 comparisons "
+        "(--repeat 5: in one of 126).",
+        "2 of these 2 tests are doubted: see their rows.",
+    ),
+    "four sizes": (
+        "No order is shown without intervals (--repeat 5): 256 B 91.8 kpps (1 trial), "
+        "128 B 88.8 kpps (1 trial), 64 B 62 kpps (1 trial) and 512 B 57.2 kpps (1 trial).",
+    ),
+    "mlr": (
+        "NDR: linux-bridge carries 82.3 kpps [82.3, 82.7], where the host was the limit.",
+        "PDR 0.5 %: linux-bridge carries 82.3 kpps [82.3, 82.7], where the host was the limit.",
+    ),
+    "ndr": ("NDR: linux-bridge carries 141 kpps [141, 142], where the host was the limit.",),
+    "latency-at-load": (
+        "At the highest load: the median delay one way of linux-bridge is 1.96 ms (1 trial).",
+    ),
+    "back-to-back": (
+        "back-to-back: linux-bridge takes a burst of at least 14640 frames [14640, …], "
+        "where the sender was the limit.",
+    ),
+    "docker": (
+        "linux-bridge carries at least 83.6 kpps (1 trial), where the sender was the limit.",
+    ),
+    "vm": ("linux-bridge carries 4.86 kpps (1 trial), where the host was the limit.",),
+    "refused": ("Nothing was measured: 1 refused.",),
+}
+
+
+@pytest.mark.parametrize("run", ANSWERED)
+def test_recorded_runs_are_answered(run: str) -> None:
+    assert tuple(answer(RECORDED[run])) == ANSWERED[run]
+
+
+@pytest.mark.parametrize("run", RECORDED)
+def test_the_tables_of_recorded_runs_fit_100_columns_and_have_a_row_for_each(run: str) -> None:
+    for section in sections(RECORDED[run]):
+        lines = table_lines(section, 100)
+        assert max(map(len, lines)) <= 100
+        assert len(section.columns[0].cells) >= 1
+        rule = next(number for number, line in enumerate(lines) if line.startswith("─"))
+        starts = [line for line in lines[rule + 1 :] if line.startswith(section.columns[0].cells)]
+        assert len(starts) == len(section.columns[0].cells)

@@ -583,6 +583,8 @@ COMPLETED = {
     "switchmark run --touch h": ["header"],
     "switchmark run --burst 1": [],
     "switchmark completion f": ["fish"],
+    "switchmark list sw": ["switches"],
+    "switchmark paper ara-2021/table2": ["ara-2021/table2"],
 }
 
 

@@ -33,7 +33,7 @@ from switchmark.cli.arguments import (
     Wide,
 )
 from switchmark.cli.comparing import compare
-from switchmark.cli.completion import print_completion
+from switchmark.cli.completion import experiments, print_completion, things
 from switchmark.cli.exporting import add_commands
 from switchmark.cli.help import Command
 from switchmark.cli.options import with_axes, with_host_file
@@ -165,7 +165,11 @@ def paper(
     axes: dict[str, str],
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="see: switchmark list papers; 'ara-2021/*' is many"),
+        typer.Argument(
+            metavar="NAME",
+            help="see: switchmark list papers; 'ara-2021/*' is many",
+            autocompletion=experiments,
+        ),
     ],
     quick: Annotated[
         bool, typer.Option("--quick", help="fewer points and shorter trials: some two minutes")
@@ -204,6 +208,7 @@ def list_(
         typer.Argument(
             metavar="THING",
             help="switches, engines, environments, functions, scenarios, searches, noises, ...",
+            autocompletion=things,
         ),
     ],
     port: Annotated[

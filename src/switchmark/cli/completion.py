@@ -17,7 +17,7 @@ import typer
 from switchmark.errors import UsageError
 from switchmark.model.axis import Axis
 
-__all__ = ["completer", "enable_completion", "print_completion"]
+__all__ = ["completer", "enable_completion", "experiments", "print_completion", "things"]
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -62,6 +62,20 @@ def completer(axis: Axis) -> Callable[[str], list[str]] | None:
         return [f"{before}{comma}{name}" for name in _names(axis) if name.startswith(last)]
 
     return complete
+
+
+def experiments() -> list[str]:
+    """Return the names of the experiments of the literature."""
+    from switchmark.papers.experiment import names
+
+    return list(names())
+
+
+def things() -> list[str]:
+    """Return what can be listed."""
+    from switchmark.cli.listing import Thing
+
+    return list(Thing)
 
 
 def _names(axis: Axis) -> Sequence[str]:
