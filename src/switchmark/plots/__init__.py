@@ -1,0 +1,39 @@
+"""This table lists the plots: to add one, add its file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.model.record import Record
+from switchmark.plots import cost, counts, latency, load, ranking, size
+from switchmark.plots.base import Plot
+from switchmark.plots.chart import Chart
+from switchmark.plugins import Table, load_plugins
+
+__all__ = ["TABLE", "charts"]
+
+TABLE: Table[Plot] = load_plugins(
+    "switchmark.plots",
+    Plot,  # type: ignore[type-abstract]
+    (
+        ranking.BARS,
+        size.RATE,
+        size.GBPS,
+        load.RECEIVED,
+        load.LOSS,
+        load.LATENCY,
+        latency.CDF,
+        latency.PERCENTILES,
+        *counts.PLOTS,
+        ranking.HEAT,
+        cost.CORES,
+        cost.PARTS,
+        ranking.BOXES,
+    ),
+)
+
+
+def charts(records: Sequence[Record]) -> list[Chart]:
+    """Return the charts of all plots that these records show, in the order of the table."""
+    drawn = (plot.draw(records) for plot in TABLE.values())
+    return [chart for chart in drawn if chart is not None]

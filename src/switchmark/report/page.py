@@ -1,52 +1,307 @@
-"""This module writes a report as one HTML file that needs nothing else: what each run answers, its
-tables, notes and bars."""
+"""This module writes a report as one HTML file that needs nothing else: what the runs answer, their
+charts and tables, the host, and the steps.
+
+Charts are pictures where scripts are off. Data and scripts are packed, and unpacked by the browser.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
+from typing import Any
 
+from switchmark.metrics.named import METRICS
+from switchmark.model.axis import key_of
+from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
+from switchmark.plots import charts
+from switchmark.plots.chart import Chart, Mark, Scale
+from switchmark.plots.render import script, svg
+from switchmark.plots.vega import specification
 from switchmark.report.answer import answer
-from switchmark.report.bars import bars
 from switchmark.report.notes import footnotes
-from switchmark.report.sections import sections
-from switchmark.report.table import Section
+from switchmark.report.table import Section, sections
 
-__all__ = ["page"]
+__all__ = ["figure_of_page", "page", "page_of"]
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .75rem; text-align: left; border-bottom: 1px solid #8884 }
-pre { line-height: 1.2; overflow-x: auto }
-@media (prefers-color-scheme: dark) { body { background: #111; color: #ddd } }
-"""
+_HERE = Path(__file__).parent
+_STILL_MARKS = 600
+"""Of a chart with more, no picture is made beforehand: it would be larger than all else."""
+
+_CHOSEN = (
+    *("rx.mpps", "rx.gbps_l1", "loss_ratio", "latency.p50_us", "latency.mean_us", "latency.p99_us"),
+    *("cpu.total", "cpu.switch"),
+)
+"""The metrics that a reader can choose among."""
 
 
-def page(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
-    """Return the page of these runs, each with its name."""
-    sections = "\n".join(_section(name, records) for name, records in runs)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>switchmark</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n{sections}\n</body>\n</html>\n"
+def page(runs: Sequence[tuple[str, Sequence[Record]]], steps: Mapping[str, str] | None = None) -> str:
+    """Return the page of these runs, each with its name. `steps` are the commands of each path, by
+    what it is called."""
+    records = [record for _, own in runs for record in own]
+    drawn = charts(records)
+    first, *others = drawn or [None]
+    parts = [
+        "<main id='main'>",
+        *(f"<p class='answer'>{escape(each)}</p>" for each in answer(records)),
+        *([figure_of_page(first, 0)] if first else []),
+        _filter(records),
+        "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
+        *(figure_of_page(chart, number) for number, chart in enumerate(others, 1)),
+        "</section>" if others else "",
+        _explore(records),
+        "<section aria-labelledby='tables'><h2 id='tables'>Tests</h2>",
+        "<p id='count' class='js-only' role='status'></p>",
+        *(_run(name, own) for name, own in runs),
+        "</section>",
+        _hosts(runs),
+        _steps(steps or {}),
+        "</main>",
+    ]
+    names = ", ".join(name for name, _ in runs)
+    return page_of(f"switchmark: {names}", parts, drawn, _tests(records))
+
+
+def page_of(
+    title: str,
+    parts: Sequence[str],
+    drawn: Sequence[Chart],
+    tests: Mapping[str, Any] | None = None,
+) -> str:
+    """Return a page of a title and of parts in HTML, with what its script draws."""
+    data = {
+        "charts": [specification(chart) for chart in drawn],
+        "tests": tests or {},
+        "metrics": {name: _title(name) for name in _CHOSEN},
+        "numeric": _numeric(tests or {}),
+        "template": {"numbers": _template(()), "words": _template(("x",))},
+    }
+    scripts = [
+        f"<script type='text/plain' id='data'>{_packed(json.dumps(data))}</script>",
+        f"<script type='text/plain' id='library'>{_packed(script())}</script>",
+        f"<script>{(_HERE / 'page.js').read_text()}</script>",
+    ]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{(_HERE / 'page.css').read_text()}</style>\n</head>\n<body>",
+            "<a class='skip' href='#main'>to the results</a>",
+            f"<header><h1>{escape(title)}</h1></header>",
+            *(part for part in parts if part),
+            *scripts,
+            "</body>\n</html>\n",
+        ]
     )
 
 
-def _section(name: str, records: Sequence[Record]) -> str:
-    tables = "\n".join(map(_table, sections(records)))
+def figure_of_page(chart: Chart, number: int) -> str:
+    """Return a chart as a figure: its picture, which the script draws anew."""
+    few = len(chart.marks) <= _STILL_MARKS
+    still = svg(specification(chart)) if few else "<p>drawn by this page's script</p>"
+    return (
+        f"<figure class='still' data-chart='{number}'>"
+        f"<div class='chart' role='img' aria-label='{escape(chart.says, quote=True)}'>{still}</div>"
+        f"<figcaption>{escape(chart.says)}</figcaption></figure>"
+    )
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+# --- choosing --------------------------------------------------------------------------------
+
+
+def _tests(records: Sequence[Record]) -> dict[str, Any]:
+    """Return what the script knows of each test: axes, figures, doubts."""
+    axes = telling([record.test for record in records])
+    told = {}
+    for record in records:
+        figures = {name: _ends(record, name) for name in _CHOSEN}
+        told[record.key[:16]] = {
+            "axes": {key_of(axis): _word(record, axis) for axis in ("switch", *axes)},
+            "figures": {name: ends for name, ends in figures.items() if ends},
+            "doubted": bool(record.doubts),
+            "told": f"limit: {record.verdict}; {', '.join(record.doubts)}",
+        }
+    return told
+
+
+def _ends(record: Record, name: str) -> list[float] | None:
+    """Return a figure with the ends of its interval."""
+    from switchmark.metrics.named import metric
+
+    known = metric(name)
+    value = known.of(record) if record.status == "ok" and record.trials else None
+    if value is None:
+        return None
+    low, high = known.interval(record) or (value, value)
+    return [value, low, high]
+
+
+def _word(record: Record, axis: str) -> str:
+    value = getattr(record.test, axis)
+    return "none" if value is None else str(value)
+
+
+def _numeric(tests: Mapping[str, Any]) -> list[str]:
+    """Return the axes whose values are numbers in all tests."""
+    axes = {axis for test in tests.values() for axis in test["axes"]}
+    return sorted(
+        axis
+        for axis in axes
+        if all(_is_number(test["axes"].get(axis, "")) for test in tests.values())
+    )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _title(name: str) -> str:
+    known = METRICS.get(name)
+    return f"{known.words} ({known.unit})" if known and known.unit else name
+
+
+def _template(words: tuple[str, ...]) -> dict[str, Any]:
+    """Return a chart whose data the script fills in."""
+    kind, marks = ("points", (Mark("x", 1.0, "a"), Mark("x", 2.0, "b")))
+    chart = Chart("explore", "", "", kind, Scale("x", words=words), Scale("y"), marks, series="by")
+    spec = specification(chart)
+    text = json.dumps(spec).replace('"sort": ["x"]', '"sort": null')
+    return dict(json.loads(text.replace('"sort": ["a", "b"]', '"sort": null')))
+
+
+def _filter(records: Sequence[Record]) -> str:
+    """Return a form that chooses values of the axes that tests differ in."""
+    axes = telling([record.test for record in records])
+    fields = []
+    for axis in axes:
+        words = list(dict.fromkeys(_word(record, axis) for record in records))
+        if 1 < len(words) <= 60:
+            options = "".join(f"<option>{escape(word)}</option>" for word in words)
+            key = escape(key_of(axis), quote=True)
+            empty = "<option value=''>all</option>"
+            fields.append(f"<label>{key}<select name='{key}'>{empty}{options}</select></label>")
+    if not fields:
+        return ""
+    reset = "<button type='reset'>show all</button>"
+    return f"<form id='filter' class='js-only' aria-label='filter'>{''.join(fields)}{reset}</form>"
+
+
+def _explore(records: Sequence[Record]) -> str:
+    """Return a form that chooses what a chart shows, and its place."""
+    axes = [key_of(axis) for axis in telling([record.test for record in records])]
+    if not axes:
+        return ""
+
+    def select(name: str, words: Sequence[tuple[str, str]]) -> str:
+        options = "".join(f"<option value='{escape(v)}'>{escape(t)}</option>" for v, t in words)
+        return f"<label>{name}<select name='{name}'>{options}</select></label>"
+
+    there = [name for name in _CHOSEN if any(_ends(record, name) for record in records)]
+    along = [axis for axis in axes if axis != "switch"] or axes
+    fields = select("x", [(axis, axis) for axis in dict.fromkeys((*along, *axes))])
+    fields += select("y", [(name, _title(name)) for name in there])
+    by = ["switch", *(axis for axis in axes if axis != "switch")]
+    fields += select("by", [*((axis, axis) for axis in by), ("", "nothing")])
+    return (
+        "<section class='js-only' aria-labelledby='choose'><h2 id='choose'>Your own chart</h2>"
+        f"<form id='explore' class='js-only'>{fields}</form>"
+        "<figure><div id='explored' role='img' aria-label='the chart chosen above'></div></figure>"
+        "</section>"
+    )
+
+
+# --- tables, hosts, steps --------------------------------------------------------------------
+
+
+def _run(name: str, records: Sequence[Record]) -> str:
+    tables = "\n".join(_table(section) for section in sections(records))
     notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
-    chart = escape("\n".join(bars(records)))
-    said = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in answer(records))
-    return f"<h1>{escape(name)}</h1>\n{said}\n{tables}\n{notes}\n<pre>{chart}</pre>"
+    return f"<h3>{escape(name)}</h3>\n{tables}\n{notes}\n{_verdicts(records)}"
 
 
 def _table(section: Section) -> str:
-    head = "".join(f"<th>{escape(column.name)}</th>" for column in section.columns)
-    rows = zip(*(column.cells for column in section.columns), strict=True)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    columns = section.columns
+    head = "".join(f"<th scope='col'>{escape(column.name)}</th>" for column in columns)
+    body = []
+    for row in zip(*(column.cells for column in columns), strict=True):
+        cells = "".join(
+            f"<td{' class=number' if column.numeric else ''}>{escape(cell)}</td>"
+            for column, cell in zip(columns, row, strict=True)
+        )
+        body.append(cells)
+    keys = getattr(section, "keys", ("",) * len(body))
+    rows = "\n".join(
+        f"<tr{f' data-key={escape(key, quote=True)}' if key else ''}>{cells}</tr>"
+        for key, cells in zip(keys, body, strict=True)
     )
-    said = "<br>\n".join(map(escape, (section.caption, *section.below)))
-    return f"<p>{said}</p>\n<table>\n<tr>{head}</tr>\n{body}\n</table>"
+    caption = f"<caption>{escape(section.caption)}</caption>"
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label='table of tests'>"
+        f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _verdicts(records: Sequence[Record]) -> str:
+    """Return what each test was limited by, and why it is doubted, in words."""
+    axes = telling([record.test for record in records])
+    lines = []
+    for record in records:
+        what = record.verdict if record.status == "ok" else f"{record.status}: {record.error}"
+        doubts = f"; doubted: {', '.join(record.doubts)}" if record.doubts else ""
+        told = f"{label(record.test, axes)}: {what}{doubts}"
+        lines.append(f"<li>{escape(told)}</li>")
+    return (
+        f"<details><summary>What limited each of {len(records)} tests</summary>"
+        f"<ul>{''.join(lines)}</ul></details>"
+    )
+
+
+def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
+    rows = []
+    for name, records in runs:
+        origin = next((record.origin for record in records if record.origin), None)
+        if origin is None:
+            continue
+        facts = {**origin.host, **origin.versions}
+        told = "".join(
+            f"<tr><th scope='row'>{escape(str(fact))}</th><td>{escape(str(value))}</td></tr>"
+            for fact, value in facts.items()
+        )
+        noise = _noise(records)
+        rows.append(f"<h3>{escape(name)}</h3><div class='scroll'><table>{told}</table></div>{noise}")
+    if not rows:
+        return ""
+    return f"<section><h2>Host</h2>{''.join(rows)}</section>"
+
+
+def _noise(records: Sequence[Record]) -> str:
+    """Return what the certificates of a host's noise say, each once."""
+    told = [record.noise.model_dump(mode="json") for record in records if record.noise]
+    if not told:
+        return ""
+    text = json.dumps(told[0], indent=1)
+    return f"<details><summary>Its noise before the first test</summary><pre>{escape(text)}</pre></details>"
+
+
+def _steps(steps: Mapping[str, str]) -> str:
+    if not steps:
+        return ""
+    each = "".join(
+        f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
+        for name, text in steps.items()
+    )
+    return f"<section><h2>The exact steps</h2>{each}</section>"

@@ -1,0 +1,169 @@
+"""This module defines the contract of a plot, and makes marks of records.
+
+A plot looks at records and draws those that it is about, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from switchmark.errors import UsageError
+from switchmark.metrics.named import metric
+from switchmark.metrics.throughput import is_lower_bound, of_latency
+from switchmark.model.axis import field_name
+from switchmark.model.labels import telling
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES, Test
+from switchmark.plots.chart import Chart, Kind, Mark, Scale
+
+__all__ = [
+    "Plot",
+    "along",
+    "figure_of",
+    "mark_of",
+    "measured",
+    "place",
+    "scale_of_axis",
+    "scale_of_metric",
+    "split",
+    "words_of",
+]
+
+_LOGARITHMIC = ("frame_size", "burst", "flows")
+_MOST_SERIES = 10
+
+
+class Plot(Protocol):
+    """A plot draws one thing that records can show."""
+
+    name: str
+    """Its name, such as `rate-against-size`."""
+
+    summary: str
+    """What it shows, in a few words."""
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        """Return the chart of these records; None if they do not show it."""
+        ...
+
+
+def measured(records: Sequence[Record]) -> list[Record]:
+    """Return the records that have a figure."""
+    return [record for record in records if record.status == "ok" and record.trials]
+
+
+def figure_of(record: Record) -> str:
+    """Return the name of the metric that a test is about."""
+    return "latency.p50_us" if of_latency(record.test) else "rx.mpps"
+
+
+def mark_of(
+    record: Record, name: str, x: float | str, series: str = "", panel: str = "", row: str = ""
+) -> Mark | None:
+    """Return the mark of a record's metric at a place; None where the metric is not known."""
+    known = metric(name)
+    value = known.of(record)
+    if value is None:
+        return None
+    low, high = known.interval(record) or (None, None)
+    bounded = name.startswith("rx.") and is_lower_bound(record.verdict)
+    doubts = f"; {', '.join(record.doubts)}" if record.doubts else ""
+    return Mark(
+        x,
+        value,
+        series,
+        panel,
+        row,
+        low,
+        high,
+        doubted=bool(record.doubts),
+        bounded=bounded,
+        told=f"limit: {record.verdict}{doubts}",
+        key=record.key[:16],
+    )
+
+
+def place(test: Test, axis: str) -> float | str:
+    """Return where a test is on an axis: its number, or the word that it is written by."""
+    value = getattr(test, field_name(axis))
+    value = AXES[field_name(axis)].meaning(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return "none" if value is None else str(value)
+
+
+def words_of(test: Test, axes: Sequence[str]) -> str:
+    """Write the values of a test on some axes in a few words."""
+    words = []
+    for name in axes:
+        value = getattr(test, name)
+        known = isinstance(value, str) and not value[:1].isdigit()
+        text = "none" if value is None else str(value)
+        words.append(text if known else f"{AXES[name].words} {text}")
+    return ", ".join(words)
+
+
+def split(records: Sequence[Record], *placed: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the axes that tell the series of a chart apart, and those that tell its panels: what
+    differs between records beside the axes that are placed otherwise."""
+    axes = telling([record.test for record in records])
+    others = tuple(name for name in axes if name not in placed)
+    if len(others) < 2 or len({words_of(r.test, others) for r in records}) <= 4:
+        return others, ()
+    first = "switch" if "switch" in others else others[0]
+    return (first,), tuple(name for name in others if name != first)
+
+
+def scale_of_axis(axis: str, records: Sequence[Record]) -> Scale:
+    """Return the scale of an axis of tests."""
+    known = AXES[field_name(axis)]
+    places = [place(record.test, axis) for record in records]
+    title = f"{known.words} ({known.unit})" if known.unit else known.words
+    if any(isinstance(each, str) for each in places):
+        return Scale(title, words=tuple(dict.fromkeys(map(str, places))))
+    return Scale(title, log=field_name(axis) in _LOGARITHMIC, zero=False)
+
+
+def scale_of_metric(name: str, *, log: bool = False) -> Scale:
+    """Return the scale of a metric."""
+    try:
+        known = metric(name)
+    except UsageError:
+        return Scale(name, log=log)
+    return Scale(f"{known.words} ({known.unit})" if known.unit else known.words, log=log)
+
+
+def along(
+    name: str,
+    title: str,
+    records: Sequence[Record],
+    axis: str,
+    metric_name: str,
+    *,
+    kind: Kind = "lines",
+    log: bool = False,
+) -> Chart | None:
+    """Return a chart of a metric along an axis, with a series for each set of other values; None
+    where no series has two places."""
+    chosen = measured(records)
+    series, panels = split(chosen, field_name(axis))
+    scale = scale_of_axis(axis, chosen)
+    marks = []
+    for record in chosen:
+        x = place(record.test, axis)
+        x = str(x) if scale.words else x
+        mark = mark_of(
+            record, metric_name, x, words_of(record.test, series), words_of(record.test, panels)
+        )
+        marks += [mark] if mark else []
+    by_series: dict[tuple[str, str], set[float | str]] = {}
+    for mark in marks:
+        by_series.setdefault((mark.series, mark.panel), set()).add(mark.x)
+    if not any(len(places) > 1 for places in by_series.values()):
+        return None
+    marks.sort(key=lambda mark: (mark.series, mark.panel, str(mark.x) if scale.words else mark.x))
+    titled = ", ".join(AXES[name].words for name in series)
+    y = scale_of_metric(metric_name, log=log)
+    says = f"{title}: {y.title} against {scale.title}, {len(marks)} figures."
+    return Chart(name, title, says, kind, scale, y, tuple(marks), series=titled)

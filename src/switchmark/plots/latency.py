@@ -1,0 +1,83 @@
+"""These plots show how latencies are distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.metrics.distribution import cdf
+from switchmark.model.record import Record
+from switchmark.plots.base import measured, split, words_of
+from switchmark.plots.chart import Chart, Mark, Scale
+
+__all__ = ["CDF", "PERCENTILES"]
+
+_POINTS = 300
+"""Points of a curve: more are not seen."""
+
+_SURE = 10
+"""Samples beyond a percentile, without which it is not drawn."""
+
+
+class _Distribution:
+    name = "latency-distribution"
+    summary = "Share of frames that are no later"
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        marks = _curves(records, lambda late, share, count: (late, share))
+        x, y = Scale("latency (us)", log=True), Scale("share of the frames", percent=True)
+        return _chart(self.name, self.summary, marks, x, y)
+
+
+class _Percentiles:
+    name = "latency-percentiles"
+    summary = "Latency that all but one frame of so many do not exceed"
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        marks = _curves(records, _beyond)
+        x = Scale("one frame of so many is later", log=True)
+        return _chart(self.name, self.summary, marks, x, Scale("latency (us)", log=True))
+
+
+def _beyond(late: float, share: float, count: int) -> tuple[float, float] | None:
+    """Return a percentile as the number of frames of which one is later; None where too few are."""
+    return (1 / (1 - share), late) if (1 - share) * count >= _SURE else None
+
+
+def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
+    chosen = [record for record in measured(records) if cdf(record)]
+    series, panels = split(chosen)
+    marks = []
+    for record in chosen:
+        count = sum(trial.latency.count for trial in record.trials if trial.latency)
+        words = words_of(record.test, series), words_of(record.test, panels)
+        told = f"limit: {record.verdict}"
+        for late, share in _thinned(cdf(record)):
+            at = placed(late, share, count)  # type: ignore[operator]
+            if at is not None and at[0] > 0 and at[1] > 0:
+                marks.append(Mark(at[0], at[1], *words, doubted=bool(record.doubts), told=told,
+                         key=record.key[:16]))
+    return marks
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return at most so many points as are seen, the last among them, close where few frames
+    are."""
+    step = 1 / _POINTS
+    kept: list[tuple[float, float]] = []
+    for late, share in points:
+        near_end = share > 0.99
+        if not kept or share - kept[-1][1] >= step or near_end:
+            kept.append((late, share))
+    return kept if len(kept) <= 3 * _POINTS else [*kept[:: len(kept) // _POINTS], kept[-1]]
+
+
+def _chart(name: str, title: str, marks: Sequence[Mark], x: Scale, y: Scale) -> Chart | None:
+    if not marks:
+        return None
+    curves = len({(mark.series, mark.panel) for mark in marks})
+    says = f"{title}: {curves} curves of {y.title} against {x.title}."
+    return Chart(name, title, says, "curves", x, y, tuple(marks))
+
+
+CDF = _Distribution()
+PERCENTILES = _Percentiles()

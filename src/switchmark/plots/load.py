@@ -1,0 +1,61 @@
+"""These plots show what happens as the load grows: what is received of what is offered, what is
+lost, and how late it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from switchmark.metrics.named import metric
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES
+from switchmark.plots.base import mark_of, measured, scale_of_metric, split, words_of
+from switchmark.plots.chart import Chart, Mark, Scale
+
+__all__ = ["LATENCY", "LOSS", "RECEIVED"]
+
+_OFFERED = metric("tx.mpps")
+_FEWEST = 3
+
+
+class _AgainstLoad:
+    def __init__(
+        self, name: str, summary: str, metric_name: str, *, diagonal: bool = False
+    ) -> None:
+        self.name, self.summary = name, summary
+        self._metric, self._diagonal = metric_name, diagonal
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        """Draw tests of one path that differ in their rate."""
+        chosen = [record for record in measured(records) if not record.test.parsed_rate.is_max]
+        series, panels = split(chosen, "rate")
+        marks: list[Mark] = []
+        for record in chosen:
+            offered = _OFFERED.of(record)
+            words = words_of(record.test, series), words_of(record.test, panels)
+            mark = mark_of(record, self._metric, offered or 0.0, *words)
+            marks += [mark] if mark and offered else []
+        loads: dict[tuple[str, str], int] = {}
+        for mark in marks:
+            loads[mark.series, mark.panel] = loads.get((mark.series, mark.panel), 0) + 1
+        if not any(count >= _FEWEST for count in loads.values()):
+            return None
+        log = self._metric.startswith("latency")
+        y = replace(scale_of_metric(self._metric, log=log), percent=self._metric == "loss_ratio")
+        return Chart(
+            self.name,
+            self.summary,
+            f"{self.summary}, for {len(loads)} paths and {len(marks)} loads.",
+            "lines",
+            Scale("offered by all senders (Mpps)"),
+            y,
+            tuple(sorted(marks, key=lambda mark: (mark.series, mark.panel, mark.x))),
+            series=", ".join(AXES[name].words for name in series),
+            diagonal=self._diagonal,
+        )
+
+
+RECEIVED = _AgainstLoad("received-against-offered", "Received of what is offered", "rx.mpps",
+                        diagonal=True)  # fmt: skip
+LOSS = _AgainstLoad("loss-against-offered", "Lost of what is offered", "loss_ratio")
+LATENCY = _AgainstLoad("latency-against-load", "Median latency as the load grows", "latency.p50_us")

@@ -1,0 +1,135 @@
+"""These plots compare tests with each other: bars with their intervals, boxes over the trials, and
+cells of two axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.metrics.named import metric
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES
+from switchmark.plots.base import (
+    figure_of,
+    mark_of,
+    measured,
+    place,
+    scale_of_axis,
+    scale_of_metric,
+    split,
+    words_of,
+)
+from switchmark.plots.chart import Chart, Mark, Reference, Scale
+
+__all__ = ["BARS", "BOXES", "HEAT"]
+
+_MOST_BARS = 60
+_FEWEST_TRIALS = 3
+
+
+class _Bars:
+    name = "figures"
+    summary = "The figure of each test"
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        """Draw the greatest figures where there are more tests than bars can be seen."""
+        chosen = _of_one_metric(records)
+        if not chosen:
+            return None
+        name = figure_of(chosen[0])
+        axes, panels = split(chosen)
+        first, *rest = axes or ("switch",)
+        marks = []
+        for record in chosen:
+            x, series = words_of(record.test, [first]), words_of(record.test, rest)
+            mark = mark_of(record, name, x, series, words_of(record.test, panels))
+            marks += [mark] if mark else []
+        if not marks:
+            return None
+        marks.sort(key=lambda mark: -mark.y)
+        scale = scale_of_metric(name)
+        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        return Chart(
+            self.name,
+            self.summary,
+            f"{scale.title} of {len(marks)} tests, the greatest first.",
+            "bars",
+            Scale(AXES[first].words, words=words),
+            scale,
+            tuple(marks[:_MOST_BARS]),
+            series=", ".join(AXES[axis].words for axis in rest),
+            references=tuple(_cable(chosen)) if name == "rx.mpps" else (),
+        )
+
+
+def _cable(records: Sequence[Record]) -> list[Reference]:
+    """Return what the traffic program does on a cable, where all tests had the same one."""
+    rates = {round(r.calibration.rate_pps[1] / 1e6, 3) for r in records
+             if r.calibration is not None and hasattr(r.calibration, "rate_pps")}  # fmt: skip
+    return [Reference(rate, "on a bare cable") for rate in rates] if len(rates) == 1 else []
+
+
+class _Boxes:
+    name = "trials"
+    summary = "How the trials of each test scatter"
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        chosen = [r for r in _of_one_metric(records) if len(r.trials) >= _FEWEST_TRIALS]
+        if not chosen:
+            return None
+        name = figure_of(chosen[0])
+        axes, panels = split(chosen)
+        marks = [
+            Mark(words_of(record.test, axes or ("switch",)), value, "",
+                 words_of(record.test, panels))
+            for record in chosen[:_MOST_BARS]
+            for value in metric(name).samples(record)
+        ]  # fmt: skip
+        scale = scale_of_metric(name)
+        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        says = f"{scale.title}: boxes over the trials of {len(words)} tests."
+        return Chart(
+            self.name, self.summary, says, "boxes", Scale("test", words=words), scale, tuple(marks)
+        )
+
+
+class _Heat:
+    name = "two-axes"
+    summary = "The figure at each pair of values"
+
+    def draw(self, records: Sequence[Record]) -> Chart | None:
+        """Draw tests of one switch that differ in two axes, with several values of each."""
+        chosen = _of_one_metric(records)
+        series, panels = split(chosen)
+        axes = [axis for axis in (*series, *panels) if axis != "switch"]
+        if len(axes) != 2 or any(len({place(r.test, a) for r in chosen}) < 3 for a in axes):
+            return None
+        name = figure_of(chosen[0])
+        across, up = axes
+        marks = []
+        for record in chosen:
+            x, y = str(place(record.test, across)), str(place(record.test, up))
+            panel = record.test.switch if "switch" in (*series, *panels) else ""
+            mark = mark_of(record, name, x, y, panel)
+            marks += [mark] if mark else []
+        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        says = f"{scale_of_metric(name).title} over {AXES[across].words} and {AXES[up].words}."
+        x_scale = Scale(scale_of_axis(across, chosen).title, words=words)
+        return Chart(
+            self.name,
+            self.summary,
+            says,
+            "heat",
+            x_scale,
+            scale_of_metric(name),
+            tuple(marks),
+            series=AXES[up].words,
+        )
+
+
+def _of_one_metric(records: Sequence[Record]) -> list[Record]:
+    """Return the measured records that are about what the first one is about."""
+    chosen = measured(records)
+    return [record for record in chosen if figure_of(record) == figure_of(chosen[0])]
+
+
+BARS, BOXES, HEAT = _Bars(), _Boxes(), _Heat()

@@ -1,0 +1,82 @@
+"""This module makes pictures of charts: SVG, PDF and PNG without a browser, and the script that
+draws them in one.
+
+The library that does it is heavy, and loads when it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from switchmark.errors import Unavailable
+
+__all__ = ["pdf", "png", "script", "svg"]
+
+_VERSION = "5.20"
+"""The version of Vega-Lite that specifications are written for."""
+
+_GLOBAL = "window.switchmarkEmbed = vegaEmbed;\n"
+_PNG_SCALE = 2
+
+
+def svg(specification: dict[str, Any]) -> str:
+    """Return a chart as an SVG document."""
+    return str(_convert("vegalite_to_svg")(json.dumps(specification), vl_version=_VERSION))
+
+
+def pdf(specification: dict[str, Any]) -> bytes:
+    """Return a chart as a PDF document of one page."""
+    return bytes(_convert("vegalite_to_pdf")(json.dumps(specification), vl_version=_VERSION))
+
+
+def png(specification: dict[str, Any]) -> bytes:
+    """Return a chart as a PNG picture, twice as large as its points."""
+    text = json.dumps(specification)
+    return bytes(_convert("vegalite_to_png")(text, vl_version=_VERSION, scale=_PNG_SCALE))
+
+
+def script() -> str:
+    """Return the script by which a browser draws charts: `switchmarkEmbed(element, specification)`.
+
+    It takes seconds to be put together out of the installed library, and is kept in the user's
+    cache.
+    """
+    bundle = _convert("javascript_bundle")
+    version = f"{metadata.version('vl-convert-python')} {_VERSION} {_GLOBAL}"
+    digest = hashlib.sha256(version.encode()).hexdigest()[:16]
+    kept = _cache() / f"vega-{digest}.js"
+    if kept.is_file():
+        return kept.read_text()
+    content = str(bundle(_GLOBAL, vl_version=_VERSION))
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
+            file.write(content)
+        Path(file.name).replace(kept)
+    except OSError:
+        pass  # it is made again the next time
+    return content
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "switchmark"
+
+
+def _convert(name: str) -> Callable[..., Any]:
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise Unavailable(
+            "pictures take the Python package vl-convert-python, which is not installed",
+            hint="pip install vl-convert-python, or -o FILE.csv",
+        ) from error
+    convert: Callable[..., Any] = getattr(vl_convert, name)
+    return convert

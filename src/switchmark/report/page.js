@@ -1,0 +1,113 @@
+"use strict";
+// Draws the charts of the page, filters them and the tables, and draws what is chosen to be seen.
+(async () => {
+  const unpacked = async (id) => {
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  };
+  if (typeof DecompressionStream === "undefined") return;
+  const data = JSON.parse(await unpacked("data"));
+  const script = document.createElement("script");
+  script.type = "module";
+  script.textContent = (await unpacked("library")) + "\nwindow.dispatchEvent(new Event('library'));";
+  const ready = new Promise((resolve) => window.addEventListener("library", resolve, { once: true }));
+  document.head.append(script);
+  await ready;
+  document.documentElement.classList.add("scripted");
+
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const coloured = (config) => {
+    const ink = dark.matches ? "#e8e8e8" : "#1b1b1b";
+    const text = { labelColor: ink, titleColor: ink };
+    return {
+      ...config, background: "transparent",
+      axis: { ...config.axis, ...text }, legend: { ...config.legend, ...text },
+      header: text, title: { ...config.title, color: ink }, text: { color: ink }, rule: {},
+    };
+  };
+  const filters = {};
+  const passes = (key) => {
+    const test = data.tests[key];
+    return !test || Object.entries(filters).every(([axis, value]) => test.axes[axis] === value);
+  };
+  const draw = (element, spec, filtered) => {
+    const room = Math.max(260, Math.min(900, element.clientWidth - 40));
+    const shown = structuredClone(spec);
+    if (shown.width) shown.width = room > 700 ? 620 : room - 110;
+    if (filtered) shown.data.values = shown.data.values.filter((row) => passes(row.key));
+    shown.config = coloured(shown.config);
+    const options = { renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } };
+    return window.switchmarkEmbed(element, shown, options);
+  };
+  const figures = [...document.querySelectorAll("figure[data-chart]")];
+  const still = new Map(figures.map((figure) => [figure, figure.querySelector(".chart").innerHTML]));
+  const drawOne = (figure) => {
+    figure.classList.remove("still");
+    return draw(figure.querySelector(".chart"), data.charts[Number(figure.dataset.chart)], true);
+  };
+  const drawn = new Set();
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting || drawn.has(entry.target)) continue;
+      drawn.add(entry.target);
+      drawOne(entry.target);
+    }
+  }, { rootMargin: "300px" });
+  figures.forEach((figure) => seen.observe(figure));
+  window.addEventListener("beforeprint", () => {
+    for (const figure of figures) figure.querySelector(".chart").innerHTML ||= still.get(figure);
+  });
+
+  const rows = [...document.querySelectorAll("tr[data-key]")];
+  const count = document.getElementById("count");
+  const refresh = () => {
+    let left = 0;
+    for (const row of rows) { row.hidden = !passes(row.dataset.key); left += !row.hidden; }
+    if (count) count.textContent = `${left} of ${rows.length} tests`;
+    drawn.forEach(drawOne);
+    explore();
+  };
+  const filter = document.getElementById("filter");
+  filter?.addEventListener("change", (event) => {
+    const select = event.target;
+    if (select.value === "") delete filters[select.name]; else filters[select.name] = select.value;
+    refresh();
+  });
+  filter?.addEventListener("reset", () => {
+    for (const axis of Object.keys(filters)) delete filters[axis];
+    setTimeout(refresh);
+  });
+
+  const chooser = document.getElementById("explore");
+  const explore = () => {
+    if (!chooser) return;
+    const { x, y, by } = Object.fromEntries(new FormData(chooser));
+    const values = [];
+    for (const [key, test] of Object.entries(data.tests)) {
+      const figure = test.figures[y];
+      if (!figure || !passes(key)) continue;
+      const number = Number(test.axes[x]);
+      values.push({
+        key, x: data.numeric.includes(x) ? number : test.axes[x], y: figure[0], low: figure[1], high: figure[2],
+        series: by ? test.axes[by] : "", panel: "", row: "", told: test.told,
+        kind: test.doubted ? "doubted" : "sure", bounded: false,
+      });
+    }
+    const spec = structuredClone(data.template[data.numeric.includes(x) ? "numbers" : "words"]);
+    spec.data.values = values;
+    spec.title = { text: `${data.metrics[y]} against ${x}`, anchor: "start" };
+    const titled = (node) => {
+      if (!node || typeof node !== "object") return;
+      if (node.field === "x" && "title" in node) node.title = x;
+      if (node.field === "series" && "title" in node) node.title = by || null;
+      if ((node.field === "y" || node.field === "low") && "title" in node) node.title = data.metrics[y];
+      Object.values(node).forEach(titled);
+    };
+    titled(spec.layer);
+    draw(document.getElementById("explored"), spec, false);
+  };
+  chooser?.addEventListener("change", explore);
+  explore();
+  dark.addEventListener("change", refresh);
+})();
