@@ -6,11 +6,13 @@ A value that a histogram has is known to three digits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, sqrt
 
-from switchmark.metrics.latency import counts_of, merged, value_at
+from switchmark.metrics.latency import counts_of, value_at
 from switchmark.model.latency import Latency
 from switchmark.model.record import Record
 
@@ -53,14 +55,23 @@ def stdev_ns(latency: Latency) -> float | None:
 def cdf(record: Record) -> list[tuple[float, float]]:
     """Return the points of the distribution of all latencies of a test: microseconds, and the share
     of the samples that are no greater. No points where none was measured."""
-    whole = merged([trial.latency for trial in record.trials if trial.latency])
-    if whole is None or whole.histogram is None:
+    told = [trial.latency for trial in record.trials if trial.latency and trial.latency.count]
+    if not told or any(latency.histogram is None for latency in told):
         return []
-    points, seen = [], 0
-    for index, times in counts_of(whole.histogram).items():
-        seen += times
-        points.append((min(value_at(index + 1) - 1, whole.max) / 1e3, seen / whole.count))
-    return points
+    highest = max(latency.max for latency in told)
+    return list(_points(tuple(latency.histogram or "" for latency in told), highest))
+
+
+@lru_cache(maxsize=1024)
+def _points(histograms: tuple[str, ...], highest: int) -> tuple[tuple[float, float], ...]:
+    counts: Counter[int] = Counter()
+    for histogram in histograms:
+        counts.update(counts_of(histogram))
+    total, seen, points = sum(counts.values()), 0, []
+    for index in sorted(counts):
+        seen += counts[index]
+        points.append((min(value_at(index + 1) - 1, highest) / 1e3, seen / total))
+    return tuple(points)
 
 
 def _mean(values: Mapping[float, int]) -> float:

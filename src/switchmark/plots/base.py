@@ -131,7 +131,8 @@ def scale_of_metric(name: str, *, log: bool = False) -> Scale:
         known = metric(name)
     except UsageError:
         return Scale(name, log=log)
-    return Scale(f"{known.words} ({known.unit})" if known.unit else known.words, log=log)
+    words = known.words.partition(",")[0]
+    return Scale(f"{words} ({known.unit})" if known.unit else words, log=log)
 
 
 def along(

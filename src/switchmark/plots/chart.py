@@ -3,11 +3,12 @@ numbers. The page and the papers' figures are drawn from it alike."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Chart", "Kind", "Mark", "Reference", "Scale"]
+__all__ = ["Chart", "Kind", "Mark", "Reference", "Scale", "spans"]
 
 Kind = Literal["lines", "bars", "points", "curves", "boxes", "stacks", "heat"]
 """Lines through points; bars; points alone; curves of many points without marks; boxes over the
@@ -84,12 +85,18 @@ class Chart:
     """That scale."""
 
     def series_names(self) -> list[str]:
-        """Return the names of the series, each once."""
-        return list(dict.fromkeys(mark.series for mark in self.marks))
+        """Return the names of the series, each once, by the numbers in them."""
+        return sorted(dict.fromkeys(mark.series for mark in self.marks), key=_natural)
 
     def panel_names(self) -> list[str]:
-        """Return the names of the panels, each once."""
-        return list(dict.fromkeys(mark.panel for mark in self.marks))
+        """Return the names of the panels, each once, by the numbers in them."""
+        return sorted(dict.fromkeys(mark.panel for mark in self.marks), key=_natural)
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Return the key by which `pairs 2` comes before `pairs 10`."""
+    words = re.split(r"([0-9.]*[0-9])", text)
+    return [(float(word), "") if number % 2 else (-1.0, word) for number, word in enumerate(words)]
 
 
 def spans(marks: Sequence[Mark]) -> bool:

@@ -44,7 +44,11 @@ class _Parts:
         axes, panels = split(chosen)
         marks = [
             Mark(
-                words_of(record.test, axes or ("switch",)), ns, role, words_of(record.test, panels), key=record.key[:16]
+                words_of(record.test, axes or ("switch",)),
+                ns,
+                role,
+                words_of(record.test, panels),
+                key=record.key[:16],
             )
             for record in chosen
             for role in _ROLES

@@ -54,8 +54,16 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
         for late, share in _thinned(cdf(record)):
             at = placed(late, share, count)  # type: ignore[operator]
             if at is not None and at[0] > 0 and at[1] > 0:
-                marks.append(Mark(at[0], at[1], *words, doubted=bool(record.doubts), told=told,
-                         key=record.key[:16]))
+                marks.append(
+                    Mark(
+                        at[0],
+                        at[1],
+                        *words,
+                        doubted=bool(record.doubts),
+                        told=told,
+                        key=record.key[:16],
+                    )
+                )
     return marks
 
 

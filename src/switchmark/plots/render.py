@@ -19,7 +19,7 @@ from switchmark.errors import Unavailable
 
 __all__ = ["pdf", "png", "script", "svg"]
 
-_VERSION = "5.20"
+_VERSION = "6.4"
 """The version of Vega-Lite that specifications are written for."""
 
 _GLOBAL = "window.switchmarkEmbed = vegaEmbed;\n"

@@ -18,9 +18,9 @@ COLOURS = (
 )
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 _GREY = "#767676"
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
-_DISCRETE_STEP = 22
+_TICKS = 12
 
 Spec = dict[str, Any]
 
@@ -94,12 +94,14 @@ def _config() -> Spec:
     }
 
 
-def _scale(scale: Scale, field: str) -> Spec:
-    """Return the encoding of a position."""
+def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec:
+    """Return the encoding of a position. Few places are ticks of a logarithmic scale."""
     if scale.words:
         sort = list(scale.words)
         return {"field": field, "type": "nominal", "sort": sort, "title": scale.title}
     axis: Spec = {"format": ".0%"} if scale.percent else {"format": "~s"} if scale.log else {}
+    if scale.log and 1 < len(set(places)) <= _TICKS:
+        axis = {"values": sorted(set(places)), "format": "d"}
     spec: Spec = {"field": field, "type": "quantitative", "title": scale.title, "axis": axis}
     kind = {"type": "log"} if scale.log else {"zero": scale.zero}
     return {**spec, "scale": {**kind, "nice": not scale.log}}
@@ -107,7 +109,7 @@ def _scale(scale: Scale, field: str) -> Spec:
 
 def _layers(chart: Chart) -> list[Spec]:
     y = _scale(chart.y, "y")
-    x = _scale(chart.x, "x")
+    x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
     if chart.kind == "heat":
         return _heat(chart, x)
     grouped = chart.kind == "bars" and len(chart.series_names()) > 1 and chart.x.words
@@ -134,10 +136,9 @@ def _colour(chart: Chart) -> Spec:
         return {"color": {"value": COLOURS[0]}}
     told: Spec = {"field": "series", "type": "nominal", "sort": names}
     legend = {"title": chart.series or None, "orient": "bottom", "columns": 4}
-    shape: Spec = {} if chart.kind in ("bars", "stacks", "boxes", "curves") else {"shape": told}
-    if shape:
-        shape["shape"] = {**told, "title": chart.series or None}
-    return {"color": {**told, "legend": legend, "title": chart.series or None}, **shape}
+    told |= {"legend": legend, "title": chart.series or None}
+    without_shape = chart.kind in ("bars", "stacks", "boxes", "curves")
+    return {"color": told} if without_shape else {"color": told, "shape": told}
 
 
 _MEASURED = {"filter": "datum.kind != 'published'"}

@@ -37,7 +37,7 @@
     if (shown.width) shown.width = room > 700 ? 620 : room - 110;
     if (filtered) shown.data.values = shown.data.values.filter((row) => passes(row.key));
     shown.config = coloured(shown.config);
-    const options = { renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } };
+    const options = { renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false } };
     return window.switchmarkEmbed(element, shown, options);
   };
   const figures = [...document.querySelectorAll("figure[data-chart]")];

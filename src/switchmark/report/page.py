@@ -39,16 +39,18 @@ _CHOSEN = (
 """The metrics that a reader can choose among."""
 
 
-def page(runs: Sequence[tuple[str, Sequence[Record]]], steps: Mapping[str, str] | None = None) -> str:
+def page(
+    runs: Sequence[tuple[str, Sequence[Record]]], steps: Mapping[str, str] | None = None
+) -> str:
     """Return the page of these runs, each with its name. `steps` are the commands of each path, by
     what it is called."""
     records = [record for _, own in runs for record in own]
     drawn = charts(records)
-    first, *others = drawn or [None]
+    first, others = drawn[:1], drawn[1:]
     parts = [
         "<main id='main'>",
         *(f"<p class='answer'>{escape(each)}</p>" for each in answer(records)),
-        *([figure_of_page(first, 0)] if first else []),
+        *(figure_of_page(chart, 0) for chart in first),
         _filter(records),
         "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
         *(figure_of_page(chart, number) for number, chart in enumerate(others, 1)),
@@ -176,8 +178,9 @@ def _title(name: str) -> str:
 
 def _template(words: tuple[str, ...]) -> dict[str, Any]:
     """Return a chart whose data the script fills in."""
-    kind, marks = ("points", (Mark("x", 1.0, "a"), Mark("x", 2.0, "b")))
-    chart = Chart("explore", "", "", kind, Scale("x", words=words), Scale("y"), marks, series="by")
+    marks = (Mark("x", 1.0, "a"), Mark("x", 2.0, "b"))
+    x, y = Scale("x", words=words), Scale("y")
+    chart = Chart("explore", "", "", "points", x, y, marks, series="by")
     spec = specification(chart)
     text = json.dumps(spec).replace('"sort": ["x"]', '"sort": null')
     return dict(json.loads(text.replace('"sort": ["a", "b"]', '"sort": null')))
@@ -282,7 +285,9 @@ def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
             for fact, value in facts.items()
         )
         noise = _noise(records)
-        rows.append(f"<h3>{escape(name)}</h3><div class='scroll'><table>{told}</table></div>{noise}")
+        rows.append(
+            f"<h3>{escape(name)}</h3><div class='scroll'><table>{told}</table></div>{noise}"
+        )
     if not rows:
         return ""
     return f"<section><h2>Host</h2>{''.join(rows)}</section>"
@@ -294,7 +299,8 @@ def _noise(records: Sequence[Record]) -> str:
     if not told:
         return ""
     text = json.dumps(told[0], indent=1)
-    return f"<details><summary>Its noise before the first test</summary><pre>{escape(text)}</pre></details>"
+    head = "<summary>Its noise before the first test</summary>"
+    return f"<details>{head}<pre>{escape(text)}</pre></details>"
 
 
 def _steps(steps: Mapping[str, str]) -> str:
