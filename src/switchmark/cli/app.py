@@ -177,6 +177,10 @@ def paper(
     as_published: Annotated[
         bool, typer.Option("--as-published", help="the paper's rates, not shares of this host's R+")
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="draw it: .html, .svg, .pdf or .png"),
+    ] = None,
     out: Out = Path("runs"),
     as_json: JsonLines = False,
     wide: Wide = False,
@@ -196,7 +200,15 @@ def paper(
     lab = lab_options(False, capture, calibrate, gate, rerun)
     show = Shown(as_json, wide, quiet)
     return run_papers(
-        name, axes, out, show, lab, quick=quick, as_published=as_published, strict=strict
+        name,
+        axes,
+        out,
+        show,
+        lab,
+        quick=quick,
+        as_published=as_published,
+        strict=strict,
+        output=output,
     )
 
 
@@ -266,7 +278,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="a page, .html, or a table, .csv"),
+        typer.Option("-o", "--output", metavar="FILE", help=".html, .svg, .pdf, .png, .md or .csv"),
     ] = None,
     as_json: JsonLines = False,
     wide: Wide = False,

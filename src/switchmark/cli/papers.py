@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +27,12 @@ from switchmark.model.spec import AXES, Test
 from switchmark.papers.claims import Facts
 from switchmark.papers.experiment import Experiment, matching, names, read
 from switchmark.papers.points import Point
+from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 
 __all__ = ["ThisHost", "listed_papers", "print_papers", "run_papers"]
+
+_WIDTH, _SHOWN_REASONS = 100, 5
 
 _OF_THE_PATH = [name for name, axis in AXES.items() if axis.changes != "trial"]
 """The axes on which it depends whether a host can run a test."""
@@ -105,8 +109,11 @@ def run_papers(
     quick: bool,
     as_published: bool,
     strict: bool,
+    output: Path | None = None,
 ) -> int:
-    """Run the experiments that a pattern means, each campaign once; print what came of each."""
+    """Run the experiments that a pattern means, each campaign once; print what came of each, and
+    draw them into a file where one is named."""
+    check_drawing(output)
     host, results, statuses = ThisHost(), [], []
     chosen = [read(name) for name in matching(pattern)]
     for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
@@ -126,6 +133,8 @@ def run_papers(
     if len(results) > 1 and not show.as_json:
         print()
         print_summary(results, sys.stdout)
+    if output is not None:
+        write_papers(output, results)
     return max(statuses)
 
 
@@ -231,5 +240,9 @@ def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
         times = f"{clock(entry['seconds'])}, --quick {clock(entry['quick_seconds'])}"
         shared = f", the runs of {entry['same_runs_as']}" if entry["same_runs_as"] else ""
         print(f"    here: {here}, {claims}; {times}{shared}", file=stream)
-        for reason, count in entry["waiting"].items():
-            print(f"    {count} wait for {reason}", file=stream)
+        waiting = list(entry["waiting"].items())
+        for reason, count in waiting[:_SHOWN_REASONS]:
+            print(*textwrap.wrap(f"{count} wait for {reason}", _WIDTH, initial_indent=" " * 4,
+                                 subsequent_indent=" " * 6), sep="\n", file=stream)  # fmt: skip
+        if rest := sum(count for _, count in waiting[_SHOWN_REASONS:]):
+            print(f"    {rest} wait for something else (--json tells all)", file=stream)

@@ -9,7 +9,7 @@ from switchmark.model.record import Record
 from switchmark.plots.base import measured, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 
-__all__ = ["CDF", "PERCENTILES"]
+__all__ = ["CDF", "PERCENTILES", "thinned"]
 
 _POINTS = 300
 """Points of a curve: more are not seen."""
@@ -51,7 +51,7 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
         count = sum(trial.latency.count for trial in record.trials if trial.latency)
         words = words_of(record.test, series), words_of(record.test, panels)
         told = f"limit: {record.verdict}"
-        for late, share in _thinned(cdf(record)):
+        for late, share in thinned(cdf(record)):
             at = placed(late, share, count)  # type: ignore[operator]
             if at is not None and at[0] > 0 and at[1] > 0:
                 marks.append(
@@ -67,7 +67,7 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
     return marks
 
 
-def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return at most so many points as are seen, the last among them, close where few frames
     are."""
     step = 1 / _POINTS

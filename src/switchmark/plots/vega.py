@@ -10,7 +10,7 @@ from typing import Any
 
 from switchmark.plots.chart import Chart, Mark, Scale, spans
 
-__all__ = ["COLOURS", "specification"]
+__all__ = ["COLOURS", "specification", "together"]
 
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F00", "#666666"),
@@ -18,6 +18,7 @@ COLOURS = (
 )
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 _GREY = "#767676"
+_APART = {"scale": {"color": "independent", "shape": "independent"}}
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
 _TICKS = 12
@@ -51,6 +52,15 @@ def specification(chart: Chart, width: int = 640) -> Spec:
             return {**spec, "facet": facet, "spec": {"layer": layers, **size}}
         return {**spec, "facet": facet, "columns": columns, "spec": {"layer": layers, **size}}
     return {**spec, **size, "layer": layers, **_resolved(chart)}
+
+
+def together(specifications: Sequence[Spec]) -> Spec:
+    """Return the specification of several charts below each other."""
+    if len(specifications) == 1:
+        return specifications[0]
+    own = ("$schema", "config")
+    each = [{k: v for k, v in spec.items() if k not in own} for spec in specifications]
+    return {"$schema": _SCHEMA, "vconcat": each, "config": _config(), "resolve": _APART}
 
 
 def _resolved(chart: Chart) -> Spec:
@@ -138,7 +148,7 @@ def _colour(chart: Chart) -> Spec:
     legend = {"title": chart.series or None, "orient": "bottom", "columns": 4}
     told |= {"legend": legend, "title": chart.series or None}
     without_shape = chart.kind in ("bars", "stacks", "boxes", "curves")
-    return {"color": told} if without_shape else {"color": told, "shape": told}
+    return {"color": told} if without_shape else {"color": told, "shape": {**told, "legend": None}}
 
 
 _MEASURED = {"filter": "datum.kind != 'published'"}

@@ -12,10 +12,16 @@ from typing import Any
 
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import Record
+from switchmark.plots import charts
+from switchmark.plots.chart import Chart
+from switchmark.plots.render import pdf, png, svg
+from switchmark.plots.vega import specification, together
+from switchmark.report.answer import answer
 from switchmark.report.json import to_object
 from switchmark.report.page import page
+from switchmark.report.table import sections
 
-__all__ = ["Runs", "as_csv", "writer_of"]
+__all__ = ["Runs", "as_csv", "picture_of", "write_file", "writer_of"]
 
 Runs = Sequence[tuple[str, Sequence[Record]]]
 """Runs by their names."""
@@ -37,6 +43,26 @@ def as_csv(runs: Runs) -> str:
     return stream.getvalue()
 
 
+def as_markdown(runs: Runs) -> str:
+    """Return the answer and the tables of some runs as Markdown."""
+    lines = []
+    for name, records in runs:
+        lines += [f"## {name}", ""]
+        lines += [line for each in answer(records) for line in (each, "")]
+        for section in sections(records):
+            names = [_cell(column.name) for column in section.columns]
+            rows = zip(*(map(_cell, column.cells) for column in section.columns), strict=True)
+            rules = ["---:" if column.numeric else "---" for column in section.columns]
+            lines += [section.caption, ""]
+            lines += [f"| {' | '.join(row)} |" for row in (names, rules, *rows)]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def writer_of(path: Path) -> Callable[[Runs], None]:
     """Return what writes a report to a file of this name; UsageError for a suffix that says
     nothing."""
@@ -44,16 +70,38 @@ def writer_of(path: Path) -> Callable[[Runs], None]:
     if form is None:
         raise UsageError(
             f"a report cannot be written as '{path.name}': the suffix says which kind it is",
-            hint=f"-o {path.stem or 'report'}.html for a page, .csv for a table, or --json",
+            hint=f"-o {path.stem or 'report'}.html for a page, .svg, .pdf or .png for a picture, "
+            ".md or .csv for a table",
         )
     return partial(_write, path, form)
 
 
-def _write(path: Path, form: Callable[[Runs], str], runs: Runs) -> None:
+def picture_of(path: Path, drawn: Sequence[Chart]) -> str | bytes:
+    """Return charts below each other as a picture of the kind that a suffix says; UsageError for a
+    suffix of none, or where there is no chart."""
+    converters: Mapping[str, Callable[[dict[str, Any]], str | bytes]]
+    converters = {".svg": svg, ".pdf": pdf, ".png": png}
+    convert = converters.get(path.suffix.lower())
+    if convert is None:
+        raise UsageError(
+            f"'{path.name}' is no picture: the suffix says which kind it is",
+            hint=f"-o {path.stem or 'report'}.html, .svg, .pdf or .png",
+        )
+    if not drawn:
+        raise UsageError("nothing was measured that could be drawn")
+    return convert(together([specification(chart) for chart in drawn]))
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a whole file; RecordFailed if that fails."""
     try:
-        path.write_text(form(runs), encoding="utf-8", newline="")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _write(path: Path, form: Callable[[Runs], str | bytes], runs: Runs) -> None:
+    write_file(path, form(runs))
 
 
 def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -66,4 +114,18 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return fields
 
 
-_FORMS: Mapping[str, Callable[[Runs], str]] = {".html": page, ".htm": page, ".csv": as_csv}
+def _picture(suffix: str, runs: Runs) -> str | bytes:
+    """Return the first chart of some runs as a picture."""
+    drawn = charts([record for _, records in runs for record in records])
+    return picture_of(Path(f"report{suffix}"), drawn[:1])
+
+
+_FORMS: Mapping[str, Callable[[Runs], str | bytes]] = {
+    ".html": page,
+    ".htm": page,
+    ".csv": as_csv,
+    ".md": as_markdown,
+    ".svg": partial(_picture, ".svg"),
+    ".pdf": partial(_picture, ".pdf"),
+    ".png": partial(_picture, ".png"),
+}

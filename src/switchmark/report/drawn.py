@@ -1,0 +1,251 @@
+"""This module draws an experiment's figures as its paper drew them: what was measured here, and the
+published values as marks of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from switchmark.errors import UsageError
+from switchmark.metrics.distribution import cdf
+from switchmark.model.axis import field_name
+from switchmark.model.record import Record
+from switchmark.model.spec import AXES
+from switchmark.papers.experiment import Drawn, source
+from switchmark.papers.points import Figure, Point, number
+from switchmark.plots.base import scale_of_metric
+from switchmark.plots.chart import Chart, Kind, Mark, Scale
+from switchmark.plots.latency import thinned
+from switchmark.report.files import picture_of, write_file
+from switchmark.report.page import figure_of_page, page_of
+from switchmark.report.paper import Judged, published_points
+
+__all__ = ["check_drawing", "experiment_charts", "paper_page", "write_papers"]
+
+_SUFFIXES = (".html", ".htm", ".svg", ".pdf", ".png")
+
+_KINDS: dict[str, Kind] = {
+    "bars": "bars",
+    "table": "bars",
+    "lines": "lines",
+    "points": "points",
+    "cdf": "curves",
+    "percentiles": "curves",
+    "box": "boxes",
+}
+
+
+def experiment_charts(result: Judged) -> list[Chart]:
+    """Return a chart for each figure of an experiment of which anything is known."""
+    drawn = [
+        _chart(result, figure, index) for index, figure in enumerate(result.experiment.figures)
+    ]
+    return [chart for chart in drawn if chart.marks]
+
+
+def paper_page(results: Sequence[Judged]) -> str:
+    """Return a page of experiments: each with its figures, and the answers to its claims."""
+    drawn: list[Chart] = []
+    parts = ["<main id='main'>", _contents(results)]
+    for result in results:
+        parts.append(_head(result))
+        own = experiment_charts(result)
+        parts += [figure_of_page(chart, len(drawn) + at) for at, chart in enumerate(own)]
+        drawn += own
+        parts += [_claims(result), "</section>"]
+    names = ", ".join(result.experiment.name for result in results[:3])
+    more = f" and {len(results) - 3} more" if len(results) > 3 else ""
+    return page_of(f"switchmark: {names}{more}", [*parts, "</main>"], drawn)
+
+
+def check_drawing(output: Path | None) -> None:
+    """Raise UsageError for a file whose suffix says nothing, before anything is measured."""
+    if output is not None and output.suffix.lower() not in _SUFFIXES:
+        raise UsageError(
+            f"'{output.name}' cannot be drawn: the suffix says which kind it is",
+            hint=f"-o {output.stem or 'paper'}.html, .svg, .pdf or .png",
+        )
+
+
+def write_papers(output: Path, results: Sequence[Judged]) -> None:
+    """Draw experiments into a page, or their figures into one picture."""
+    if output.suffix.lower() in (".html", ".htm"):
+        write_file(output, paper_page(results))
+        return
+    drawn = [chart for result in results for chart in experiment_charts(result)]
+    write_file(output, picture_of(output, drawn))
+
+
+def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
+    experiment = result.experiment
+    marks = _curves(result, figure) if figure.kind in ("cdf", "percentiles") else []
+    if not marks:
+        marks = _marks(result, figure, figure.y)
+    scales = _x_scale(result, figure, marks), scale_of_metric(figure.y, log="y" in figure.log)
+    if figure.kind == "cdf":
+        scales = Scale("latency (us)", log="x" in figure.log), Scale("share", percent=True)
+    paper = source(experiment.paper)
+    return Chart(
+        f"{experiment.name}-{index}",
+        f"{experiment.name}: {experiment.summary}",
+        f"{experiment.summary}, as drawn by {paper.authors} ({paper.year}), {experiment.place}: "
+        f"{len(marks)} marks.",
+        _KINDS[figure.kind],
+        *scales,
+        tuple(marks),
+        series=", ".join(map(_words, figure.by)),
+        panels=", ".join(map(_words, figure.panels)),
+        diagonal=figure.diagonal,
+        second=tuple(_marks(result, figure, figure.y2)) if figure.y2 else (),
+        y2=scale_of_metric(figure.y2) if figure.y2 else None,
+    )
+
+
+def _words(axis: str) -> str:
+    name = field_name(axis)
+    return AXES[name].words if name in AXES else axis
+
+
+def _marks(result: Judged, figure: Drawn, metric: str) -> list[Mark]:
+    """Return the marks of a metric: published ones first, then those measured here."""
+    marks = []
+    told = published_points(result.experiment, result.points)
+    for point in told:
+        marks += _mark(point, None, figure, metric, published=True)
+    for point, record in zip(result.points, result.records, strict=True):
+        marks += _mark(point, record, figure, metric, published=False)
+    if figure.kind == "lines":
+        marks.sort(key=lambda mark: (mark.series, mark.panel, str(mark.x)
+                                     if isinstance(mark.x, str) else mark.x))  # fmt: skip
+    return marks
+
+
+def _mark(
+    point: Point, record: Record | None, figure: Drawn, metric: str, *, published: bool
+) -> list[Mark]:
+    value = point.figures.get(metric)
+    x = _place(point, figure)
+    if value is None or x is None or not point.is_at(figure.among) or not _is_finite(value):
+        return []
+    doubted = bool(record and record.doubts)
+    told = "published" if published else f"limit: {record.verdict}" if record else ""
+    return [
+        Mark(
+            x,
+            value.value,
+            _of(point, figure.by),
+            _of(point, figure.panels),
+            "",
+            value.low,
+            value.high,
+            doubted=doubted,
+            bounded=value.bounded,
+            published=published,
+            told=told,
+        )
+    ]
+
+
+def _is_finite(value: Figure) -> bool:
+    return all(abs(each) < float("inf") for each in (value.low, value.high))
+
+
+def _place(point: Point, figure: Drawn) -> float | str | None:
+    """Return where a point stands along the bottom: on an axis, or by a metric."""
+    if figure.x in point.axes:
+        value = point.axes[figure.x]
+        if figure.kind == "lines" and _is_number(value):
+            return number(value)
+        return "none" if value is None else str(value)
+    x = point.figures.get(figure.x)
+    return None if x is None else x.value
+
+
+def _is_number(value: object) -> bool:
+    return not isinstance(value, str) and value is not None
+
+
+def _of(point: Point, axes: Sequence[str]) -> str:
+    return ", ".join(str(point.axes.get(axis)) for axis in axes)
+
+
+def _x_scale(result: Judged, figure: Drawn, marks: Sequence[Mark]) -> Scale:
+    title = _words(figure.x) if figure.x in result.experiment.axes else figure.x
+    if any(isinstance(mark.x, str) for mark in marks):
+        places = (_place(point, figure) for point in result.points)
+        words = tuple(dict.fromkeys(str(place) for place in places if place is not None))
+        return Scale(title, words=words)
+    known = scale_of_metric(figure.x).title if figure.x not in result.experiment.axes else title
+    return Scale(known, log="x" in figure.log, zero=False)
+
+
+def _curves(result: Judged, figure: Drawn) -> list[Mark]:
+    """Return the distributions of the points that were measured."""
+    marks = []
+    for point, record in zip(result.points, result.records, strict=True):
+        if record is None or not point.is_at(figure.among) or not point.figures:
+            continue
+        words = _of(point, figure.by), _of(point, figure.panels)
+        for late, share in thinned(cdf(record)):
+            marks.append(Mark(late, share, *words, doubted=bool(record.doubts)))
+    return marks
+
+
+def _contents(results: Sequence[Judged]) -> str:
+    if len(results) < 2:
+        return ""
+    rows = "".join(
+        f"<li><a href='#{escape(_id(result))}'>{escape(result.experiment.name)}</a>: "
+        f"{escape(result.experiment.summary)}; {result.count('holds')} claims hold, "
+        f"{result.count('does not hold')} do not, {result.count('cannot be told')} "
+        "cannot be told</li>"
+        for result in results
+    )
+    return f"<nav aria-label='experiments'><ul>{rows}</ul></nav>"
+
+
+def _id(result: Judged) -> str:
+    return result.experiment.name.replace("/", "-")
+
+
+def _head(result: Judged) -> str:
+    experiment, paper = result.experiment, source(result.experiment.paper)
+    told = sum(bool(point.figures) for point in result.points)
+    assumed = "".join(
+        f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
+    )
+    return (
+        f"<section aria-labelledby='{_id(result)}'><h2 id='{_id(result)}'>"
+        f"{escape(experiment.name)}: {escape(experiment.summary)}</h2>"
+        f"<p>{escape(paper.authors)}: {escape(paper.title)}, {paper.year}, "
+        f"{escape(experiment.place)}. {told} of {len(result.points)} points measured here.</p>"
+        + (
+            f"<details><summary>What is assumed</summary><ul>{assumed}</ul></details>"
+            if assumed
+            else ""
+        )
+    )
+
+
+def _claims(result: Judged) -> str:
+    if not result.answers:
+        return ""
+    rows = []
+    for claim, answer in result.answers:
+        says = escape(claim.says) + ("" if claim.said else " (deduced from its values)")
+        against = (
+            f"<br>contradicted by the paper's own values: {escape(claim.contradicted)}"
+            if claim.contradicted
+            else ""
+        )
+        rows.append(
+            f"<tr><td>{says}{against}</td><td>{answer.verdict}</td>"
+            f"<td class='words'>{escape(answer.why)}</td></tr>"
+        )
+    head = "<tr><th scope='col'>claim</th><th scope='col'>here</th><th scope='col'>why</th></tr>"
+    return (
+        "<div class='scroll' tabindex='0' role='region' aria-label='claims'>"
+        f"<table><caption>The paper's claims</caption><thead>{head}</thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
