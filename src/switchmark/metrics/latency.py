@@ -180,8 +180,10 @@ def _encoded(counts: _Counts) -> str:
     from hdrh.histogram import HdrHistogram
 
     histogram = HdrHistogram(1, HIGHEST_NS, 3)
-    for index, times in counts.items():
-        histogram.record_value(value_at(index), times)
+    for index, times in counts.items():  # as its record_value would, which takes ten times as long
+        histogram.counts[index] = times
+    histogram.total_count = sum(counts.values())
+    histogram.min_value, histogram.max_value = value_at(min(counts)), value_at(max(counts))
     return str(histogram.encode().decode())
 
 

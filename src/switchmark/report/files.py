@@ -19,7 +19,7 @@ from switchmark.plots.vega import specification, together
 from switchmark.report.answer import answer
 from switchmark.report.json import to_object
 from switchmark.report.page import page
-from switchmark.report.table import sections
+from switchmark.report.sections import sections
 
 __all__ = ["Runs", "as_csv", "picture_of", "write_file", "writer_of"]
 

@@ -24,7 +24,8 @@ from switchmark.plots.render import script, svg
 from switchmark.plots.vega import specification
 from switchmark.report.answer import answer
 from switchmark.report.notes import footnotes
-from switchmark.report.table import Section, sections
+from switchmark.report.sections import sections
+from switchmark.report.table import Section
 
 __all__ = ["figure_of_page", "page", "page_of"]
 
@@ -246,15 +247,16 @@ def _table(section: Section) -> str:
             for column, cell in zip(columns, row, strict=True)
         )
         body.append(cells)
-    keys = getattr(section, "keys", ("",) * len(body))
+    keys = section.keys or ("",) * len(body)
     rows = "\n".join(
         f"<tr{f' data-key={escape(key, quote=True)}' if key else ''}>{cells}</tr>"
         for key, cells in zip(keys, body, strict=True)
     )
+    below = "".join(f"<p>{escape(line)}</p>" for line in section.below)
     caption = f"<caption>{escape(section.caption)}</caption>"
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='table of tests'>"
-        f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
+        f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{below}"
     )
 
 

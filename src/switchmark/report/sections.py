@@ -80,7 +80,8 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     below = [] if wide else _cores_in_words(rows)
     below += [f"all doubted: {', '.join(common)}"] if common else []
     kept = tuple(each for each in columns if any(each.cells))
-    section = Section(caption(records), kept, tuple(below))
+    keys = tuple(row.record.key[:16] for row in rows)
+    section = Section(caption(records), kept, tuple(below), keys)
     return section if wide else folded(section)
 
 

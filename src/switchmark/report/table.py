@@ -55,6 +55,8 @@ class Section:
     caption: str
     columns: tuple[Column, ...]
     below: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    """The test that each row is of."""
 
 
 def folded(section: Section) -> Section:
