@@ -433,7 +433,7 @@ def test_a_rate_of_zero_is_drawn() -> None:
 
 def test_a_page_is_whole_and_escaped(tmp_path: Path) -> None:
     text = page([("a<b", [RECORD, FAILED])])
-    assert "<h1>a&lt;b</h1>" in text
+    assert "<h1>switchmark: a&lt;b</h1>" in text
     assert "○ 500 kpps" in text
     assert text.endswith("</html>\n")
     writer_of(tmp_path / "x.html")([("a<b", [RECORD, FAILED])])
@@ -454,11 +454,11 @@ def test_a_row_of_csv_has_the_fields_of_a_test(tmp_path: Path) -> None:
     assert (second["status"], second["error"], second["rx.pps"]) == ("failed", failed.error, "")
 
 
-@pytest.mark.parametrize("name", ["x.png", "x.svg", "x.json", "x", "x.html.gz", ".csv"])
+@pytest.mark.parametrize("name", ["x.gif", "x.json", "x", "x.html.gz", ".csv"])
 def test_a_kind_of_report_that_there_is_not_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"as '{re.escape(name)}'") as caught:
         writer_of(tmp_path / name)
-    assert ".html for a page, .csv for a table" in (caught.value.hint or "")
+    assert ".html for a page, .svg, .pdf or .png for a picture" in (caught.value.hint or "")
 
 
 def test_versions_are_told_below_a_table() -> None:

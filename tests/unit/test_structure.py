@@ -94,6 +94,8 @@ WRITES_JSON = {
     "machine/jsonl.py": "the lines",
     "lab/judging.py": "a figure within a sentence",
     "report/files.py": "a list within a cell of a table",
+    "report/page.py": "what the page's script reads",
+    "plots/render.py": "what the library that draws reads",
     "report/export.py": "a list within a cell, and the rows of a table as lines",
     "report/query.py": "a figure within a cell of a table, and the structure to read",
     "report/views.py": "the structure of a cell",

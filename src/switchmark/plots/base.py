@@ -30,8 +30,8 @@ __all__ = [
     "words_of",
 ]
 
-_LOGARITHMIC = ("frame_size", "burst", "flows")
-_MOST_SERIES = 10
+_FAR_APART = 8
+"""Values of an axis that are more than so many times apart stand on a logarithmic scale."""
 
 
 class Plot(Protocol):
@@ -122,7 +122,9 @@ def scale_of_axis(axis: str, records: Sequence[Record]) -> Scale:
     title = f"{known.words} ({known.unit})" if known.unit else known.words
     if any(isinstance(each, str) for each in places):
         return Scale(title, words=tuple(dict.fromkeys(map(str, places))))
-    return Scale(title, log=field_name(axis) in _LOGARITHMIC, zero=False)
+    numbers = [each for each in places if isinstance(each, float)]
+    log = bool(numbers) and 0 < _FAR_APART * min(numbers) < max(numbers)
+    return Scale(title, log=log, zero=False)
 
 
 def scale_of_metric(name: str, *, log: bool = False) -> Scale:

@@ -1,4 +1,4 @@
-"""These plots compare tests with each other: bars with their intervals, boxes over the trials, and
+"""These plots hold tests against each other: bars with intervals, boxes over the trials, and
 cells of two axes."""
 
 from __future__ import annotations
