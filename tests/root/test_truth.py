@@ -369,7 +369,7 @@ def saturating(switch: str) -> dict[str, Any]:
 @pytest.mark.parametrize("switch", USER_SPACE)
 def test_a_switch_in_user_space_with_half_a_core(attempt: Try, switch: str) -> None:
     skip_unpackaged(switch)
-    axes = saturating(switch)
+    axes = {**saturating(switch), "duration": 1}  # ten periods of its share
     attempt(**axes)
     assert named(lambda: attempt(**axes, cpu_limit="switch:50"), "switch", times=ONCE) == []
 
@@ -384,7 +384,8 @@ def test_a_throttled_sender_before_a_switch_in_user_space(attempt: Try, switch: 
         with slowed(Role.SENDER, 20_000):
             return attempt(**axes)
 
-    assert named(run, "sender", times=ONCE) == []
+    # Where both ends are one process nobody can tell what its sender takes: the host is told first.
+    assert named(lambda: calm(run), "sender", times=ONCE) == []
 
 
 def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
