@@ -215,6 +215,9 @@ def test_two_runs_differ_by_more_than_their_repeats_do() -> None:
     """What changes from run to run is not seen within one; tests of one run take turns."""
     slower = [rate * 0.98 for rate in SLOW]
     assert difference(repeats(SLOW), repeats(slower)).word == "undecided"
+    told = text(one(repeats(SLOW), repeats(slower)))
+    assert "what changes from run to run" in told
+    assert "other work" not in told
     (pair,) = compared(within([[repeats(SLOW, switch="a"), repeats(slower, switch="b")]])).pairs
     assert pair.difference.word == "slower"
     before, after = ([[repeats([rate] * 5)] for rate in rates] for rates in (SLOW, slower))

@@ -79,7 +79,7 @@ class Difference:
             and self.p_of_all is not None
             and self.p_of_all <= ALPHA
             and not self.interval[0] <= self._none <= self.interval[1]
-            and _apart(*_least_apart(self.figure, self.before, self.after))
+            and self._lie_apart
         )
 
     @property
@@ -101,7 +101,13 @@ class Difference:
         """Say whether other work on the CPUs may be what sets the figures apart."""
         if self.is_shown:
             return self._worse.disturbed
-        return self.is_told and _apart(self.before.values, self.after.values)
+        return _apart(self.before.values, self.after.values) and not self._lie_apart
+
+    @property
+    def is_chance(self) -> bool:
+        """Say whether the figures lie apart, by no more than chance or what changes from run to
+        run may make."""
+        return self.is_told and not self.is_shown and self._lie_apart
 
     @property
     def amount(self) -> float:
@@ -112,6 +118,10 @@ class Difference:
     def ends(self) -> tuple[float, float] | None:
         """Return the ends of the interval as changes from none: `(-0.03, 0.01)`."""
         return self.interval and (self.interval[0] - self._none, self.interval[1] - self._none)
+
+    @property
+    def _lie_apart(self) -> bool:
+        return _apart(*_least_apart(self.figure, self.before, self.after))
 
     @property
     def _none(self) -> float:

@@ -165,6 +165,11 @@ def _why_undecided(pairs: Sequence[Pair]) -> Iterator[str]:
             f"other work took up to {max(widened):.0%} of a test's CPUs, and the intervals of what "
             "changed are as wide as that makes them"
         )
+    if any(pair.difference.is_chance and pair.difference.word == "undecided" for pair in pairs):
+        yield (
+            "undecided where figures lie apart by no more than chance, or what changes from run to "
+            "run, may make: measure both in one run, which takes turns, or several runs of each"
+        )
     if any(pair.difference.is_disturbed for pair in pairs):
         yield (
             "undecided where other work may be all that sets the figures apart: measure again on "
