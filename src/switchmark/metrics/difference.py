@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from switchmark.metrics.repeats import Figure, Repeats, Values, median_interval_of
@@ -121,7 +122,11 @@ class Difference:
 
     @property
     def _lie_apart(self) -> bool:
-        return _apart(*_least_apart(self.figure, self.before, self.after))
+        """Say whether the intervals of the medians do so in their own order, with what other work
+        took given back."""
+        before, after = _least_apart(self.figure, self.before, self.after)
+        told = median(self.after.values) - median(self.before.values)
+        return _apart(before, after) and (median(after) - median(before)) * told > 0
 
     @property
     def _none(self) -> float:
