@@ -10,6 +10,7 @@ import importlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from switchmark.campaign.expand import grouped, product
@@ -24,6 +25,9 @@ from switchmark.papers.points import At, Point, Scalar, meaning
 __all__ = ["PlannedPoint", "campaign_of", "planned"]
 
 _OF_A_FILE = ("name", "tests")
+
+_value = cache(read_value)
+"""Experiments have few words, each many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,13 @@ def planned(
     quick: bool = False,
     as_published: bool = False,
 ) -> list[PlannedPoint]:
-    """Return the points of an experiment in the written order, each once.
+    """Return the points of an experiment, each once: by its first axis, then by the next, each in
+    the order in which its values are written.
 
     `options` are axes of the command line, which take the place of the experiment's. Rates are
     relative to this host where the file says how, unless they are wanted `as_published`. What is
-    changed for that or for a quick run is so in the blocks that name it; how is measured, in all.
+    changed for that or for a quick run holds in the blocks that name it; how tests are measured
+    holds in all.
     """
     owner = experiment.owner
     points: dict[str, PlannedPoint] = {}
@@ -64,7 +70,17 @@ def planned(
             kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
             if kept and made.point.is_at(experiment.shows):
                 points.setdefault(repr(made.point.axes), made)
-    return list(points.values())
+    return _by_axes(list(points.values()), experiment.axes)
+
+
+def _by_axes(points: Sequence[PlannedPoint], axes: Sequence[str]) -> list[PlannedPoint]:
+    ranks = {
+        axis: list(dict.fromkeys(repr(each.point.axes[axis]) for each in points)) for axis in axes
+    }
+    return sorted(
+        points,
+        key=lambda each: [ranks[axis].index(repr(each.point.axes[axis])) for axis in axes],
+    )
 
 
 def campaign_of(name: str, points: Sequence[PlannedPoint]) -> Campaign:
@@ -99,7 +115,7 @@ def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> 
     test, values = None, {}
     if not waits:
         try:
-            values = {name: read_value(name, word) for name, word in asked.items()}
+            values = {name: _value(name, word) for name, word in asked.items()}
             test = next(iter(product({name: [value] for name, value in values.items()})))
             waits = [refusal.why for refusal in check(test)]
         except UsageError as error:
@@ -117,7 +133,7 @@ def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
             yield f"{AXES[name].words} {word}"
             continue
         try:
-            read_value(name, word)
+            _value(name, word)
         except UsageError:
             yield f"{AXES[name].words} {word}"
 

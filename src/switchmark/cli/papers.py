@@ -23,6 +23,7 @@ from switchmark.layout.resolve import check
 from switchmark.machine.facts import kernel_options
 from switchmark.machine.host import LocalHost
 from switchmark.model.record import Record
+from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
 from switchmark.papers.claims import Facts
 from switchmark.papers.experiment import Experiment, matching, names, read
@@ -54,6 +55,7 @@ class ThisHost:
     def __init__(self) -> None:
         self._host = LocalHost()
         self._probes = Probes(self._host)
+        self._refusals: dict[str, Sequence[Refusal]] = {}
         self._paths: dict[tuple[object, ...], _Path] = {}
 
     def find(self, test: Test) -> _Path:
@@ -62,6 +64,15 @@ class ThisHost:
         if key not in self._paths:
             self._paths[key] = self._ask(test)
         return self._paths[key]
+
+    def check(self, test: Test) -> Sequence[Refusal]:
+        """Return why a test can never work, asked once for tests that differ only in how long and
+        how often they are measured."""
+        key = test.model_dump(exclude={"duration", "warmup", "repeat", "seed"})
+        known = repr(key)
+        if known not in self._refusals:
+            self._refusals[known] = check(test)
+        return self._refusals[known]
 
     def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:
         """Return the points, with what those wait for that this host cannot run."""
@@ -191,8 +202,8 @@ def listed_papers() -> list[dict[str, Any]]:
 
 
 def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
-    points = host.points(planned(experiment, check, {}))
-    quick = host.points(planned(experiment, check, {}, quick=True))
+    points = host.points(planned(experiment, host.check, {}))
+    quick = host.points(planned(experiment, host.check, {}, quick=True))
     tests = [point.test for point in points if point.test is not None]
     waiting = Counter(
         point.point.untold.removeprefix("waiting for ") for point in points if point.test is None
