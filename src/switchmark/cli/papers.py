@@ -35,6 +35,11 @@ __all__ = ["ThisHost", "listed_papers", "print_papers", "run_papers"]
 
 _WIDTH, _SHOWN_REASONS = 100, 5
 
+_HOW_LONG = {
+    name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
+}
+"""The axes on which it does not depend whether a test can work."""
+
 _OF_THE_PATH = [name for name, axis in AXES.items() if axis.changes != "trial"]
 """The axes on which it depends whether a host can run a test."""
 
@@ -68,7 +73,7 @@ class ThisHost:
     def check(self, test: Test) -> Sequence[Refusal]:
         """Return why a test can never work, asked once for tests that differ only in how long and
         how often they are measured."""
-        key = test.model_dump(exclude={"duration", "warmup", "repeat", "seed"})
+        key = test.model_dump(exclude=_HOW_LONG)
         known = repr(key)
         if known not in self._refusals:
             self._refusals[known] = check(test)
