@@ -361,7 +361,7 @@ ANSWERED = {
         "On a cable arrive 98.7 kpps, without any switch.",
         "With 3 trials of each, chance alone parts two intervals in one of 10 comparisons "
         "(--repeat 5: in one of 126).",
-        "2 of these 2 tests are doubted: see their rows.",
+        "All of these 2 tests are doubted: see their rows.",
     ),
     "four sizes": (
         "No order is shown without intervals (--repeat 5): 256 B 91.8 kpps (1 trial), "
@@ -373,7 +373,7 @@ ANSWERED = {
     ),
     "ndr": ("NDR: linux-bridge carries 141 kpps [141, 142], where the host was the limit.",),
     "latency-at-load": (
-        "At the highest load: the median delay one way of linux-bridge is 1.96 ms (1 trial).",
+        "At the highest load: the median one-way delay of linux-bridge is 1.96 ms (1 trial).",
     ),
     "back-to-back": (
         "back-to-back: linux-bridge takes a burst of at least 14640 frames [14640, …], "

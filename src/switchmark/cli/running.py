@@ -145,13 +145,22 @@ def print_report(records: Sequence[Record], wide: bool) -> None:
 
     columns = shutil.get_terminal_size((_WIDTH, 0)).columns
     for sentence in answer(records):
-        print(textwrap.fill(sentence, columns, subsequent_indent="  "))
+        print(_filled(sentence, columns, "  "))
     for section in sections(records, wide=wide):
         print("", *table_lines(section, None if wide else columns), sep="\n")
     for note in ("", *footnotes(records)):
-        print(textwrap.fill(note, columns, subsequent_indent="    ", replace_whitespace=False))
+        print(_filled(note, columns, "    "))
     for line in ("", *bars(records, min(columns, _WIDTH))) if wide else ():
         print(line)
+
+
+def _filled(text: str, columns: int, indent: str) -> str:
+    """Wrap each line of a text where its words end."""
+    options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+    lines = text.splitlines() or [""]
+    return "\n".join(
+        textwrap.fill(line, columns, subsequent_indent=indent, **options) for line in lines
+    )
 
 
 def print_records(records: Sequence[Record]) -> None:

@@ -24,7 +24,7 @@ __all__ = ["answer"]
 _SENTENCES = 6
 """Of more cases than these some are counted."""
 
-_DELAYS = {"rtt": "median round trip", "one-way": "median delay one way"}
+_DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay"}
 
 _WORDS = {"at", "between", "in", "no", "nothing", "of", "the"}
 """Words that a sentence may begin with."""
@@ -174,7 +174,7 @@ def _best(groups: Sequence[_Group]) -> list[str]:
     name, own = _subject(first), _figure_of(groups)
     much = {other: times(each.low, each.high) for other, each in ratios.items()}
     if first.leader.is_less_better:
-        late = _DELAYS.get(first.leader.what.partition(" ")[0], "median delay")
+        late = _delay(first.leader)
         lead = f"the {late} of {name} is {own}" if own else f"{name} has the least {late}"
         take = "take" if many else "takes"
         return [lead, *(f"{other} {take} {ratio} as long" for other, ratio in much.items())]
@@ -247,7 +247,8 @@ def _untold(groups: Sequence[_Group]) -> list[str]:
     known = zip(first.names, first.figures, strict=True)
     figures = [f"{name} {_figure_text(figure)}" for name, figure in known]
     told = f": {listed(figures)}" if len(groups) == 1 else ""
-    return [f"no order is shown without intervals (--repeat {remarks.SURE}){told}"]
+    of = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
+    return [f"no order{of} is shown without intervals (--repeat {remarks.SURE}){told}"]
 
 
 # --- words -----------------------------------------------------------------------------------
@@ -265,6 +266,10 @@ def _begun(sentence: str) -> str:
     """Begin a sentence with a capital, unless it begins with a name."""
     first = sentence.partition(" ")[0]
     return sentence[0].upper() + sentence[1:] if first in _WORDS else sentence
+
+
+def _delay(figure: Figure) -> str:
+    return _DELAYS.get(figure.what.partition(" ")[0], "median delay")
 
 
 def _subject(group: _Group) -> str:

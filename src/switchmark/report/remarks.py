@@ -59,7 +59,8 @@ def sureness(claims: Sequence[Figure]) -> list[str]:
         )
     doubted = {id(figure.record): figure.record.doubts for figure in claims}
     if count := sum(map(bool, doubted.values())):
-        said.append(f"{count} of these {len(doubted)} tests are doubted: see their rows.")
+        many = "All" if count == len(doubted) else str(count)
+        said.append(f"{many} of these {len(doubted)} tests are doubted: see their rows.")
     return said
 
 

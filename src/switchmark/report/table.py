@@ -91,7 +91,7 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
 
 
 def _within(text: str, width: int | None) -> list[str]:
-    return textwrap.wrap(text, width or _NO_WIDTH, subsequent_indent=_GAP)
+    return textwrap.wrap(text, width or _NO_WIDTH, subsequent_indent=_GAP, break_on_hyphens=False)
 
 
 def _fitted(columns: Sequence[Column], width: int | None) -> list[Column]:
