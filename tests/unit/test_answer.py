@@ -116,7 +116,7 @@ def test_other_axes_than_the_switch_are_compared_too() -> None:
         for engine, rates in (("xdp", FAST), ("raw", SLOW))
     ]
     (said,) = answer(records)
-    assert said.startswith("In all 2 cases: linux-bridge with xdp carries 1.9 to 2.1 times what")
+    assert said.startswith("In both cases: linux-bridge with xdp carries 1.9 to 2.1 times what")
 
 
 def test_of_a_bound_no_order_is_told_against_it() -> None:
@@ -175,7 +175,7 @@ def test_latency_is_led_by_the_least() -> None:
         for switch, delays in (("a", soon), ("b", late))
     ]
     assert answer(records) == [
-        "In all 2 cases: a has the least median round trip; b takes 1.9 to 2.1 times as long."
+        "In both cases: a has the least median round trip; b takes 1.9 to 2.1 times as long."
     ]
     (said,) = answer([of_delays(soon, switch=switch) for switch in "ab"])
     assert said.endswith("no difference is shown.")

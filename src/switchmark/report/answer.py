@@ -152,7 +152,8 @@ def _sentences(groups: Sequence[_Group]) -> list[str]:
 def _sentence(groups: Sequence[_Group], of: int) -> str:
     goal = _goal(groups[0].leader)
     wheres = [group.where for group in groups if group.where]
-    where = f"in all {of} cases" if len(groups) == of > 1 else listed(wheres)
+    every = "in both cases" if of == 2 else f"in all {of} cases"
+    where = every if len(groups) == of > 1 else listed(wheres)
     clauses = [*_best(groups), *_alike_ones(groups), *_bounded(groups), *_untold(groups)]
     prefix = ", ".join(filter(None, (goal, where)))
     return _begun(f"{prefix}{': ' * bool(prefix)}{'; '.join(clauses)}.")
