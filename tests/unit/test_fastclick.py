@@ -20,6 +20,7 @@ from switchmark.switches.fastclick import SWITCH
 from wirings import wiring_of
 
 GOODBYE = b"200 Goodbye!\r\n"
+SPENT = b"2000000000\n"
 
 
 def answers(**said: int) -> bytes:
@@ -31,10 +32,10 @@ def answers(**said: int) -> bytes:
         for end, handler in (("f", "count"), ("f", "hw_dropped"), ("t", "count"), ("t", "dropped"))
     ]
     text = b"Click::ControlSocket/1.3\r\n"
-    for name in (*asked, "useful_kcycles", "clock.cycles"):
+    for name in (*asked, "useful_kcycles", "clock.cycles_hz"):
         number = str(said.get(name.replace(".", "_"), 0))
         text += f"200 Read handler '{name}' OK\r\nDATA {len(number)}\r\n{number}".encode()
-    return text + GOODBYE
+    return text + GOODBYE + SPENT
 
 
 # The same of a build without `--enable-cpu-load`, which has no such handler.
@@ -213,7 +214,12 @@ def test_its_socket_is_asked_on_the_host() -> None:
 
 def test_counters_and_busy_cycles_are_read_from_its_answers() -> None:
     told = answers(
-        f0_count=11, f0_hw_dropped=2, t1_count=7, t1_dropped=4, useful_kcycles=5, clock_cycles=21000
+        f0_count=11,
+        f0_hw_dropped=2,
+        t1_count=7,
+        t1_dropped=4,
+        useful_kcycles=5,
+        clock_cycles_hz=10500,
     )
     assert SWITCH.counters.parse(wiring(), (told,)) == Counters(
         {
@@ -227,7 +233,7 @@ def test_counters_and_busy_cycles_are_read_from_its_answers() -> None:
 
 def test_busy_cycles_are_those_of_all_threads() -> None:
     one = b"'useful_kcycles' OK\r\nDATA 1\r\n0"
-    told = answers(clock_cycles=10000).replace(one, b"'useful_kcycles' OK\r\nDATA 3\r\n5 2")
+    told = answers(clock_cycles_hz=10000).replace(one, b"'useful_kcycles' OK\r\nDATA 3\r\n5 2")
     counted = SWITCH.counters.parse(wiring(), (told,))
     assert (counted.busy_cycles, counted.idle_cycles) == (7000, 13000)
 
@@ -239,9 +245,19 @@ def test_a_build_that_does_not_count_cycles_has_none() -> None:
     assert told.ports["f0"].rx == 3
 
 
+def test_what_was_not_run_is_not_idle() -> None:
+    """Half of the time another program had its CPU."""
+    told = answers(useful_kcycles=9, clock_cycles_hz=10_000)
+    for spent, idle in ((b"1000000000\n", 1000), (b"500000000\n", -4000)):
+        counted = SWITCH.counters.parse(wiring(), (told.replace(SPENT, spent),))
+        assert (counted.busy_cycles, counted.idle_cycles) == (9000, idle)
+    unknown = SWITCH.counters.parse(wiring(), (told.replace(SPENT, b"0\n"),))
+    assert unknown.busy_cycles is unknown.idle_cycles is None
+
+
 def test_an_answer_that_breaks_off_is_garbled() -> None:
     whole = answers()
-    for length in range(len(whole.removesuffix(GOODBYE))):
+    for length in range(len(whole)):
         with pytest.raises(ValueError):
             SWITCH.counters.parse(wiring(), (whole[:length],))
 

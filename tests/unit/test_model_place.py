@@ -51,3 +51,9 @@ def test_counters_are_read_as_they_were_written() -> None:
     assert PathCounters.parse(counters.as_dict()) == counters
     assert counters.at_switch == {"f1.0": PortCounters(tx=2)}
     assert counters.at_parts == {"f1.0": PortCounters(rx=1)}
+
+
+def test_who_was_off_its_cpu_while_busy_was_not_idle() -> None:
+    before, after = PathCounters({}, 100, 50), PathCounters({}, 400, 40)
+    counted = after.since(before)
+    assert (counted.busy_cycles, counted.idle_cycles) == (300, 0)

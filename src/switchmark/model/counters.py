@@ -76,11 +76,13 @@ class PathCounters:
         return {end.port: counted for end, counted in self.links.items() if not end.at_switch}
 
     def since(self, before: PathCounters) -> PathCounters:
-        """Return what was counted since `before`."""
+        """Return what was counted since `before`. Who was off its CPU within a busy stretch was never
+        idle, whatever its idle time comes to as what is left of its CPU time."""
+        idle = _less(before.idle_cycles, self.idle_cycles)
         return PathCounters(
             _difference(before.links, self.links),
             _less(before.busy_cycles, self.busy_cycles),
-            _less(before.idle_cycles, self.idle_cycles),
+            None if idle is None else max(0, idle),
             {
                 part: _difference(before.functions.get(part, {}), ports)
                 for part, ports in self.functions.items()

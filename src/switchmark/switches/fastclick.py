@@ -39,17 +39,22 @@ _HANDLERS = ("count", "hw_dropped"), ("count", "dropped")
 # A bridge forgets by the times of frames. DPDK's device leaves there what was in the memory before:
 # every address would look as old as it happens to, and be flooded.
 _STAMP = "SetTimestamp(PER_BATCH true) -> "
-_CYCLES = ("useful_kcycles", "clock.cycles")
+_CYCLES = ("useful_kcycles", "clock.cycles_hz")
 
-# Its control socket answers each `READ`, and ends what it has to say at `QUIT`.
+# Its control socket answers each `READ`, and ends what it has to say at `QUIT`. Behind that stands
+# the CPU time of its process so far, in ns, of all threads: wherever that runs, it is who listens.
 _ASK = """\
-import socket, sys
+import glob, socket, struct, sys
 with socket.socket(socket.AF_UNIX) as s:
     s.connect(sys.argv[1])
     s.sendall("".join(f"READ {name}\\r\\n" for name in sys.argv[2:]).encode() + b"QUIT\\r\\n")
     while said := s.recv(65536):
         sys.stdout.buffer.write(said)
+    pid, *_ = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    spent = [open(file).read().split()[0] for file in glob.glob(f"/proc/{pid}/task/*/schedstat")]
+    sys.stdout.buffer.write(b"%d\\n" % sum(map(int, spent)))
 """
+_SPENT = re.compile(rb"200 [^\r]*\r\n(\d+)\n")
 _ANSWER = re.compile(rb"(?:200 [^\r]*\r\nDATA (\d+)|5\d\d [^\r]*)\r\n")
 
 
@@ -91,7 +96,7 @@ def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
     sockets = [*(0 for _ in range(wiring.node)), wiring.buffers or _MBUFS]
     size = f", MBUF_SIZE {_mbuf_bytes(wiring)}" if _mbuf_bytes(wiring) > MBUF_BYTES else ""
     yield f"DPDKInfo({', '.join(f'NB_SOCKET_MBUF {count}' for count in sockets)}{size});"
-    # It is for its count of cycles only, which is that of the busy ones.
+    # It is there to tell how many cycles a second has, in which it counts the busy ones.
     yield "clock :: TSCClock(INSTALL false);"
     cores = max(1, len(wiring.cores))
     threads = max(1, min(wiring.queues, cores // len(wiring.ports)))
@@ -133,10 +138,15 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters by port, and the cycles of all its threads where it was built to count
-    those that were of use (`--enable-cpu-load`)."""
+    those that were of use (`--enable-cpu-load`).
+
+    Idle are all others in which it ran: polls that found nothing, and what it does between tasks.
+    While it waits for its CPU it is neither.
+    """
     if not _bypass(wiring):
         return links.parse_socket_counters(wiring, outputs)
-    *counts, useful, cycles = _answers(outputs[0], len(list(_asked(wiring))))
+    said, spent_ns = _answers(outputs[0], len(list(_asked(wiring))))
+    *counts, useful, hertz = said
     if None in counts:
         raise ValueError("fastclick does not tell the counters of its ports")
     numbers = [int(count or 0) for count in counts]
@@ -146,23 +156,24 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
             wiring.ports, *(numbers[i::4] for i in range(4)), strict=True
         )
     }
-    if useful is None or cycles is None:
+    if useful is None or hertz is None or not spent_ns:
         return Counters(ports)
-    threads = [int(thousands) * 1000 for thousands in useful.split()]
-    return Counters(ports, sum(threads), int(cycles) * len(threads) - sum(threads))
+    busy = sum(int(thousands) * 1000 for thousands in useful.split())
+    return Counters(ports, busy, round(spent_ns * float(hertz) / 1e9) - busy)
 
 
-def _answers(output: bytes, count: int) -> list[str | None]:
-    """Return what each handler said; None for one that is not there."""
+def _answers(output: bytes, count: int) -> tuple[list[str | None], int]:
+    """Return what each handler said, None for one that is not there, and the CPU time behind it."""
     greeting, _, rest = output.partition(b"\r\n")
     said: list[str | None] = []
     while len(said) < count and (answer := _ANSWER.match(rest)):
         end = answer.end() + int(answer[1] or 0)
         said.append(rest[answer.end() : end].decode() if answer[1] else None)
         rest = rest[end:]
-    if not greeting.startswith(b"Click::ControlSocket/") or len(said) < count:
+    spent = _SPENT.fullmatch(rest)
+    if not greeting.startswith(b"Click::ControlSocket/") or len(said) < count or not spent:
         raise ValueError(f"fastclick answered {len(said)} of {count} questions")
-    return said
+    return said, int(spent[1])
 
 
 class FastClick(Switch):
