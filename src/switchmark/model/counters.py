@@ -76,8 +76,8 @@ class PathCounters:
         return {end.port: counted for end, counted in self.links.items() if not end.at_switch}
 
     def since(self, before: PathCounters) -> PathCounters:
-        """Return what was counted since `before`. Who was off its CPU within a busy stretch was never
-        idle, whatever its idle time comes to as what is left of its CPU time."""
+        """Return what was counted since `before`. A switch that got no CPU amid its work was not
+        idle, though what is left of its CPU time comes to less than nothing."""
         idle = _less(before.idle_cycles, self.idle_cycles)
         return PathCounters(
             _difference(before.links, self.links),
