@@ -104,6 +104,10 @@ UNCOUNTED = dict.fromkeys(port(0, 0))
         (trial(900_000, lost=400_000, lost_at={"inside switch": 400_000}), True, "switch"),
         (trial(900_000, lost=400_000), True, "unknown"),
         (trial(900_000), True, "sender"),
+        (trial(400_000), True, "sender"),
+        # One that waits long for room looks seldom: it is not blocked often.
+        (trial(400_000, parts=parts({"blocked": 100}, {})), True, "switch"),
+        (trial(600_000, parts=parts({"blocked": 100}, {})), True, "sender"),
         (trial(900_000, parts=parts({"blocked": 500}, {})), True, "switch"),
         (trial(900_000, parts=parts({}, {"empty_polls": 10})), True, "receiver"),
         (trial(200_000, parts=parts({"user_cores": 0.9}, {})), False, "sender"),

@@ -23,6 +23,10 @@ _MATTERS = 0.05
 
 _STOLEN = 0.05
 _BELOW_DIRECT = 0.9
+_FAR_BELOW, _AT_TIMES = 0.5, 0.02
+"""A sender that found no room at times, and got less than that share of a cable through, was held up
+by the switch: one that gives up its turn looks seldom while there is none."""
+
 _BUSY_POLLS = 0.05
 """A receiver with fewer empty polls than this share has no time left."""
 
@@ -268,6 +272,9 @@ def _by_calibration(
     if own_core and not chained:
         if busy_receiver:
             return "receiver", "the receiver had no time left"
+        at_times = (evidence.sender_blocked or 0.0) > _AT_TIMES
+        if at_times and _below(trial, calibration.rate_pps, share=_FAR_BELOW):
+            return "switch", f"no room at times, and below {_FAR_BELOW} of direct"
         return "sender", "the switch took all that the sender could send"
     if not _below(trial, calibration.rate_pps):
         if busy_receiver:
@@ -295,9 +302,14 @@ def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tup
     return "switch", f"below {_BELOW_DIRECT} of direct, with intervals apart"
 
 
-def _below(trial: TrialResult, on_cables: tuple[float, float, float], cables: int = 1) -> bool:
-    """Say whether a trial is slower than some cables, with intervals apart. Of copies, each of
-    them."""
+def _below(
+    trial: TrialResult,
+    on_cables: tuple[float, float, float],
+    cables: int = 1,
+    share: float = _BELOW_DIRECT,
+) -> bool:
+    """Say whether a trial carries less than a share of some cables, with intervals apart. Of
+    copies, each of them."""
     _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
     low, there, _ = (pps / cables for pps in on_cables)
-    return bool(middle < _BELOW_DIRECT * there and high < low)
+    return bool(middle < share * there and high < low)
