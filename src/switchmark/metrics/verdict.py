@@ -24,8 +24,8 @@ _MATTERS = 0.05
 _STOLEN = 0.05
 _BELOW_DIRECT = 0.9
 _FAR_BELOW, _AT_TIMES = 0.5, 0.02
-"""A sender that found no room at times, and got less than that share of a cable through, was held up
-by the switch: one that gives up its turn looks seldom while there is none."""
+"""A sender that found no room at times, and got less than that share of a cable through, was held
+up by the switch: one that gives up its turn looks seldom while there is none."""
 
 _BUSY_POLLS = 0.05
 """A receiver with fewer empty polls than this share has no time left."""
