@@ -146,11 +146,12 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
 
 def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
-    assert later == {"line_rate", "listen", "switch_burst", "buffers"}
+    assert later == {"line_rate", "listen", "switch_burst", "buffers", "profile"}
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"
     assert key(Test(line_rate="10Gbps"), {}) != key(Test(), {})
     assert axes_in_key(Test(listen="switch"))["listen"] == "switch"
+    assert key(Test(profile=99), {}) != key(Test(), {})
 
 
 def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:

@@ -556,6 +556,7 @@ RAISED_BY = {
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
     "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
     "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "profiled": "root/test_axes.py::test_what_cpus_do_is_sampled_where_that_is_asked_for",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
 }
 """A test of each doubt: on a real path where this kind of host has its cause."""
@@ -573,7 +574,8 @@ def test_each_doubt_has_a_test() -> None:
 def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
-        "machine/placement.py": ("cores-shared", "cores-overcommitted", "sibling-busy"),
+        "machine/placement.py": ("cores-shared", "cores-overcommitted"),
+        "machine/seats.py": ("sibling-busy",),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
         ),
@@ -582,6 +584,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
+            "profiled",
         ),
     }.items():
         text = (package / file).read_text()

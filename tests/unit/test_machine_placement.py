@@ -334,3 +334,23 @@ def test_who_has_cpus_to_itself() -> None:
     assert [narrow.is_alone(part) for part in ("switch", "s0", "r0")] == [True, False, False]
     assert not place(parts, TWO, "0").is_alone("switch")
     assert not place(parts, FOUR, "unpinned").is_alone("switch")
+
+
+@pytest.mark.parametrize(
+    ("switch", "policy", "but", "used"),
+    [
+        (KERNEL, "pinned", (), {"s0", "r0"}),
+        (POLLING, "pinned", ("switch",), {"s0", "r0"}),
+        (POLLING, "unpinned:switch", (), None),
+        (POLLING, "unpinned:switch", ("switch",), {"s0", "r0"}),
+        (KERNEL, "unpinned:switch", (), {"s0", "r0"}),
+        (POLLING, "unpinned", (), None),
+    ],
+)
+def test_a_part_that_is_not_pinned_uses_any_cpu(
+    switch: CpuUser, policy: str, but: tuple[str, ...], used: set[str] | None
+) -> None:
+    placed = place([switch, *pairs(1)], FOUR, policy)
+    pinned = {cpu for part in used or () for cpu in placed.pins[part].cpus}
+    assert set(placed.used(range(4), but=but)) == ({0, 1, 2, 3} if used is None else pinned)
+    assert len(placed.used(range(4), but=but)) == (4 if used is None else 2)

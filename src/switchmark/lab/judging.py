@@ -4,7 +4,7 @@ what the host did meanwhile, doubts with their evidence, and the verdict."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from switchmark.machine.placement import Placement
 from switchmark.machine.threads import thread_times
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import passing
+from switchmark.metrics.profile import weighs
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration
@@ -27,19 +28,12 @@ from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import TrialResult
 from switchmark.model.trial import TrialSpec
 
-__all__ = ["JudgedTrials", "used_cpus"]
+__all__ = ["JudgedTrials"]
 
 _LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
 _FREQUENCY = 0.05
 _PAST = 0.01
-
-
-def used_cpus(placement: Placement, *, but: Iterable[str] = ()) -> tuple[int, ...]:
-    """Return the CPUs that the parts of a test are pinned to, but for those of some parts."""
-    left_out = {cpu for part in but for cpu in placement.pins[part].cpus}
-    every = {cpu for pin in placement.pins.values() for cpu in pin.cpus}
-    return tuple(sorted(every - left_out))
 
 
 @dataclass(slots=True)
@@ -64,7 +58,7 @@ class JudgedTrials:
 
     def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
         """Run a trial, and judge it; run it again while it is spoiled and may be."""
-        cpus = used_cpus(self.placement)
+        cpus = self.placement.used([cpu.id for cpu in self.cpus])
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
             before = Snapshot.read(self.host, cpus)
@@ -123,6 +117,7 @@ class JudgedTrials:
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "past-switch": _past_switch(trial),
+            "profiled": weighs(trial),
             "path-unseen": list(uncounted_ports(self.layout, trial)),
         }
         return {name: evidence for name, evidence in finders.items() if evidence}

@@ -21,7 +21,7 @@ from switchmark.lab.cable_latency import CableLatencies
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.gate import Gate, pass_gate
-from switchmark.lab.judging import JudgedTrials, used_cpus
+from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath, build_path, entrances
 from switchmark.lab.prepare import check_noise
 from switchmark.lab.probes import Probes
@@ -289,7 +289,8 @@ class Lab:
         is up is no noise: its cores are left out."""
         polling = ["switch", *(part.id for part, _, _ in hosted_parts(layout))]
         but = polling if self._up or self.kept else ()
-        return certificate(self._host, traffic_program(), used_cpus(placement, but=but))
+        cpus = placement.used([cpu.id for cpu in read_cpus(self._host)], but=but)
+        return certificate(self._host, traffic_program(), cpus)
 
     def _without_switch(
         self,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
@@ -18,6 +19,7 @@ from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
 from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
 from switchmark.machine.placement import Pin, Placement
+from switchmark.machine.profile import Profiler
 from switchmark.machine.softirq import SoftirqTimes, within_threads
 from switchmark.machine.threads import Switches, switched_since, thread_switches, threads
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
@@ -54,9 +56,10 @@ class Meter:
     counting: Counting
 
     @contextmanager
-    def armed(self, layout: Layout) -> Iterator[Window]:
-        """Give a window that is ready to begin. What is started for it has ended when this does."""
-        window = Window(self, layout, self.pids())
+    def armed(self, layout: Layout, hz: int | None) -> Iterator[Window]:
+        """Give a window that is ready to begin, with `hz` samples a second of each CPU. What is
+        started for it has ended when this does."""
+        window = Window(self, layout, self.pids(), hz)
         try:
             yield window
         finally:
@@ -67,7 +70,7 @@ class Window:
     """A window is the time from `begin` to `end`. perf starts with it, and does not count yet. A
     counter that fails is missing, with its reason; the trial is none the worse."""
 
-    def __init__(self, meter: Meter, layout: Layout, pids: Pids) -> None:
+    def __init__(self, meter: Meter, layout: Layout, pids: Pids, hz: int | None) -> None:
         self._meter = meter
         self._pids = pids
         self._roles = {place: _roles(layout, place) for place in pids}
@@ -82,6 +85,8 @@ class Window:
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
+        where = (meter.host, meter.executor, meter.folder, meter.cpus)
+        self._profiler = Profiler(*where, hz, traffic_program())
 
     def begin(self) -> None:
         """Count from now on."""
@@ -92,13 +97,17 @@ class Window:
         }
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
+        self._profiler.begin()
 
     def end(self, tsc_hz: int | None) -> TrialCost:
         """Return what was counted. The cycle counter has `tsc_hz` ticks a second."""
         self._tell("disable")
+        self._profiler.end()
         elapsed_ns = time.monotonic_ns() - self._since_ns
         softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
         scheduler = {place: self._scheduled(place) for place in self._pids}
+        whose = {tid: at for at, of in self._pids.items() for tid in threads(self._meter.host, of)}
+        profile = self._profiler.told(whose, self._roles)
         self.disarm()
         counts = self._counts()
         return TrialCost(
@@ -112,6 +121,7 @@ class Window:
             ),
             tsc_hz=tsc_hz,
             load=softirq.loads_since(self._softirq),
+            **profile,
         )
 
     def disarm(self) -> None:

@@ -10,7 +10,6 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
-from switchmark.lab.judging import used_cpus
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
@@ -128,6 +127,7 @@ def build_path(
             for node, parts in processes_of(layout)
         }
 
+    every = [cpu.id for cpu in read_cpus(host)]
     trials = Trials(
         layout,
         placement,
@@ -141,7 +141,7 @@ def build_path(
             executor,
             layout.wiring.run_dir,
             placement,
-            cpus=used_cpus(placement) or [cpu.id for cpu in read_cpus(host)],
+            cpus=placement.used(every) or every,
             pids=lambda: {**playing(), **hosted()},
             counting=counting,
         ),

@@ -12,6 +12,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.lab.prepare import environments_of, followed
+from switchmark.machine import profile
 from switchmark.machine.host import Host
 from switchmark.machine.placement import AUTO
 from switchmark.model.spec import Test
@@ -41,6 +42,8 @@ class Probes:
         if test.noise is not None:
             kind, _ = parse_noise(test.noise)
             probes["noise", kind] = NOISES[kind].probe
+        if test.profile is not None:
+            probes["profile", "perf"] = profile.probe
         if not FUNCTIONS[test.function].played:
             probes["function", test.function] = FUNCTIONS[test.function].probe
         versions = {"switchmark": __version__}

@@ -156,7 +156,8 @@ class Trials:
         """Run one trial. TrialFailed if a part of it died or did not answer. `proving`: every byte
         is checked, and the headers are held against what the switch promises to make of them, as
         its evidence tells by flow; nothing is timed."""
-        with self._meter.armed(self._layout) as window:
+        hz = None if proving else self._layout.test.profile
+        with self._meter.armed(self._layout, hz) as window:
             return self._measured(spec, window, proving)
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:

@@ -54,14 +54,18 @@ def certificate(host: Host, program: str, cpus: Collection[int]) -> NoiseCertifi
 
 
 def probe_jitter(
-    host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS
+    host: Host,
+    program: str,
+    cpus: Collection[int],
+    ms: int = JITTER_MS,
+    before: tuple[str, ...] = (),
 ) -> dict[str, Jitter] | None:
     """Return what a busy loop on each CPU had to do without; None where the program cannot be run
-    there."""
+    there. `before` begins the command: what is to be done meanwhile."""
     if not cpus:
         return None
     try:
-        done = host.run((program, "jitter", "--cpus", format_cpus(cpus), "--ms", str(ms)))
+        done = host.run((*before, program, "jitter", "--cpus", format_cpus(cpus), "--ms", str(ms)))
     except Unavailable:
         return None
     if done.status:

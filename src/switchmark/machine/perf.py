@@ -18,13 +18,22 @@ from switchmark.machine.cpus import format_cpus
 from switchmark.machine.host import Host, Process
 from switchmark.model.plan import Spawn
 
-__all__ = ["EVENTS", "Counting", "control", "of_cpus", "of_threads", "parse_counts", "probe"]
+__all__ = [
+    "EVENTS",
+    "MENDED_BY",
+    "Counting",
+    "control",
+    "of_cpus",
+    "of_threads",
+    "parse_counts",
+    "probe",
+]
 
 EVENTS = ("cycles", "ref-cycles", "instructions", "cache-misses")
 """`ref-cycles` tick as the TSC does, but only while the CPU is not halted."""
 
 _PROGRAM = ("perf", "stat", "-x", ";")
-_MENDED_BY = "apt-get install linux-perf"
+MENDED_BY = "apt-get install linux-perf"
 _ANSWER_S = 5.0
 
 # A count, its unit and its event, behind whose it is. Hybrid processors name their kind of core
@@ -56,7 +65,7 @@ def probe(host: Host) -> Counting:
         try:
             done = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
         except Unavailable:
-            return Counting(missing="perf is not installed", hint=_MENDED_BY)
+            return Counting(missing="perf is not installed", hint=MENDED_BY)
         if done.status:
             refused = _reason(done.stderr)
             continue

@@ -6,11 +6,12 @@ It is a pure function of the parts, the CPUs and the policy; it touches no host.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
+from switchmark.machine.seats import Table, Unit
 from switchmark.model.placement import Pin, PlacementRecord
 
 __all__ = [
@@ -57,12 +58,22 @@ class Placement:
     pins: Mapping[str, Pin]
     orchestrator: int | None
     doubts: tuple[str, ...]
+    unpinned: frozenset[str] = frozenset()
+    """Parts that run on any CPU that the scheduler gives them."""
 
     def is_alone(self, part: str) -> bool:
         """Say whether a part has CPUs that it shares with no other."""
         own = set(self.pins[part].cpus)
         others = {cpu for who, pin in self.pins.items() if who != part for cpu in pin.cpus}
         return bool(own) and not own & others
+
+    def used(self, cpus: Collection[int], *, but: Iterable[str] = ()) -> tuple[int, ...]:
+        """Return the CPUs, of those that there are, that the parts use, but for those of some
+        parts: all of them where a part is not pinned."""
+        out = set(but)
+        pinned = {cpu for part, pin in self.pins.items() if part not in out for cpu in pin.cpus}
+        left_out = {cpu for part in out for cpu in self.pins[part].cpus}
+        return tuple(sorted((set(cpus) if self.unpinned - out else pinned) - left_out))
 
     def recorded(self) -> PlacementRecord:
         """Return the placement as a record keeps it."""
@@ -107,7 +118,7 @@ def place(
     units = _units(parts, together=policy == SHARED_PROCESS)
     if policy.startswith(UNPINNED):
         return _unpinned(parts, units, cpus, policy)
-    table = _Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
+    table = Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
     for unit in units:
         table.pin(unit)
     pins = {
@@ -141,35 +152,15 @@ def _crowding(placement: Placement, parts: Sequence[CpuUser]) -> tuple[int, int]
     return doubts, max(busy.values(), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A unit is scheduled as one: a part, or a pair in one process."""
-
-    ids: tuple[str, ...]
-    kind: str
-    polls: bool
-    group: int | None
-    cores: int
-
-    @property
-    def is_polling_switch(self) -> bool:
-        return self.polls and self.kind == "switch"
-
-    @property
-    def never_yields(self) -> bool:
-        """Say whether it polls without being the traffic program, which yields."""
-        return self.polls and self.kind in ("switch", "function")
-
-
-def _units(parts: Sequence[CpuUser], *, together: bool) -> list[_Unit]:
+def _units(parts: Sequence[CpuUser], *, together: bool) -> list[Unit]:
     """Return the parts that need CPUs, those with the strongest claim first."""
-    units: list[_Unit] = []
+    units: list[Unit] = []
     for part in parts:
         if part.kind in ("switch", "function") and not part.polls:
             continue
         mate = next((unit for unit in units if together and _are_pair(unit, part)), None)
         if mate is None:
-            units.append(_Unit((part.id,), part.kind, part.polls, part.group, part.cores))
+            units.append(Unit((part.id,), part.kind, part.polls, part.group, part.cores))
         else:
             units[units.index(mate)] = replace(mate, ids=(*mate.ids, part.id))
     return sorted(
@@ -184,7 +175,7 @@ def _units(parts: Sequence[CpuUser], *, together: bool) -> list[_Unit]:
     )
 
 
-def _are_pair(unit: _Unit, part: CpuUser) -> bool:
+def _are_pair(unit: Unit, part: CpuUser) -> bool:
     pair = {unit.kind, part.kind}
     return unit.group == part.group is not None and pair == {"sender", "receiver"}
 
@@ -215,7 +206,7 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
     return parse_cpus(policy.replace("+", ","))
 
 
-def _spread_pins(parts: Sequence[CpuUser], table: _Table) -> dict[str, Pin]:
+def _spread_pins(parts: Sequence[CpuUser], table: Table) -> dict[str, Pin]:
     """Return the CPUs of switches in the kernel whose work is to be on so many CPUs."""
     return {part.id: Pin(table.least_used(part.cores)) for part in parts if part.spread}
 
@@ -226,7 +217,7 @@ def unpinned_only(policy: str) -> str:
 
 
 def _unpinned(
-    parts: Sequence[CpuUser], units: Sequence[_Unit], cpus: Sequence[Cpu], policy: str
+    parts: Sequence[CpuUser], units: Sequence[Unit], cpus: Sequence[Cpu], policy: str
 ) -> Placement:
     who, busy = unpinned_only(policy), sum(unit.cores for unit in units if unit.polls)
     free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
@@ -238,12 +229,14 @@ def _unpinned(
         one: bool(doubts) and u.polls and u.kind != "function" for u in units for one in u.ids
     }
     pins = {part: Pin((), yields[part]) for part in yields}
-    pins |= _spread_pins(parts, _Table(cpus, 0))
+    pins |= _spread_pins(parts, Table(cpus, 0))
     for part, pin in fixed.pins.items():
         pins[part] = replace(pin, yield_=pin.yield_ or yields.get(part, False))
     every = {part.id: pins.get(part.id, Pin()) for part in parts}
     spare = fixed.orchestrator if who else None
-    return Placement(policy, every, spare, tuple(dict.fromkeys((*doubts, *fixed.doubts))))
+    everywhere = frozenset(free & yields.keys())
+    told = tuple(dict.fromkeys((*doubts, *fixed.doubts)))
+    return Placement(policy, every, spare, told, everywhere)
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:
@@ -251,100 +244,3 @@ def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:
     free = [cpu for cpu in cpus if cpu.id not in used]
     ranked = sorted(free, key=lambda cpu: (bool(used & {*cpu.siblings}), cpu.isolated, cpu.id))
     return ranked[0].id if ranked else None
-
-
-class _Table:
-    """A table has the CPUs, and who is on each of them so far."""
-
-    def __init__(self, cpus: Sequence[Cpu], needed: int) -> None:
-        self._cpus = {cpu.id: cpu for cpu in cpus}
-        self._guests: dict[int, list[_Unit]] = {cpu.id: [] for cpu in cpus}
-        self._home = self._home_node(needed)
-
-    def pin(self, unit: _Unit) -> None:
-        for _ in range(unit.cores):
-            self._guests[min(self._guests, key=lambda cpu: self._cost(cpu, unit))].append(unit)
-
-    def least_used(self, count: int) -> tuple[int, ...]:
-        """Return CPUs for what the kernel does of a switch's work: those that nobody has, then
-        those of who does not send, and none that is isolated, which RPS leaves out. UsageError if
-        there are too few."""
-        unit = _Unit((), "switch", False, None, count)
-
-        def cost(cpu: int) -> tuple[bool | int, ...]:
-            sends = any(guest.kind == "sender" for guest in self._guests[cpu])
-            return (sends, *self._cost(cpu, unit))
-
-        usable = [cpu.id for cpu in self._cpus.values() if not cpu.isolated]
-        if count > len(usable):
-            raise UsageError(
-                f"the kernel can do the switch's work on {len(usable)} CPUs here, not on {count}",
-                hint=f"--switch-cores {len(usable)}" if usable else "--switch-cores auto",
-            )
-        return tuple(sorted(sorted(usable, key=cost)[:count]))
-
-    def cpus_of(self, unit: _Unit) -> set[int]:
-        return {cpu for cpu, guests in self._guests.items() if unit in guests}
-
-    def shares(self, unit: _Unit) -> bool:
-        return any(len(self._guests[cpu]) > 1 for cpu in self.cpus_of(unit))
-
-    def doubts(self) -> tuple[str, ...]:
-        doubts = []
-        shared = [guests for guests in self._guests.values() if len(guests) > 1]
-        if any(guest.polls for guests in shared for guest in guests):
-            doubts.append("cores-shared")
-        if any(
-            sum(guest.polls for guest in guests) > 2 or any(guest.never_yields for guest in guests)
-            for guests in shared
-        ):
-            doubts.append("cores-overcommitted")
-        if any(self._guests[cpu] and self._sibling_use(cpu) for cpu in self._cpus):
-            doubts.append("sibling-busy")
-        return tuple(doubts)
-
-    def _cost(
-        self, cpu: int, unit: _Unit
-    ) -> tuple[bool, bool, int, bool, bool, int, bool, bool, int]:
-        """Return what speaks against a CPU, the weightiest reason first."""
-        guests = self._guests[cpu]
-        return (
-            any(guest.is_polling_switch for guest in guests),
-            any(guest.never_yields for guest in guests),
-            len(guests),
-            any(guest.group == unit.group is not None for guest in guests),
-            self._cpus[cpu].node != self._home,
-            self._sibling_use(cpu),
-            not self._cpus[cpu].isolated,
-            self._is_core_0(cpu),
-            cpu,
-        )
-
-    def _sibling_use(self, cpu: int) -> int:
-        """Return 0 if no sibling is in use, 1 if one is, 2 if it is the switch that would be slowed
-        down."""
-        siblings = (self._guests.get(sibling, []) for sibling in self._cpus[cpu].siblings)
-        guests = [guest for guests in siblings for guest in guests]
-        return 2 if any(guest.is_polling_switch for guest in guests) else min(len(guests), 1)
-
-    def _is_core_0(self, cpu: int) -> bool:
-        return 0 in (cpu, *self._cpus[cpu].siblings)
-
-    def _home_node(self, needed: int) -> int:
-        """Return the NUMA node that holds everybody: best on isolated CPUs, then on cores of their
-        own."""
-
-        def merit(node: int) -> tuple[bool, bool, bool, int, bool, int]:
-            cpus = [cpu for cpu in self._cpus.values() if cpu.node == node]
-            cores = len({min(cpu.id, *cpu.siblings) if cpu.siblings else cpu.id for cpu in cpus})
-            isolated = sum(cpu.isolated for cpu in cpus)
-            return (
-                len(cpus) >= needed,
-                isolated >= needed,
-                cores >= needed,
-                isolated,
-                not any(self._is_core_0(cpu.id) for cpu in cpus),
-                -node,
-            )
-
-        return max({cpu.node for cpu in self._cpus.values()}, key=merit)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from switchmark.metrics.profile import merged
 from switchmark.model.cost import (
     CostFigures,
     Disagreement,
@@ -84,6 +85,7 @@ def cost(record: Record) -> CostFigures | None:
     perf = _perf(record.trials)
     loads = _loads(record.trials)
     counted = perf and perf.parts.get(CPUS)
+    profile = merged([trial.cost.profile for trial in record.trials if trial.cost])
     windows = [trial.evidence.window for trial in record.trials if trial.evidence.window]
     return CostFigures(
         mpps_per_core=pps / 1e6 / cores if cores else None,
@@ -98,6 +100,7 @@ def cost(record: Record) -> CostFigures | None:
         switch_threads=dict(threads),
         scheduler=_scheduler(record.trials),
         perf=perf,
+        **({} if profile is None else {"profile": profile}),
     )
 
 

@@ -147,6 +147,12 @@ _DOUBTS = (
         "a driver that tells counters, or ports of another kind (--port)",
     ),
     Doubt(
+        "profiled",
+        "--profile took more than 1 % of a CPU, or samples were lost",
+        "what was sampled was slowed down by it",
+        "--profile 99, or a figure without it beside",
+    ),
+    Doubt(
         "captured",
         "tcpdump listened",
         "every frame was copied once more",

@@ -18,18 +18,24 @@ from switchmark.errors import UsageError
 from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import cdf, percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
+from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, loss_ratio, rates_pps, sent
 from switchmark.model.latency import Latency
+from switchmark.model.profile import Shares
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
 __all__ = ["METRICS", "PATTERNS", "Metric", "cdf", "metric"]
 
 _PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
+_SYMBOL = "profile.symbol."
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
 
-PATTERNS = {"latency.pNN_us": ("us", "any percentile, such as latency.p45_us, latency.p99.9_us")}
+PATTERNS = {
+    "latency.pNN_us": ("us", "any percentile, such as latency.p45_us, latency.p99.9_us"),
+    "profile.symbol.NAME": ("1", "as profile.kernel, of one function: profile.symbol.__switch_to"),
+}
 """Names that stand for many: unit and words."""
 
 
@@ -62,6 +68,8 @@ def metric(name: str) -> Metric:
             f"{name}: a percentile lies between 0 and 100",
             hint="latency.min_us and latency.max_us are the ends; latency.p99.9_us is 99.9 %",
         )
+    if name.startswith(_SYMBOL) and (symbol := name.removeprefix(_SYMBOL)):
+        return _of_symbol(name, symbol)
     near = get_close_matches(name, [*METRICS, *PATTERNS], n=1, cutoff=0.4)
     raise UsageError(
         f"there is no metric named '{name}'\n  known: {', '.join([*METRICS, *PATTERNS])}",
@@ -237,6 +245,49 @@ def _per_frame(counter: str, record: Record) -> float | None:
     return total / frames if frames else None
 
 
+def _profiled() -> Iterable[Metric]:
+    """Yield the shares of the groups of functions that `machine.profile` tells apart."""
+    for group, what in {
+        "kernel": "all functions of the kernel",
+        "user": "all that is not the kernel's",
+        "guest": "what virtual machines ran",
+        "context_switch": "the scheduler's functions, context switches among them",
+        "virtual_queues": "the queues of virtio, vhost, tun, tap and veth",
+        "user_copy": "copies from and to user space",
+        "locks": "taking and waiting for locks",
+        "buffers": "making and freeing frames' memory",
+        "softirq": "the kernel's deferred packet work",
+        "system_calls": "the ways into and out of the kernel",
+        "network": "the rest of the network's functions",
+    }.items():
+        of = partial(_share_of, group)
+        words = f"share of the time that the test's CPUs worked in: {what}"
+        yield _by_trials(f"profile.{group}", "", words, of)
+
+
+def _shares(record: Record) -> Shares | None:
+    profile = merged_profile([trial.cost.profile for trial in record.trials if trial.cost])
+    return profile.whole if profile else None
+
+
+def _share_of(group: str, record: Record) -> float | None:
+    whole = _shares(record)
+    if whole is None or not whole.samples:
+        return None
+    if group == "kernel":
+        return 1 - whole.groups.get("user", 0.0) - whole.groups.get("guest", 0.0)
+    return whole.groups.get(group, 0.0)
+
+
+def _of_symbol(name: str, symbol: str) -> Metric:
+    def of(record: Record) -> float | None:
+        whole = _shares(record)
+        return whole.symbols.get(symbol, 0.0) if whole and whole.samples else None
+
+    words = f"share of the time that the test's CPUs worked in: {symbol} (0 is below 0.1 %)"
+    return _by_trials(name, "", words, of)
+
+
 def _losses(record: Record) -> float | None:
     return loss_ratio(record.trials)
 
@@ -258,6 +309,7 @@ METRICS: dict[str, Metric] = {
         *_latencies(),
         *_cores(),
         *_costs(),
+        *_profiled(),
     )
 }
 """Every metric that has one name."""

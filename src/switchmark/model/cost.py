@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from switchmark.model.profile import Profile
 from switchmark.model.written import Written
 
 __all__ = [
@@ -129,6 +130,9 @@ class TrialCost(Written):
 
     load: dict[str, float] = Field(default_factory=dict)
     """By CPU: the share of the time that it was at work, as the scheduler tells it."""
+
+    profile: Profile | None = None
+    """What the CPUs did, where that was asked for."""
 
 
 # --- a test ----------------------------------------------------------------------------------
@@ -268,3 +272,6 @@ class CostFigures(Written):
 
     perf: PerfFigures | None
     """What the processor counted; None in records of before it was read."""
+
+    profile: Profile | None = None
+    """What the CPUs did, where that was asked for; `parts` by role."""

@@ -167,6 +167,15 @@ class Test(SetUp):
             values="`cpu`, `web:0+1`, `cache:switch`, `io:functions`",
         ),
     ] = None
+    profile: Annotated[
+        int | None,
+        Axis(
+            "method",
+            "samples a second of what each CPU does, by kernel function (perf record), or none",
+            unit="samples a second",
+            later=True,
+        ),
+    ] = Field(None, ge=1, le=10_000)
     search: Annotated[
         str, Axis("method", "how the rate is found", table="searches", left_out=1, used=2)
     ] = "fixed"
