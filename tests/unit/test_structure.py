@@ -653,7 +653,7 @@ def test_the_name_of_an_axis_is_written_in_one_place() -> None:
     spelled = re.compile(r"""\.replace\((["'])([_-])\1, \1(?!\2)[ _-]\1\)""")
     files = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in SOURCES.values()}
     found = {file for file, text in files.items() if spelled.search(text)}
-    assert found == {"model/axis.py", "lab/meter.py"}  # the other one spells perf's events
+    assert found == {"model/axis.py", "machine/perf.py"}  # the other one spells perf's events
 
 
 # --- sizes -----------------------------------------------------------------------------------

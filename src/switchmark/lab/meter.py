@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
-from switchmark.machine.perf import Counting, control, of_cpus, of_threads, parse_counts
+from switchmark.machine.perf import Counting, added, control, of_cpus, of_threads, parse_counts
 from switchmark.machine.placement import Pin, Placement
 from switchmark.machine.profile import Profiler
 from switchmark.machine.softirq import SoftirqTimes, within_threads
@@ -165,11 +165,11 @@ class Window:
         for place in self._by_thread:
             counts = [by_tid.get(tid, {}) for tid, at in self._threads.items() if at == place]
             roles = self._roles[place]
-            by_place[place] = ProcessorCounts(by="thread", roles=roles, **_added(counts))
+            by_place[place] = ProcessorCounts(by="thread", roles=roles, **added(counts))
         for places, cpus in self._by_cpu.items():
             roles = [role for place in places.split("+") for role in self._roles.get(place, ())]
             counts = [by_cpu.get(cpu, {}) for cpu in cpus]
-            by_place[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **_added(counts))
+            by_place[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **added(counts))
         return by_place
 
     def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:
@@ -216,11 +216,3 @@ def _roles(layout: Layout, place: str) -> list[str]:
     for part in place.split("+"):
         roles += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
     return list(dict.fromkeys(roles))
-
-
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = defaultdict(int)
-    for each in counts:
-        for event, count in each.items():
-            total[event.replace("-", "_")] += count
-    return dict(total)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from signal import SIGINT
 
@@ -134,3 +134,12 @@ def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:
             count *= 1e6
         of_whom[row["event"]] = of_whom.get(row["event"], 0) + round(count)
     return counts
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of some counts by event, with `_` in names that a record has."""
+    total: dict[str, int] = defaultdict(int)
+    for each in counts:
+        for event, count in each.items():
+            total[event.replace("-", "_")] += count
+    return dict(total)
