@@ -361,7 +361,7 @@ ANSWERED = {
         "On a cable arrive 98.7 kpps, without any switch.",
         "With 3 trials of each, chance alone parts two intervals in one of 10 comparisons "
         "(--repeat 5: in one of 126).",
-        "All of these 2 tests are doubted: see their rows.",
+        "All of these tests are doubted: see their rows.",
     ),
     "four sizes": (
         "No order is shown without intervals (--repeat 5): 256 B 91.8 kpps (1 trial), "

@@ -59,8 +59,8 @@ def sureness(claims: Sequence[Figure]) -> list[str]:
         )
     doubted = {id(figure.record): figure.record.doubts for figure in claims}
     if count := sum(map(bool, doubted.values())):
-        many = "All" if count == len(doubted) else str(count)
-        said.append(f"{many} of these {len(doubted)} tests are doubted: see their rows.")
+        many = f"{count} of these {len(doubted)}" if count < len(doubted) else "All of these"
+        said.append(f"{many} tests are doubted: see their rows.")
     return said
 
 
