@@ -282,3 +282,8 @@ def test_long_frames(measure: Measure, memory: str, port: str, driver: str) -> N
 def test_every_byte_is_checked(measure: Measure, port: str) -> None:
     record = measure(switch="direct", engine="dpdk", port=port, touch="full", frame_size=1500)
     assert_every_frame_is_accounted_for(record)
+
+
+def test_receive_queues_that_stay_with_their_cpus(measure: Measure) -> None:
+    axes = {"switch_cores": 2, "queues": 2, "flows": 2, "rx_affinity": "fixed"}
+    assert_every_frame_is_accounted_for(measure(switch="ovs-dpdk", engine="dpdk", **axes))

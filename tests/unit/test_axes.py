@@ -76,6 +76,7 @@ def test_what_needs_another_path_or_switch() -> None:
             "switch_environment",
             "semantics",
             "listen",
+            "rx_affinity",
             "switch_cores",
             "switch_burst",
             "buffers",
@@ -146,7 +147,7 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
 
 def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
-    assert later == {"line_rate", "listen", "switch_burst", "buffers", "profile"}
+    assert later == {"line_rate", "listen", "switch_burst", "buffers", "profile", "rx_affinity"}
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"
     assert key(Test(line_rate="10Gbps"), {}) != key(Test(), {})

@@ -187,6 +187,18 @@ def test_jumbo_frames_are_asked_for() -> None:
     assert bridge.argv.count("mtu_request=9000") == 2
 
 
+def test_receive_queues_stay_with_cpus_in_turn_where_that_is_asked_for() -> None:
+    asked = replace(wiring(), rx_affinity="fixed", cores=(3, 5, 7), queues=2)
+    bridge = run_of(asked, "ovs-vsctl", "add-br")
+    assert bridge is not None
+    assert [word for word in bridge.argv if "affinity" in word] == [
+        'other_config:pmd-rxq-affinity="0:3,1:5"',
+        'other_config:pmd-rxq-affinity="0:7,1:3"',
+    ]
+    for other in (replace(asked, rx_affinity="auto"), replace(asked, cores=())):
+        assert not any("affinity" in str(step) for step in SWITCH.join(other))
+
+
 def test_what_it_cannot_make_is_refused() -> None:
     w = wiring()
     assert SWITCH.accepts(w) is None

@@ -168,6 +168,7 @@ def lay_out(
         switch_burst=test.switch_burst,
         buffers=test.buffers,
         listen=test.listen,
+        rx_affinity=test.rx_affinity,
     )
     by_crossing = switch.addressing(wiring)
     crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}

@@ -172,6 +172,17 @@ class SetUp(BaseModel):
             tries=(256, 512, 2048, 4096),
         ),
     ] = Field(None, ge=64, le=32768)
+    rx_affinity: Annotated[
+        Literal["auto", "fixed"],
+        Axis(
+            "switch",
+            "receive queues and CPUs of the switch: as it likes (auto), or each stays with one, in "
+            "turn (fixed)",
+            followed_by=("switch",),
+            blame=1,
+            later=True,
+        ),
+    ] = "auto"
     switch_burst: Annotated[
         int | None,
         Axis(

@@ -266,6 +266,7 @@ class Wiring:
     `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
     is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
+    `rx_affinity`: whether each receive queue stays with one of its `cores`, in turn.
     """
 
     prefix: str
@@ -293,6 +294,7 @@ class Wiring:
     buffers: int | None = None
     given: Mapping[str, Endpoint] = field(default_factory=dict)
     listen: Literal["auto", "switch", "functions"] = "auto"
+    rx_affinity: Literal["auto", "fixed"] = "auto"
 
     def source_mac(self, flow: Flow) -> str:
         """Return the source MAC of a flow's frames: that of its port, or of its chain."""

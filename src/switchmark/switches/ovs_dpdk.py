@@ -125,7 +125,7 @@ class OvsDpdk(Switch):
     port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
     # The rings of a port, their number and length, are its front end's: OVS follows them.
-    resources = frozenset({"switch_cores", "queues", "descriptors", "copies"})
+    resources = frozenset({"switch_cores", "queues", "descriptors", "copies", "rx_affinity"})
 
     def probe(self, host: Host) -> Version:
         """Return the versions of OVS and of the DPDK in it."""
@@ -281,10 +281,20 @@ def _bridge(wiring: Wiring) -> tuple[str, ...]:
                 "type=dpdkvhostuserclient",
                 f"options:vhost-server-path={_socket(wiring, port)}",
             ]
-        words.append(f"ofport_request={port_number(port)}")
+        words += [f"ofport_request={port_number(port)}", *_affinity(wiring, port)]
         if wiring.mtu != 1500:
             words.append(f"mtu_request={wiring.mtu}")
     return tuple(words)
+
+
+def _affinity(wiring: Wiring, port: Port) -> tuple[str, ...]:
+    """Return the option by which each receive queue of a port stays with one PMD thread: those of
+    all ports take the CPUs in turn."""
+    if wiring.rx_affinity == "auto" or not wiring.cores:
+        return ()
+    first, count = wiring.ports.index(port) * wiring.queues, len(wiring.cores)
+    pairs = (f"{q}:{wiring.cores[(first + q) % count]}" for q in range(wiring.queues))
+    return (f'other_config:pmd-rxq-affinity="{",".join(pairs)}"',)
 
 
 def _queues(wiring: Wiring) -> tuple[str, ...]:
