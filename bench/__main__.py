@@ -17,6 +17,7 @@ from bench.generators import GENERATORS
 from bench.own import NULL, PACING, SETUP, SETUP_SWITCHES
 from bench.peers import MissingPeer
 from bench.placed import PLACED
+from bench.records import RECORDS
 from bench.report import Machine, Row, table, write_json
 from bench.rtt import RTT
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
@@ -35,6 +36,7 @@ COMPARISONS = (
     PACING,
     SETUP,
     SETUP_SWITCHES,
+    RECORDS,
 )
 
 

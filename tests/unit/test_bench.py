@@ -281,6 +281,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "pacing",
         "setup",
         "setup-switches",
+        "records",
     ]
 
 

@@ -647,7 +647,8 @@ def test_the_help_loads_nothing_heavy() -> None:
         "from switchmark.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('numpy', 'hdrh', 'rich', 'yaml') if name in sys.modules])"
+        "heavy = ('duckdb', 'numpy', 'hdrh', 'rich', 'yaml')\n"
+        "print([name for name in heavy if name in sys.modules])"
     )
     assert loaded.stdout.endswith("\n[]\n"), loaded.stdout + loaded.stderr
 

@@ -26,7 +26,7 @@ from switchmark.model.record import SCHEMA, Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.report.json import plain
 from switchmark.report.schema import as_json
-from switchmark.report.structure import HOST, structure
+from switchmark.report.structure import HOST, in_sql, structure
 from switchmark.report.views import VIEWS
 
 if TYPE_CHECKING:
@@ -139,31 +139,55 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
         f"insert into stored.runs values ({', '.join('?' * (len(HOST) + 3))})", runs
     )
     database.execute(
-        "create table stored.lines as select filename, schema, versions, record,"
-        " json_transform(record, ?) as r from read_json(?, columns = {schema: 'BIGINT',"
-        f" versions: 'MAP(VARCHAR, VARCHAR)', record: 'JSON'}}, {_FORM})",
-        [json.dumps(structure(Record)), records],
+        "create table stored.lines as select filename, schema, versions, record as r from"
+        " read_json(?, columns = {schema: 'BIGINT', versions: 'MAP(VARCHAR, VARCHAR)',"
+        f" record: '{in_sql(structure(Record))}'}}, {_FORM})",
+        [records],
     )
+    texts = _Texts(records)
+    database.create_function("text_of", texts.of, ["BIGINT"], "VARCHAR")
     spoilt = "schema is null or schema > ? or r.number is null or r.status is null"
     query = f"select count(*) from stored.lines where {spoilt}"
     if database.execute(query, [SCHEMA]).fetchall() != [(0,)]:
         raise Unreadable("a stored line is no record")
     latest = "select max(rowid) from stored.lines group by filename, r.number"
     database.execute(
-        "create view stored.records as select * replace (coalesce(versions, map()) as versions)"
+        "create view stored.records as select * replace (coalesce(versions, map()) as versions),"
+        " text_of(lines.rowid) as record"
         f" from stored.lines join stored.runs using (filename) where lines.rowid in ({latest})"
         " order by run, r.number"
     )
     files = ", ".join(f"'{path.replace(chr(39), chr(39) * 2)}'" for path in trials)
     database.execute(
-        "create view stored.trials as select run, number, json_transform(trial, "
-        f"'{json.dumps(structure(TrialResult))}') as t from read_json([{files}],"
-        f" columns = {{number: 'BIGINT', trial: 'JSON'}}, {_FORM})"
+        f"create view stored.trials as select run, number, trial as t from read_json([{files}],"
+        f" columns = {{number: 'BIGINT', trial: '{in_sql(structure(TrialResult))}'}}, {_FORM})"
         " join stored.runs using (filename)"
     )
 
 
 _FORM = f"format = 'newline_delimited', filename = true, maximum_object_size = {_LONGEST_LINE}"
+
+
+class _Texts:
+    """Texts are records as they are stored, which are read when one is asked for."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._places: list[tuple[str, int]] = []
+
+    def of(self, row: int) -> str:
+        """Return a record by its row, which counts the lines of all files."""
+        if not self._places:
+            for path in self._paths:
+                at = 0
+                with Path(path).open("rb") as file:
+                    for line in file:
+                        self._places += [(path, at)] if line.strip() else []
+                        at += len(line)
+        path, at = self._places[row]
+        with Path(path).open("rb") as file:
+            file.seek(at)
+            return json.dumps(json.loads(file.readline())["record"])
 
 
 def _whole(path: Path, copy: Path) -> Path:

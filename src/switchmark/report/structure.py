@@ -1,5 +1,5 @@
-"""This module says what DuckDB reads of the models of a record, as its function `json_transform`
-wants it: names and types, nested as the models are."""
+"""This module says what DuckDB reads of the models of a record: names and types, nested as the
+models are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from switchmark.model.record import Record, TrialResult
 
-__all__ = ["HOST", "structure"]
+__all__ = ["HOST", "in_sql", "structure"]
 
 HOST: Mapping[str, str] = {
     **dict.fromkeys(("kernel", "machine", "distribution", "cpu_model"), "VARCHAR"),
@@ -59,6 +59,14 @@ def structure(kind: Any) -> Any:
         element = structure(inner[0])
         return [element]
     return _TYPES.get(kind, "JSON")
+
+
+def in_sql(kind: Any) -> str:
+    """Return a structure as a type of SQL."""
+    if isinstance(kind, dict):
+        members = (f'"{name}" {in_sql(each)}' for name, each in kind.items())
+        return f"STRUCT({', '.join(members)})"
+    return f"{in_sql(kind[0])}[]" if isinstance(kind, list) else str(kind)
 
 
 def _is_choice(kinds: Iterable[object]) -> bool:
