@@ -44,8 +44,13 @@ class Figure:
     bounded: bool = False
 
     def __str__(self) -> str:
-        ends = "" if self.low == self.high else f" [{self.low:.3g}, {self.high:.3g}]"
-        return f"{'>= ' if self.bounded else ''}{self.value:.4g}{ends}"
+        ends = "" if self.low == self.high else f" [{_short(self.low)}, {_short(self.high)}]"
+        return f"{'>= ' if self.bounded else ''}{_short(self.value, 4)}{ends}"
+
+
+def _short(value: float, digits: int = 3) -> str:
+    """Write a number with so many digits, and without an exponent where it is thousands."""
+    return f"{value:.0f}" if 10**digits <= abs(value) < 10**9 else f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
     for text in head:
         print(*_folded(text, ""), sep="\n", file=stream)
     print(file=stream)
-    for line in _table(result):
+    for line in _tables(result):
         print(line, file=stream)
     waiting = Counter(point.untold for point in result.points if point.untold)
     for why, count in waiting.most_common():
@@ -210,24 +210,35 @@ def _figure(record: Record, name: str) -> Figure | None:
     return Figure(value, low, high, name.startswith("rx.") and is_lower_bound(record.verdict))
 
 
-def _table(result: Judged) -> list[str]:
-    """Return a line for each point that was measured or published: its place, then for each metric
-    the published value and the one measured here."""
+def _tables(result: Judged) -> list[str]:
+    """Return the lines of one table of all metrics, or where that is too wide of one for each."""
     experiment = result.experiment
     metrics = list(dict.fromkeys(row.metric for row in experiment.published))
     metrics = metrics or [each.y for each in experiment.figures][:1]
+    together = _table(result, metrics)
+    if len(metrics) == 1 or max(map(len, together), default=0) <= _WIDTH:
+        return together
+    return [line for name in metrics for line in _table(result, [name])]
+
+
+def _table(result: Judged, metrics: Sequence[str]) -> list[str]:
+    """Return a line for each point of which a metric was measured or published: its place, then
+    for each metric the published value and the one measured here."""
+    experiment = result.experiment
+    published = [row for row in experiment.published if row.metric in metrics]
     heads = [*experiment.axes]
     for name in metrics:
-        heads += [f"published {name}"] if experiment.published else []
+        heads += [f"published {name}"] if published else []
         heads += [f"here {name}"]
     rows = [heads]
     for point, record in zip(result.points, result.records, strict=True):
-        near = [row for row in experiment.published if point.is_at(row.at)]
-        if not (near or point.figures):
-            continue
+        near = [row for row in published if point.is_at(row.at)]
+        is_open = not point.figures and (record is None or record.status == "ok")
+        if is_open and all(set(row.at) < set(experiment.axes) for row in near):
+            continue  # nothing was published of this very point
         cells = ["none" if value is None else str(value) for value in point.axes.values()]
         for name in metrics:
-            cells += [_published(name, near)] if experiment.published else []
+            cells += [_published(name, near)] if published else []
             cells += [_here(point, record, name)]
         rows.append(cells)
     if len(rows) == 1:
