@@ -432,19 +432,19 @@ def test_a_rate_of_zero_is_drawn() -> None:
 
 
 def test_a_page_is_whole_and_escaped(tmp_path: Path) -> None:
-    text = page([("a<b", [RECORD, FAILED])])
+    text = page([("a<b", [RECORD, FAILED])], {})
     assert "<h1>switchmark: a&lt;b</h1>" in text
     assert "○ 500 kpps" in text
     assert text.endswith("</html>\n")
-    writer_of(tmp_path / "x.html")([("a<b", [RECORD, FAILED])])
+    writer_of(tmp_path / "x.html")([("a<b", [RECORD, FAILED])], {})
     assert (tmp_path / "x.html").read_text() == text
     with pytest.raises(RecordFailed, match="cannot be written"):
-        writer_of(tmp_path / "no/x.html")([])
+        writer_of(tmp_path / "no/x.html")([], {})
 
 
 def test_a_row_of_csv_has_the_fields_of_a_test(tmp_path: Path) -> None:
     failed = FAILED.model_copy(update={"error": 'no "link",\n  in b0'})
-    writer_of(tmp_path / "x.csv")([("one", [RECORD]), ("two", [failed])])
+    writer_of(tmp_path / "x.csv")([("one", [RECORD]), ("two", [failed])], {})
     with (tmp_path / "x.csv").open(newline="") as file:
         first, second = csv.DictReader(file)
     content = to_object(RECORD)

@@ -47,6 +47,7 @@ from switchmark.cli.running import (
     print_json,
     print_records,
     print_report,
+    steps_of,
 )
 from switchmark.cli.tuning import go_on_tuning, print_tuning, search_settings
 from switchmark.errors import Exit
@@ -296,7 +297,7 @@ def report(
     }
     results = [(name, read_records(folder)) for folder, name in folders.items()]
     if write is not None:
-        write(results)
+        write(results, {name: steps_of(folder) for folder, name in folders.items()})
     for name, records in results:
         if as_json:
             print_records(records)

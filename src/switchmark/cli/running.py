@@ -31,6 +31,7 @@ __all__ = [
     "print_json",
     "print_records",
     "print_report",
+    "steps_of",
 ]
 
 _WIDTH = 100
@@ -121,7 +122,34 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
             print(line, file=sys.stderr)
         if not show.quiet:
             print(f"records are in {folder.path}", file=sys.stderr)
+    if not (show.as_json or show.quiet or show.only_progress):
+        _write_report(folder)
     return _status(folder.latest, strict)
+
+
+def _write_report(folder: RunFolder) -> None:
+    """Write the page of a run into its folder, and print its path. A run is measured whether or not
+    it can be drawn."""
+    from switchmark.report.files import write_file
+
+    if not folder.latest:
+        return
+    path = folder.path / "report.html"
+    try:
+        from switchmark.report.page import page
+
+        name = folder.path.name
+        write_file(path, page([(name, folder.latest)], {name: steps_of(folder.path)}, stills=1))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run is measured
+        print(f"no report was drawn: {error}", file=sys.stderr)
+    else:
+        print(f"report: {path}", file=sys.stderr)
+
+
+def steps_of(folder: Path) -> str:
+    """Return the commands that were carried out for a run; nothing where they were not kept."""
+    path = folder / "logs" / "steps.sh"
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _status(records: Sequence[Record], strict: bool) -> int:

@@ -22,6 +22,7 @@ _MIN_BEYOND = 10
 """Samples that must lie beyond a percentile, on either side, for it to be told."""
 
 
+@lru_cache(maxsize=8192)
 def percentile_ns(latency: Latency, percent: Fraction) -> int | None:
     """Return the highest value that the histogram cannot tell from the sample of that rank, no
     higher than the greatest one; None with too few samples beyond it or without a histogram."""
@@ -36,6 +37,7 @@ def percentile_ns(latency: Latency, percent: Fraction) -> int | None:
     return latency.max
 
 
+@lru_cache(maxsize=2048)
 def stdev_ns(latency: Latency) -> float | None:
     """Return the standard deviation of the samples; None below two or without a histogram.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from switchmark.model.cable import CableLatency, NoCableLatency
@@ -90,9 +91,14 @@ def merged(parts: Sequence[Latency], *, histogram: bool = True) -> Latency | Non
     """Return one latency of several; None without samples. One without its histogram leaves no
     percentile to several. Of several it has a `histogram` only where that is wanted: writing one
     takes longer than all the rest."""
-    sampled = [part for part in parts if part.count]
+    sampled = tuple(part for part in parts if part.count)
     if len(sampled) <= 1:
         return sampled[0] if sampled else None
+    return _merged(sampled, histogram)
+
+
+@lru_cache(maxsize=1024)
+def _merged(sampled: tuple[Latency, ...], histogram: bool) -> Latency:
     variations = [part.ipdv for part in sampled if part.ipdv and part.ipdv.count]
     return Latency(
         kind=sampled[0].kind,
@@ -187,8 +193,9 @@ def _encoded(counts: _Counts) -> str:
     return str(histogram.encode().decode())
 
 
+@lru_cache(maxsize=8192)
 def counts_of(text: str) -> _Counts:
-    """Return the samples of a stored histogram by index, lowest first."""
+    """Return the samples of a stored histogram by index, lowest first; not to be changed."""
     import numpy as np
     from hdrh.histogram import HdrHistogram
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,8 +44,14 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % interval of the median, by the percentile bootstrap (Efron 1979)."""
     import numpy as np
 
-    low, high = np.percentile(_medians(values), (2.5, 97.5))
-    return float(low), float(high)
+    if len(values) % 2 == 0:
+        low, high = np.percentile(_medians(values), (2.5, 97.5))
+        return float(low), float(high)
+    # The median of an odd number is one of them: which, only their order says.
+    order = sorted(range(len(values)), key=values.__getitem__)
+    places = _median_places(tuple(order))
+    low, high = (_between(values[order[a]], values[order[b]], at) for (a, b), at in places)
+    return low, high
 
 
 def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
@@ -175,6 +182,27 @@ def _splits(series: NDArray[np.float64]) -> bool:
     gap = float(high[at] - low[at])
     width = max(float(values[:size].std()), float(values[size:].std()))
     return gap > _BANDS and gap > _SEPARATION * width
+
+
+@lru_cache(maxsize=4096)
+def _median_places(order: tuple[int, ...]) -> tuple[tuple[tuple[int, int], float], ...]:
+    """Return where the ends of the interval lie: between which two of the values in order, and how
+    far from the first of them."""
+    import numpy as np
+
+    ranks = np.empty(len(order))
+    ranks[list(order)] = range(len(order))
+    medians = np.sort(_medians(ranks.tolist())).astype(int)
+    ends = []
+    for share in (0.025, 0.975):
+        place = share * (len(medians) - 1)
+        first = int(place)
+        ends.append(((int(medians[first]), int(medians[first + 1])), place - first))
+    return tuple(ends)
+
+
+def _between(low: float, high: float, at: float) -> float:
+    return float(low + (high - low) * at if at < 0.5 else high - (high - low) * (1 - at))
 
 
 def _medians(values: Sequence[float], seed: int = 0) -> Any:

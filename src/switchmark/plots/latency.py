@@ -11,8 +11,9 @@ from switchmark.plots.chart import Chart, Mark, Scale
 
 __all__ = ["CDF", "PERCENTILES", "thinned"]
 
-_POINTS = 300
-"""Points of a curve: more are not seen."""
+_POINTS, _FEWEST_POINTS, _ALL_POINTS = 300, 20, 9000
+"""Points of a curve: more are not seen. Of many curves each has fewer, so that all have not many
+more than the last number."""
 
 _SURE = 10
 """Samples beyond a percentile, without which it is not drawn."""
@@ -46,12 +47,13 @@ def _beyond(late: float, share: float, count: int) -> tuple[float, float] | None
 def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
     chosen = [record for record in measured(records) if cdf(record)]
     series, panels = split(chosen)
+    points = max(_FEWEST_POINTS, min(_POINTS, _ALL_POINTS // max(1, len(chosen))))
     marks = []
     for record in chosen:
         count = sum(trial.latency.count for trial in record.trials if trial.latency)
         words = words_of(record.test, series), words_of(record.test, panels)
         told = f"limit: {record.verdict}"
-        for late, share in thinned(cdf(record)):
+        for late, share in thinned(cdf(record), points):
             at = placed(late, share, count)  # type: ignore[operator]
             if at is not None and at[0] > 0 and at[1] > 0:
                 marks.append(
@@ -67,16 +69,17 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
     return marks
 
 
-def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return at most so many points as are seen, the last among them, close where few frames
-    are."""
-    step = 1 / _POINTS
+def thinned(
+    points: Sequence[tuple[float, float]], most: int = _POINTS
+) -> list[tuple[float, float]]:
+    """Return not many more than `most` points, the last among them, close where few frames are."""
+    step = 1 / most
     kept: list[tuple[float, float]] = []
     for late, share in points:
         near_end = share > 0.99
         if not kept or share - kept[-1][1] >= step or near_end:
             kept.append((late, share))
-    return kept if len(kept) <= 3 * _POINTS else [*kept[:: len(kept) // _POINTS], kept[-1]]
+    return kept if len(kept) <= 2 * most else [*kept[:: -(-len(kept) // most)], kept[-1]]
 
 
 def _chart(name: str, title: str, marks: Sequence[Mark], x: Scale, y: Scale) -> Chart | None:

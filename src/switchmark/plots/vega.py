@@ -22,6 +22,9 @@ _APART = {"scale": {"color": "independent", "shape": "independent"}}
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
 _TICKS = 12
+_WORDS_BESIDE = 70
+"""So many letters of words stand beside each other below a chart; more of them are aslant."""
+_NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")
 
 Spec = dict[str, Any]
 
@@ -35,8 +38,8 @@ def specification(chart: Chart, width: int = 640) -> Spec:
         "$schema": _SCHEMA,
         "title": {"text": chart.title, "anchor": "start", "subtitle": _notes(chart)},
         "description": chart.says,
-        "data": {"values": [_row(mark) for mark in chart.marks]},
-        "config": _config(),
+        "data": {"values": _rows(chart)},
+        "config": _config(chart),
     }
     size = {"height": _HEIGHT, "width": width}
     if len(panels) > 1 or chart.rows:
@@ -60,11 +63,20 @@ def together(specifications: Sequence[Spec]) -> Spec:
         return specifications[0]
     own = ("$schema", "config")
     each = [{k: v for k, v in spec.items() if k not in own} for spec in specifications]
-    return {"$schema": _SCHEMA, "vconcat": each, "config": _config(), "resolve": _APART}
+    config = specifications[0]["config"]
+    return {"$schema": _SCHEMA, "vconcat": each, "config": config, "resolve": _APART}
 
 
 def _resolved(chart: Chart) -> Spec:
     return {"resolve": {"scale": {"y": "independent"}}} if chart.second else {}
+
+
+def _rows(chart: Chart) -> list[Spec]:
+    """Return the marks as rows of data: of a curve only what its line takes."""
+    rows = [_row(mark) for mark in chart.marks]
+    if chart.kind != "curves":
+        return rows
+    return [{k: v for k, v in row.items() if k not in ("low", "high", "bounded")} for row in rows]
 
 
 def _row(mark: Mark) -> Spec:
@@ -84,22 +96,25 @@ def _notes(chart: Chart) -> list[str]:
     notes = []
     if spans(marks) and chart.kind != "stacks":
         notes.append("bars through marks: 95 % interval of the median")
-    if any(mark.doubted for mark in marks):
+    if any(mark.doubted for mark in marks) and chart.kind not in _NEVER_HOLLOW:
         notes.append("hollow: doubted")
-    if any(mark.bounded for mark in marks):
+    if any(mark.bounded for mark in marks) and chart.kind not in _NEVER_HOLLOW:
         notes.append("arrow up: the traffic program was the limit")
     if any(mark.published for mark in marks):
         notes.append("cross: published")
     return ["; ".join(notes)] if notes else []
 
 
-def _config() -> Spec:
+def _config(chart: Chart) -> Spec:
+    beside = _WORDS_BESIDE if len(chart.panel_names()) < 2 else _WORDS_BESIDE // 3
+    long = sum(len(word) + 2 for word in chart.x.words) > beside
     return {
+        "axisXDiscrete": {"labelAngle": -40 if long else 0, "labelLimit": 160},
         "font": "system-ui, sans-serif",
         "view": {"stroke": None},
         "axis": {"gridColor": "#8883", "domainColor": _GREY, "tickColor": _GREY},
         "range": {"category": list(COLOURS), "symbol": list(_SHAPES)},
-        "title": {"subtitleColor": _GREY, "fontSize": 14, "subtitleFontSize": 11},
+        "title": {"subtitleColor": _GREY, "fontSize": 14, "subtitleFontSize": 11, "offset": 14},
         "legend": {"symbolStrokeWidth": 2, "labelLimit": 320},
     }
 
@@ -152,6 +167,11 @@ def _colour(chart: Chart) -> Spec:
 
 
 _MEASURED = {"filter": "datum.kind != 'published'"}
+_CURVE_TOOLTIP = [
+    {"field": "series", "title": "which"},
+    {"field": "x", "format": ".4s"},
+    {"field": "y", "format": ".4"},
+]
 _TOOLTIP = [
     {"field": "series", "title": "which"},
     {"field": "x"},
@@ -205,7 +225,9 @@ def _points(base: Spec) -> list[Spec]:
 
 def _curves(base: Spec) -> list[Spec]:
     mark = {"type": "line", "interpolate": "step-after", "strokeWidth": 1.8}
-    return [{"transform": [_MEASURED], "mark": mark, "encoding": {**base, "tooltip": _TOOLTIP}}]
+    return [
+        {"transform": [_MEASURED], "mark": mark, "encoding": {**base, "tooltip": _CURVE_TOOLTIP}}
+    ]
 
 
 def _bars(base: Spec) -> list[Spec]:

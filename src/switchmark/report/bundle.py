@@ -40,7 +40,7 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
         files = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))
-            if path.is_file() and not path.name.endswith(tuple(_FORMS))
+            if path.is_file() and not path.name.endswith((*_FORMS, "report.html"))
         }
     except OSError as error:
         raise RecordFailed(f"{folder} cannot be read: {error.strerror}") from error
@@ -52,7 +52,7 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
     }
     made = {
         "README.md": _readme(name, records, files),
-        "report.html": page([(name, records)]),
+        "report.html": page([(name, records)], {name: _steps(files)}),
         "tests.csv": rows,
         "versions.json": json.dumps(versions, indent=2) + "\n",
         **{
@@ -67,6 +67,10 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
         if each != _SUMS
     ).encode()
     return dict(sorted(files.items()))
+
+
+def _steps(files: Mapping[str, bytes]) -> str:
+    return files.get("logs/steps.sh", b"").decode(errors="replace")
 
 
 def write_bundle(path: Path, name: str, files: Mapping[str, bytes], made_at: datetime) -> None:

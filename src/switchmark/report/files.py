@@ -63,9 +63,9 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def writer_of(path: Path) -> Callable[[Runs], None]:
-    """Return what writes a report to a file of this name; UsageError for a suffix that says
-    nothing."""
+def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
+    """Return what writes a report to a file of this name, with the steps of each run where there is
+    room for them; UsageError for a suffix that says nothing."""
     form = _FORMS.get(path.suffix.lower())
     if form is None:
         raise UsageError(
@@ -100,8 +100,10 @@ def write_file(path: Path, content: str | bytes) -> None:
         raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _write(path: Path, form: Callable[[Runs], str | bytes], runs: Runs) -> None:
-    write_file(path, form(runs))
+def _write(
+    path: Path, form: Callable[[Runs], str | bytes], runs: Runs, steps: Mapping[str, str]
+) -> None:
+    write_file(path, page(runs, steps) if form is page else form(runs))
 
 
 def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -17,11 +17,19 @@
   document.documentElement.classList.add("scripted");
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  // The colours of the charts, as bright as a dark page needs them.
+  const bright = {
+    "#0072B2": "#4FA9E8", "#D55E00": "#FF8A3D", "#009E73": "#2CC99A", "#CC79A7": "#EBA3CC", "#E69F00": "#F5BD3D",
+    "#56B4E9": "#A5DBFF", "#8B6F00": "#CDB04B", "#666666": "#B5B5B5", "#7A3E9D": "#BE8ADD", "#A6761D": "#DBA95B",
+    "#767676": "#A0A0A0",
+  };
+  const seenWell = (spec) => dark.matches
+    ? JSON.parse(JSON.stringify(spec, (_, value) => bright[value] ?? value)) : structuredClone(spec);
   const coloured = (config) => {
     const ink = dark.matches ? "#e8e8e8" : "#1b1b1b";
     const text = { labelColor: ink, titleColor: ink };
     return {
-      ...config, background: "transparent",
+      ...config, aria: false, background: "transparent",
       axis: { ...config.axis, ...text }, legend: { ...config.legend, ...text },
       header: text, title: { ...config.title, color: ink }, text: { color: ink }, rule: {},
     };
@@ -32,18 +40,34 @@
     return !test || Object.entries(filters).every(([axis, value]) => test.axes[axis] === value);
   };
   const draw = (element, spec, filtered) => {
-    const room = Math.max(260, Math.min(900, element.clientWidth - 40));
-    const shown = structuredClone(spec);
-    if (shown.width) shown.width = room > 700 ? 620 : room - 110;
+    const room = Math.max(240, Math.min(1080, element.clientWidth - 45));
+    const shown = seenWell(spec);
+    if (shown.spec && shown.columns) {
+      const panels = new Set(shown.data.values.map((row) => row.panel)).size;
+      shown.columns = Math.max(1, Math.min(panels, Math.floor(room / 270)));
+      shown.spec.width = Math.floor((room - 60) / shown.columns) - 24;
+    } else if (shown.width) {
+      shown.width = room;
+      shown.autosize = { type: "fit-x", contains: "padding" };
+    }
+    const words = [...new Set(shown.data.values.map((row) => row.x))].filter((x) => typeof x === "string");
+    const letters = words.reduce((sum, word) => sum + word.length + 2, 0);
+    const aslant = letters * 6.5 > (shown.spec?.width ?? room - 60);
+    shown.config.axisXDiscrete = { ...shown.config.axisXDiscrete, labelAngle: aslant ? -40 : 0 };
     if (filtered) shown.data.values = shown.data.values.filter((row) => passes(row.key));
     shown.config = coloured(shown.config);
     const options = { renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false } };
-    return window.switchmarkEmbed(element, shown, options);
+    return window.switchmarkEmbed(element, shown, options).then(() => {
+      element.querySelector("summary")?.setAttribute("aria-label", "save this chart");
+      for (const part of element.querySelectorAll("svg.marks, svg.marks [role], svg.marks [aria-label]"))
+        for (const name of ["role", "aria-roledescription", "aria-label"]) part.removeAttribute(name);
+    });
   };
   const figures = [...document.querySelectorAll("figure[data-chart]")];
   const still = new Map(figures.map((figure) => [figure, figure.querySelector(".chart").innerHTML]));
   const drawOne = (figure) => {
     figure.classList.remove("still");
+    figure.querySelector(".chart").setAttribute("role", "group"); // what can be pressed is no image
     return draw(figure.querySelector(".chart"), data.charts[Number(figure.dataset.chart)], true);
   };
   const drawn = new Set();

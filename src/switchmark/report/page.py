@@ -11,6 +11,7 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,13 @@ __all__ = ["figure_of_page", "page", "page_of"]
 
 _HERE = Path(__file__).parent
 _STILL_MARKS = 600
-"""Of a chart with more, no picture is made beforehand: it would be larger than all else."""
+"""Of more marks no picture is made beforehand: it would be larger than all else."""
+
+_STILLS = 12
+"""How many charts have one."""
+
+_STEPS = 40_000
+"""Characters of the steps of a run: what comes after is like it, and in its folder."""
 
 _CHOSEN = (
     *("rx.mpps", "rx.gbps_l1", "loss_ratio", "latency.p50_us", "latency.mean_us", "latency.p99_us"),
@@ -41,20 +48,27 @@ _CHOSEN = (
 
 
 def page(
-    runs: Sequence[tuple[str, Sequence[Record]]], steps: Mapping[str, str] | None = None
+    runs: Sequence[tuple[str, Sequence[Record]]],
+    steps: Mapping[str, str] | None = None,
+    *,
+    stills: int = _STILLS,
 ) -> str:
-    """Return the page of these runs, each with its name. `steps` are the commands of each path, by
-    what it is called."""
+    """Return the page of these runs, each with its name. `steps` are the commands of each run, by
+    its name. The first so many charts have `stills`, for where scripts are off."""
     records = [record for _, own in runs for record in own]
     drawn = charts(records)
     first, others = drawn[:1], drawn[1:]
+    pictured = _pictured(drawn[:stills])
     parts = [
         "<main id='main'>",
         *(f"<p class='answer'>{escape(each)}</p>" for each in answer(records)),
-        *(figure_of_page(chart, 0) for chart in first),
+        *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
         _filter(records),
         "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
-        *(figure_of_page(chart, number) for number, chart in enumerate(others, 1)),
+        *(
+            figure_of_page(chart, number, still=number in pictured)
+            for number, chart in enumerate(others, 1)
+        ),
         "</section>" if others else "",
         _explore(records),
         "<section aria-labelledby='tables'><h2 id='tables'>Tests</h2>",
@@ -104,14 +118,22 @@ def page_of(
     )
 
 
-def figure_of_page(chart: Chart, number: int) -> str:
+def _pictured(drawn: Sequence[Chart]) -> set[int]:
+    """Return which charts have a still picture: as many as there is time and room for."""
+    sums = accumulate(len(chart.marks) for chart in drawn if len(chart.marks) <= _STILL_MARKS)
+    few = [number for number, chart in enumerate(drawn) if len(chart.marks) <= _STILL_MARKS]
+    return {number for number, total in zip(few, sums, strict=True) if total <= 2 * _STILL_MARKS}
+
+
+def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
     """Return a chart as a figure: its picture, which the script draws anew."""
-    few = len(chart.marks) <= _STILL_MARKS
-    still = svg(specification(chart)) if few else "<p>drawn by this page's script</p>"
+    few = still and len(chart.marks) <= _STILL_MARKS
+    says = escape(chart.says, quote=True)
+    picture = svg(specification(chart)) if few else "<p>This page's script draws it.</p>"
     return (
         f"<figure class='still' data-chart='{number}'>"
-        f"<div class='chart' role='img' aria-label='{escape(chart.says, quote=True)}'>{still}</div>"
-        f"<figcaption>{escape(chart.says)}</figcaption></figure>"
+        f"<div class='chart' role='img' aria-label='{says}'>{picture}</div>"
+        f"<figcaption>{says}</figcaption></figure>"
     )
 
 
@@ -223,7 +245,8 @@ def _explore(records: Sequence[Record]) -> str:
     return (
         "<section class='js-only' aria-labelledby='choose'><h2 id='choose'>Your own chart</h2>"
         f"<form id='explore' class='js-only'>{fields}</form>"
-        "<figure><div id='explored' role='img' aria-label='the chart chosen above'></div></figure>"
+        "<figure><div id='explored' role='group' aria-label='the chart chosen above'></div>"
+        "</figure>"
         "</section>"
     )
 
@@ -306,10 +329,19 @@ def _noise(records: Sequence[Record]) -> str:
 
 
 def _steps(steps: Mapping[str, str]) -> str:
-    if not steps:
+    if not any(steps.values()):
         return ""
     each = "".join(
-        f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
+        f"<details><summary>{escape(name)}</summary>"
+        f"<pre tabindex='0'>{escape(_first_lines(text))}</pre></details>"
         for name, text in steps.items()
+        if text
     )
     return f"<section><h2>The exact steps</h2>{each}</section>"
+
+
+def _first_lines(text: str) -> str:
+    if len(text) <= _STEPS:
+        return text
+    kept = text[: text.rfind("\n", 0, _STEPS) + 1]
+    return f"{kept}# {text.count(chr(10), len(kept))} more lines are in the run's logs/steps.sh\n"

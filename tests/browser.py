@@ -1,0 +1,84 @@
+"""This module opens a page in Debian's Chromium without a window, and asks what it did there."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["asked", "picture"]
+
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--hide-scrollbars", "--virtual-time-budget=20000"),
+)
+_DARK = "--blink-settings=preferredColorScheme=0"
+
+_PROBE = """
+<script>
+addEventListener("load", async () => {
+  const told = { errors: [] };
+  addEventListener("error", (event) => told.errors.push(event.message));
+  for (let tries = 0; tries < 100 && !document.querySelector(".chart.vega-embed"); tries++)
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  try { %s } catch (error) { told.errors.push(String(error)); }
+  told.requests = performance.getEntriesByType("resource").map((each) => each.name)
+    .filter((name) => !/^(data|blob):/.test(name));
+  const place = document.createElement("pre");
+  place.id = "told"; place.textContent = JSON.stringify(told);
+  document.body.append(place);
+});
+</script>
+"""
+
+
+def _chromium() -> str:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is not installed")
+    return path
+
+
+def asked(
+    page: str, folder: Path, question: str = "", width: int = 1200, *, dark: bool = False
+) -> dict[str, Any]:
+    """Open a page, run a script in it that writes into `told`, and return that, with the messages
+    of its console and the addresses that it asked for."""
+    path = folder / "asked.html"
+    path.write_text(page.replace("</body>", (_PROBE % question) + "</body>"))
+    flags: tuple[str, ...] = (
+        f"--window-size={width},4000",
+        "--enable-logging=stderr",
+        "--dump-dom",
+    )
+    flags += (_DARK,) if dark else ()
+    ended = _run(path, folder, *flags)
+    found = re.search(r'<pre id="told">(.*?)</pre>', ended.stdout, re.DOTALL)
+    assert found is not None, ended.stderr[-2000:]
+    told: dict[str, Any] = json.loads(html.unescape(found[1]))
+    told["console"] = [line for line in ended.stderr.splitlines() if ":CONSOLE" in line]
+    return told
+
+
+def picture(page: str, folder: Path, width: int, *, dark: bool) -> bytes:
+    """Return a page of this width as a PNG."""
+    path, output = folder / "page.html", folder / f"{width}-{dark}.png"
+    path.write_text(page)
+    flags = (f"--window-size={width},3000", f"--screenshot={output}", *([_DARK] if dark else []))
+    _run(path, folder, *flags)
+    return output.read_bytes()
+
+
+def _run(path: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    argv = (_chromium(), *_FLAGS, f"--user-data-dir={folder / 'chromium'}", *flags)
+    return subprocess.run(
+        (*argv, f"file://{path}"), capture_output=True, text=True, timeout=120, check=True
+    )

@@ -1,0 +1,84 @@
+"""These tests draw the experiments of the literature: published values alone, and with records."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from recorded import fresh, latency_trial
+from switchmark.campaign.experiments import PlannedPoint, planned
+from switchmark.errors import UsageError
+from switchmark.layout.resolve import check
+from switchmark.papers.experiment import names, read
+from switchmark.plots.render import svg
+from switchmark.plots.vega import specification
+from switchmark.report.drawn import check_drawing, experiment_charts, paper_page, write_papers
+from switchmark.report.paper import Judged, judged
+
+
+@lru_cache(maxsize=1)
+def points_of(name: str) -> list[PlannedPoint]:
+    return planned(read(name), check, {})
+
+
+def told(name: str, *, measured: bool) -> Judged:
+    """Return an experiment of published values alone, or with made-up records of each point."""
+    experiment = read(name)
+    pairs = []
+    for number, each in enumerate(points_of(name), 1):
+        record = None
+        if measured and each.test is not None:
+            late = [1000 * (number % 9 + 1) + step for step in range(2000)]
+            trials = tuple(latency_trial(200_000, late) for _ in range(3))
+            record = fresh(1, test=each.test, trials=trials, key=f"{number:064x}")
+        pairs.append((each.point, record))
+    return judged(experiment, pairs, frozenset())
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_experiment_is_drawn_as_its_paper_drew_it(name: str) -> None:
+    published = experiment_charts(told(name, measured=False))
+    assert all(mark.published for chart in published for mark in chart.marks)
+    result = told(name, measured=True)
+    drawn = experiment_charts(result)
+    known = any(
+        point.is_at(figure.among) and {figure.x, figure.y} <= {*point.figures, *point.axes}
+        for figure in result.experiment.figures
+        for point in result.points
+    )
+    assert bool(drawn) >= bool(known or published)
+    assert not known or any(not mark.published for chart in drawn for mark in chart.marks)
+    for chart in drawn:
+        spec = specification(chart)
+        assert spec["data"]["values"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ara-2021/fig4b", "dissertation-2017/case2", "bonafiglia-2015/fig5b", "zhang-2021/fig8"],
+)
+def test_figures_are_pictures_with_the_published_values(name: str) -> None:
+    for chart in experiment_charts(told(name, measured=True)):
+        assert svg(specification(chart)).startswith("<svg")
+
+
+def test_the_page_of_experiments_has_contents_claims_and_sources() -> None:
+    chosen = [told(name, measured=False) for name in ("ara-2021/fig4b", "zhang-2021/fig8")]
+    page = paper_page(chosen)
+    assert page.count("<nav aria-label='experiments'>") == 1
+    for result in chosen:
+        assert f"id='{result.experiment.name.replace('/', '-')}'" in page
+        assert result.experiment.claims[0].says.split()[0] in page
+
+
+def test_papers_are_written_as_their_suffix_says(tmp_path: Path) -> None:
+    results = [told("ara-2021/fig4b", measured=True)]
+    write_papers(tmp_path / "a.svg", results)
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    write_papers(tmp_path / "a.pdf", results)
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(UsageError, match="suffix") as raised:
+        check_drawing(tmp_path / "a.docx")
+    assert ".svg" in str(raised.value)

@@ -1,0 +1,128 @@
+"""These tests write the page of runs: what is in it, what must not be, how large it is."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from recorded import fresh, latency_trial
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+from switchmark.report.page import page
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
+
+
+def runs(*names: str) -> list[tuple[str, Sequence[Record]]]:
+    """Return runs of two switches at two sizes each."""
+    made = [(switch, size) for switch in ("linux-bridge", "ovs") for size in (64, 1500)]
+    records = [
+        fresh(number, test=Test(switch=switch, frame_size=size, search="max"))
+        for number, (switch, size) in enumerate(made, 1)
+    ]
+    return [(name, records) for name in names]
+
+
+def packed(text: str, name: str) -> str:
+    found = re.search(rf"<script type='text/plain' id='{name}'>([^<]*)</script>", text)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1])).decode()
+
+
+def data_of(text: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(packed(text, "data"))
+    return content
+
+
+def test_the_answer_comes_first_then_a_chart_then_tables() -> None:
+    text = page(runs("one"), {"one": "ip link add a\n"})
+    places = [
+        text.index(each)
+        for each in ("class='answer'", "data-chart='0'", "id='filter'", "<table", "ip link add a")
+    ]
+    assert places == sorted(places)
+    assert "<svg" in text[places[1] : places[2]]
+
+
+def test_every_test_is_known_to_the_script_and_every_row_to_the_filter() -> None:
+    ((_, records),) = runs("one")
+    text = page([("one", records)])
+    told = data_of(text)["tests"]
+    assert {test["axes"]["switch"] for test in told.values()} == {"linux-bridge", "ovs"}
+    assert len(told) == len(records)
+    rows = re.findall(r"<tr data-key=([^>]*)>", text)
+    assert {row.strip("'\"") for row in rows} == set(told)
+
+
+def test_a_hostile_name_is_shown_and_not_run() -> None:
+    record = fresh(1, verdict="sender", error=None)
+    failed = fresh(2, status="failed", trials=(), error=HOSTILE)
+    text = page([(HOSTILE, [record, failed])], {HOSTILE: HOSTILE})
+    assert "<img" not in text
+    assert "<b>" not in text
+    assert text.count("&lt;/script&gt;&lt;img") >= 4
+    assert text.count("<script") == text.count("</script>") == 3
+    assert "<" not in re.findall(r"id='data'>(.*)</script>", text)[0]
+
+
+def test_no_address_outside_of_the_page_is_asked_for() -> None:
+    text = page(runs("one"))
+    assert not re.search(r"(src|href|action)=['\"]?(https?:|//)", text)
+    assert not re.search(r"url\(\s*['\"]?(https?:|//)|@import", text)
+
+
+def test_several_runs_have_their_own_tables_on_one_page() -> None:
+    text = page(runs("one", "two"), {"one": "a\n", "two": ""})
+    assert "<h3>one</h3>" in text
+    assert "<h3>two</h3>" in text
+    assert text.count("<summary>one</summary>") == 1
+    assert "<summary>two</summary>" not in text
+
+
+def test_what_failed_or_was_refused_is_told_in_words() -> None:
+    refused = fresh(2, status="refused", trials=(), error="no hugepages")
+    text = page([("one", [fresh(1), refused])])
+    assert "refused: no hugepages" in text
+
+
+def test_a_run_of_nothing_is_a_page_too() -> None:
+    for records in ([], [fresh(1, status="failed", trials=(), error="ended")]):
+        text = page([("empty", records)])
+        assert text.startswith("<!doctype html>")
+        assert "data-chart=" not in text
+        assert data_of(text)["charts"] == []
+
+
+def test_long_steps_are_cut_and_the_rest_is_named() -> None:
+    text = page(runs("one"), {"one": "ip link add a0123456789\n" * 10_000})
+    assert "more lines are in the run&#x27;s logs/steps.sh" in text
+    assert text.count("ip link add") < 2000
+
+
+def test_stills_are_made_of_as_many_charts_as_are_asked_for() -> None:
+    assert page(runs("one"), stills=0).count("<svg") == 0
+    assert page(runs("one"), stills=1).count("<svg") == 1
+    assert page(runs("one")).count("<svg") > 1
+
+
+def test_the_same_records_make_the_same_page() -> None:
+    assert page(runs("one")) == page(runs("one"))
+
+
+def test_a_thousand_tests_with_their_distributions_take_less_than_6_mb() -> None:
+    records = []
+    for number in range(1000):
+        switch = ("linux-bridge", "ovs", "macvlan", "ip-forward")[number % 4]
+        size, pairs = 64 + 8 * (number // 4 % 25), 1 + number // 100
+        late = [1000 + (number * 37 + each * each) % 50_000 for each in range(100)]
+        test = Test(switch=switch, frame_size=size, pairs=pairs, rate="1000")
+        trial = latency_trial(1000, late)
+        key = f"{number:064d}"[::-1]
+        records.append(fresh(1, key=key, test=test, trials=(trial,)))
+    text = page([("many", records)])
+    assert len(text) < 6_000_000
+    assert len(data_of(text)["tests"]) == 1000

@@ -1,0 +1,204 @@
+"""These tests draw records: which plots show them, what each mark says, and that all can be made
+pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recorded import fresh, latency_trial
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+from switchmark.plots import TABLE, charts
+from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale
+from switchmark.plots.latency import thinned
+from switchmark.plots.render import pdf, png, svg
+from switchmark.plots.vega import COLOURS, specification, together
+
+SWITCHES = ("linux-bridge", "ovs", "macvlan")
+
+
+def each(axis: str, values: Sequence[Any], **others: Any) -> list[Record]:
+    """Return a record for each value of an axis and each switch."""
+    made = [(switch, value) for switch in SWITCHES for value in values]
+    tests = [
+        Test(**{"search": "max", "frame_size": 64, **others, "switch": switch, axis: value})
+        for switch, value in made
+    ]
+    return [fresh(number, test=test) for number, test in enumerate(tests, 1)]
+
+
+def loads() -> list[Record]:
+    """Return records of one switch at growing loads, with their latencies."""
+    made = []
+    for number, rate in enumerate((100_000, 200_000, 300_000, 400_000), 1):
+        late = [1000 * number + each for each in range(2000)]
+        trials = tuple(latency_trial(rate, late) for _ in range(3))
+        test = Test(switch="ovs", rate=str(rate), frame_size=64)
+        made.append(fresh(number, test=test, trials=trials))
+    return made
+
+
+def drawn(name: str, records: Sequence[Record]) -> Chart:
+    chart = TABLE[name].draw(records)
+    assert chart is not None, name
+    return chart
+
+
+SHOWN = {
+    "figures": each("frame_size", [64]),
+    "rate-against-size": each("frame_size", [64, 512, 1500]),
+    "gbps-against-size": each("frame_size", [64, 512, 1500]),
+    "received-against-offered": loads(),
+    "loss-against-offered": loads(),
+    "latency-against-load": loads(),
+    "latency-distribution": loads(),
+    "latency-percentiles": loads(),
+    "rate-against-pairs": each("pairs", [1, 2, 10]),
+    "rate-against-chain": each("chain", [1, 2, 4], scenario="loopback"),
+    "rate-against-flows": each("flows", [1, 10, 1000]),
+    "rate-against-burst": each("burst", [1, 8, 32]),
+    "two-axes": [
+        fresh(size // 64 + 4 * pairs, test=Test(search="max", frame_size=size, pairs=pairs))
+        for size in (64, 128, 256)
+        for pairs in (1, 2, 3)
+    ],
+    "trials": each("frame_size", [64]),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_plot_draws_what_shows_it_as_a_picture(name: str) -> None:
+    chart = drawn(name, SHOWN[name])
+    assert chart.marks
+    assert chart.says
+    assert chart.title
+    picture = svg(specification(chart))
+    assert picture.startswith("<svg")
+    assert chart.y.title.partition(" (")[0] in picture
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_plot_draws_nothing_of_nothing(name: str) -> None:
+    refused = fresh(1, status="refused", trials=(), error="no")
+    assert TABLE[name].draw([]) is None
+    assert TABLE[name].draw([refused]) is None
+
+
+@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"figures", "trials"}))
+def test_a_plot_of_several_points_draws_nothing_of_one_without_latency(name: str) -> None:
+    assert TABLE[name].draw([fresh(1)]) is None
+
+
+def test_lines_come_before_bars_in_many_panels_and_bars_of_one_panel_first() -> None:
+    assert charts(SHOWN["rate-against-size"])[0].name == "rate-against-size"
+    assert charts(loads())[0].kind in ("bars", "lines")
+    assert charts(SHOWN["figures"])[0].name == "figures"
+
+
+def test_bars_stand_by_their_figures_with_intervals() -> None:
+    marks = drawn("figures", SHOWN["figures"]).marks
+    assert [mark.y for mark in marks] == sorted((mark.y for mark in marks), reverse=True)
+    assert all(mark.low is not None and mark.high is not None for mark in marks)
+
+
+def test_doubts_and_limits_of_the_sender_are_on_the_marks() -> None:
+    doubted = fresh(1, doubts=("drift",), verdict="switch")
+    bounded = fresh(2, test=Test(switch="ovs", search="max"), verdict="sender")
+    marks = {mark.x: mark for mark in drawn("figures", [doubted, bounded]).marks}
+    assert [mark.doubted for mark in marks.values()].count(True) == 1
+    assert [mark.bounded for mark in marks.values()].count(True) == 1
+
+
+def rows_of(chart: Chart) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = specification(chart)["data"]["values"]
+    return rows
+
+
+def of_kind(kind: Kind, *marks: Mark, **changes: Any) -> Chart:
+    words = tuple(str(mark.x) for mark in marks) if isinstance(marks[0].x, str) else ()
+    chart = Chart("a", "A title", "It says.", kind, Scale("x", words=words), Scale("y"), marks)
+    return replace(chart, **changes)
+
+
+KINDS: dict[Kind, Chart] = {
+    "lines": of_kind("lines", Mark(1, 1.0, "a", low=0.5, high=2), Mark(2, 2.0, "a", doubted=True)),
+    "bars": of_kind("bars", Mark("p", 1.0, low=0.5, high=2), Mark("q", 2.0, bounded=True)),
+    "points": of_kind("points", Mark(1, 1.0), Mark(2, 2.0, published=True)),
+    "curves": of_kind("curves", Mark(1, 0.1, "a"), Mark(2, 0.9, "a")),
+    "boxes": of_kind("boxes", Mark("p", 1.0), Mark("p", 2.0), Mark("p", 3.0)),
+    "stacks": of_kind("stacks", Mark("p", 1.0, "sender"), Mark("p", 2.0, "switch")),
+    "heat": of_kind("heat", Mark("1", 1.0, "64"), Mark("2", 2.0, "128"), series="frame size"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_a_picture_with_panels_and_without(kind: Kind) -> None:
+    chart = KINDS[kind]
+    assert "A title" in svg(specification(chart))
+    for panels in (
+        tuple(replace(mark, panel=panel) for mark in chart.marks for panel in ("one", "two")),
+        tuple(replace(mark, panel=panel, row="r") for mark in chart.marks for panel in ("one",)),
+    ):
+        parted = replace(chart, marks=panels, panels="pairs")
+        picture = svg(specification(parted))
+        assert "one" in picture
+
+
+def test_published_marks_are_crosses_and_are_told() -> None:
+    spec = json.dumps(specification(KINDS["points"]))
+    assert '"shape": "cross"' in spec
+    assert "cross: published" in spec
+    assert [row["kind"] for row in rows_of(KINDS["points"])] == ["sure", "published"]
+
+
+def test_what_is_hollow_and_bounded_is_told_only_where_it_is() -> None:
+    assert "hollow: doubted" in json.dumps(specification(KINDS["lines"]))
+    assert "arrow up" not in json.dumps(specification(KINDS["lines"]))
+    assert "arrow up" in svg(specification(KINDS["bars"]))
+    assert "↑" in svg(specification(KINDS["bars"]))
+
+
+def test_references_a_diagonal_and_a_second_scale_are_drawn() -> None:
+    chart = replace(
+        KINDS["lines"],
+        references=(Reference(1.5, "on a bare cable"),),
+        diagonal=True,
+        second=(Mark(1, 70.0), Mark(2, 90.0)),
+        y2=Scale("cores of all"),
+    )
+    picture = svg(specification(chart))
+    assert "on a bare cable" in picture
+    assert "cores of all" in picture
+    assert "stroke-dasharray" in picture
+
+
+def test_series_and_panels_stand_by_the_numbers_in_them() -> None:
+    marks = [Mark(1, 1.0, f"pairs {n}", f"{n}") for n in (10, 9, 1)]
+    chart = of_kind("lines", *marks)
+    assert chart.series_names() == ["pairs 1", "pairs 9", "pairs 10"]
+    assert chart.panel_names() == ["1", "9", "10"]
+    assert of_kind("lines", Mark(1, 1, "10a"), Mark(1, 1, "b")).series_names() == ["10a", "b"]
+
+
+def test_several_charts_are_one_document_of_every_kind() -> None:
+    whole = together([specification(chart) for chart in (KINDS["lines"], KINDS["bars"])])
+    assert svg(whole).count("A title") >= 2
+    assert pdf(whole).startswith(b"%PDF")
+    assert png(whole).startswith(b"\x89PNG")
+
+
+def test_a_curve_keeps_its_end_and_few_points() -> None:
+    points = [(float(number), number / 10_000) for number in range(1, 10_001)]
+    for most in (20, 300):
+        kept = thinned(points, most)
+        assert kept[-1] == (10_000.0, 1.0)
+        assert most / 2 <= len(kept) <= 2 * most + 1
+
+
+def test_colours_differ() -> None:
+    assert len(set(COLOURS)) == len(COLOURS) >= 10
