@@ -37,10 +37,10 @@ def charts(records: Sequence[Record]) -> list[Chart]:
     """Return the charts of all plots that these records show, in the order of the table. Lines
     along an axis come before bars that would be one panel for each of its values."""
     drawn = (plot.draw(records) for plot in TABLE.values())
-    found = [chart for chart in drawn if chart is not None]
-    answer = next((chart for chart in found if chart.kind != "bars"), None)
-    apart = found and found[0].kind == "bars" and len(found[0].panel_names()) > 1
+    shown = [chart for chart in drawn if chart is not None]
+    answer = next((chart for chart in shown if chart.kind != "bars"), None)
+    apart = shown and shown[0].kind == "bars" and len(shown[0].panel_names()) > 1
     if apart and answer is not None and answer.kind == "lines":
-        found.remove(answer)
-        found.insert(0, answer)
-    return found
+        shown.remove(answer)
+        shown.insert(0, answer)
+    return shown
