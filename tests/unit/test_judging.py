@@ -179,6 +179,19 @@ def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> N
     assert said == wanted, evidence.rule
 
 
+@pytest.mark.parametrize(
+    ("lost", "together", "wanted"),
+    [(0, False, "receiver"), (0, True, "sender"), (40_000, True, "sender")],
+)
+def test_a_receiver_that_takes_turns_with_its_sender_is_never_idle(
+    lost: int, together: bool, wanted: str
+) -> None:
+    busy = parts({}, {"empty_polls": 0})
+    found = trial(lost=lost, lost_at={"ring f1": lost}, parts=busy)
+    said, evidence = judge(found, DIRECT, own_core=True, together=together)
+    assert said == wanted, evidence.rule
+
+
 CHAIN = (*parts({}, {}), PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
 FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 600_000, 610_000))})
 

@@ -99,10 +99,10 @@ class JudgedTrials:
             self.layout.wiring.mode
         )
         cable = calibration is not None and calibration.switch == self.layout.switch.name
-        verdict, reasons = judge(trial, calibration, own_core=own_core, cable=cable)
-        told = self._told(trial, here, window)
+        ends = {"cable": cable, "together": self.layout.together}
+        verdict, reasons = judge(trial, calibration, own_core=own_core, **ends)
         trial = trial.model_copy(update={"verdict": verdict})
-        return _with_evidence(trial, verdict=reasons, doubts=told)
+        return _with_evidence(trial, verdict=reasons, doubts=self._told(trial, here, window))
 
     def _doubts_here(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
         """Return the doubts that are found here, with their evidence. To find one more: a line."""

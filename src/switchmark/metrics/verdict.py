@@ -65,17 +65,20 @@ def judge(
     *,
     own_core: bool,
     cable: bool = False,
+    together: bool = False,
 ) -> tuple[Verdict, VerdictEvidence]:
     """Return the verdict and its evidence. `calibration` is what the same traffic does on a cable
     (see `lab.calibration`), None where nobody measured it; `own_core` says that the switch forwards
     on cores that it shares with nobody, so that it takes no time of who sends; `cable` that there
-    is no switch, as in the calibration itself."""
+    is no switch, as in the calibration itself; `together` that sender and receiver take turns on
+    one thread."""
     evidence = _evidence(trial, calibration)
     blamed, rule = _by_own_time(trial, evidence, calibration)
     if blamed is None:
         blamed, rule = _by_place(trial, evidence)
     if blamed is None:
-        blamed, rule = _by_calibration(trial, evidence, calibration, own_core, cable)
+        busy = _is_busy_receiver(trial, evidence, together)
+        blamed, rule = _by_calibration(trial, evidence, calibration, own_core, cable, busy)
     return blamed, evidence.model_copy(update={"rule": rule})
 
 
@@ -244,12 +247,23 @@ def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | 
     return None, ""
 
 
+def _is_busy_receiver(trial: TrialResult, evidence: VerdictEvidence, together: bool) -> bool:
+    """Say whether the receiver had no time left. One that gets its turn when the sender has sent a
+    burst finds that burst at each poll, in time or not: frames that waited longer tell."""
+    behind = evidence.lost_by.get("receiver", 0) + trial.late
+    if together and behind <= _MATTERS * trial.tx_frames * trial.copies:
+        return False
+    empty = evidence.receiver_empty_polls
+    return empty is not None and empty < _BUSY_POLLS
+
+
 def _by_calibration(
     trial: TrialResult,
     evidence: VerdictEvidence,
     calibration: Calibration | None,
     own_core: bool,
     cable: bool,
+    busy_receiver: bool,
 ) -> tuple[Verdict, str]:
     if calibration is None:
         return "unknown", "no calibration on direct"
@@ -258,8 +272,6 @@ def _by_calibration(
     nowhere = 2 * trial.unaccounted
     if nowhere > trial.tx_frames * trial.copies * _MATTERS and nowhere > trial.lost:
         return "unknown", "most of the lost frames are nowhere accounted for"
-    empty = evidence.receiver_empty_polls
-    busy_receiver = empty is not None and empty < _BUSY_POLLS
     end: Verdict = "receiver" if busy_receiver else "sender"
     blocked = (evidence.sender_blocked or 0.0) > _BLOCKED
     chained = any({"forwarder", "function"} & {*part.roles} for part in trial.parts)

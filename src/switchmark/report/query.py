@@ -124,12 +124,13 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
     records: list[str] = []
     trials: list[str] = []
     runs: list[list[Any]] = []
-    for number, folder in enumerate({folder.resolve(): None for folder in folders}):
+    known = list({folder.resolve(): None for folder in folders})
+    for number, folder in enumerate(known):
         facts = _host(folder)
         for name, paths in (("records", records), ("trials", trials)):
             path = _whole(folder / f"{name}.jsonl", scratch / f"{number}-{name}.jsonl")
             paths.append(str(path))
-            runs.append([str(path), str(folder), folder.name, *map(facts.get, HOST)])
+            runs.append([str(path), str(folder), _name(folder, known), *map(facts.get, HOST)])
     columns = ", ".join(f"host_{name} {kind}" for name, kind in HOST.items())
     database.execute("create schema stored")
     database.execute(
@@ -163,6 +164,13 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
         f" columns = {{number: 'BIGINT', trial: '{in_sql(structure(TrialResult))}'}}, {_FORM})"
         " join stored.runs using (filename)"
     )
+
+
+def _name(folder: Path, among: Sequence[Path]) -> str:
+    """Return a run's name: that of its folder, with the path to it where two have one name, as runs
+    of two hosts that began in one second."""
+    same = [each for each in among if each.name == folder.name]
+    return folder.name if len(same) == 1 else str(folder)
 
 
 _FORM = f"format = 'newline_delimited', filename = true, maximum_object_size = {_LONGEST_LINE}"

@@ -69,7 +69,7 @@ _LOSSES = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
 
 
 def _of_run() -> Iterable[Column]:
-    yield Column("run", "run", "the run: the name of its folder")
+    yield Column("run", "run", "the run: its folder's name, or path where two have one name")
     yield Column("number", "r.number", "the test's number in its run")
     yield Column("time", "r.started", "when the test began")
 
@@ -323,7 +323,7 @@ def _tests() -> str:
 
 
 def _views() -> Iterable[tuple[str, View]]:
-    run = Column("run", "run", "the run: the name of its folder")
+    run = Column("run", "run", "the run: its folder's name, or path where two have one name")
     test = (run, Column("number", "r.number", "the test's number in its run"))
     trial = (*test, Column("trial", "n", "the trial's number in its test"))
     parts = (_of_run, _outcome, _axes, _frames, _latency, _cost, _searched, _set_up, _origin)
