@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the guest of the environment `vm` into the folder GUEST: `kernel`, that of Debian's
 # linux-image-amd64, and `initramfs`, with busybox, ip, ethtool, the modules below, the traffic
-# program PROGRAM and what is built beside it. The kernel's package is downloaded once for each version; the image is made
+# program PROGRAM, what is built beside it, and dpdk-testpmd where it is installed. The kernel's package is downloaded once for each version; the image is made
 # when one of its inputs changes. Nothing of the host's own kernel is used or changed.
 # Progress is on stdout, the tools' output on stderr; on failure, the last line is the reason.
 set -euo pipefail
@@ -73,6 +73,8 @@ copy_as() # PLACE FILE: into the image, with the libraries that it is linked wit
 	local library
 	[ -e "$1" ] || install -D "$2" "$1"
 	{ ldd "$2" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
+		# What a program finds in the drivers' folder is loaded from there, needed or not.
+		case $library in */dpdk/pmds-*) library=/lib/$multiarch/$(basename "$library") ;; esac
 		[ -e "$image$library" ] || install -D "$library" "$image$library"
 	done
 }
@@ -113,7 +115,7 @@ make_image()
 	for name in "$program" "${beside[@]}"; do
 		[ ! -e "$name" ] || copy_as "$image/usr/bin/$(basename "$name")" "$name"
 	done
-	case $(ldd "$program") in *librte_eal*) copy_drivers ;; esac
+	case $(ldd "$program") in *librte_eal*) copy_drivers; copy "${testpmd[@]}" ;; esac
 	# The loader of XDP programs looks for these.
 	cp "$bpf"/*.o "$image$bpf/" 2>/dev/null || true
 	cp -r "$kernel/modules" "$image/"
@@ -130,6 +132,7 @@ for tool in apt-get dpkg depmod modprobe cpio xz ip ethtool bridge bash sysctl b
 done
 tools=()
 for tool in ip ethtool bridge bash sysctl; do tools+=("$(command -v $tool)"); done
+mapfile -t testpmd < <(command -v dpdk-testpmd)
 busybox=$(command -v busybox)
 ! ldd "$busybox" >/dev/null 2>&1 || die "busybox is not static: install busybox-static"
 multiarch=$(dpkg-architecture -q DEB_HOST_MULTIARCH)
@@ -151,7 +154,7 @@ flock 8
 [ -e "$kernel/vmlinux" ] || unpack_kernel </dev/null
 stamp=$({
 	printf '%s\n' "$version" "$program"
-	sha256sum "$0" "$program" "$busybox" "${tools[@]}"
+	sha256sum "$0" "$program" "$busybox" "${tools[@]}" "${testpmd[@]}"
 	for name in "${beside[@]}"; do
 		if [ -e "$name" ]; then sha256sum "$name"; fi
 	done

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +161,11 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     if not table:
         return
     columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
-    more = {"follows": followed, "verified": verified} if folder == "switches" else {}
+    more: Mapping[str, Callable[[Any], str]] = {}
+    if folder == "switches":
+        more = {"follows": followed, "verified": verified}
+    if folder == "functions":
+        more = {"writes both MACs": written_macs}
     yield ("name", *(COLUMNS[name] for name in columns), *more, "what it is")
     for name, entry in table.items():
         cells = [listed(getattr(entry, column, ())) for column in columns]
@@ -173,6 +177,13 @@ def followed(switch: Any) -> str:
     from switchmark.model.spec import AXES
 
     return listed(AXES[name].option for name in switch.resources)
+
+
+def written_macs(function: Any) -> str:
+    """Say when a function writes its own MAC as the source, and the next hop's as destination."""
+    if function.rewrites:
+        return "always"
+    return "`--function-semantics mac`" if function.rewrites_if_asked else ""
 
 
 def verified(switch: Any) -> str:

@@ -140,9 +140,15 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/ovs-loopback-vm",
         Test(switch="ovs", environment="vm", scenario="loopback", function="pcap-bridge"),
     )
+    for function in ("l2fwd", "testpmd"):
+        yield (
+            f"variants/ovs-loopback-vm-{function}",
+            Test(switch="ovs", environment="vm", scenario="loopback", function=function),
+        )
+    of_macs = {"function": "testpmd", "function_semantics": "mac", "chain": 2}
     yield (
-        "variants/ovs-loopback-vm-l2fwd",
-        Test(switch="ovs", environment="vm", scenario="loopback", function="l2fwd"),
+        "variants/ovs-dpdk-loopback-testpmd-mac",
+        Test(switch="ovs-dpdk", engine="dpdk", scenario="loopback", **of_macs),
     )
     yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"

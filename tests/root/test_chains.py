@@ -50,6 +50,18 @@ def test_forwarders_behind_a_switch_that_learns(measure: Measure) -> None:
     assert record.steering == "learning by rewritten MACs"
 
 
+@pytest.mark.parametrize(("switch", "semantics"), [("ovs-dpdk", "static"), ("testpmd", "patch")])
+def test_functions_that_write_macs(measure: Measure, switch: str, semantics: str) -> None:
+    axes = {**LOOPBACK, "function": "testpmd", "function_semantics": "mac", "chain": 2}
+    record = measure(switch=switch, semantics=semantics, direction="bi", **axes)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    # The receivers hold each frame to the MACs that the last function is to write.
+    assert trial.rx_frames == trial.tx_frames > 0
+    for part in ("f1", "f2"):
+        assert sum(p.tx or 0 for p in trial.counters.functions[part].values()) == trial.tx_frames
+
+
 def test_chains_are_told_apart_by_their_source_macs(measure: Measure) -> None:
     record = measure(switch="ovs-dpdk", chains=2, direction="bi", **LOOPBACK)
     trial = assert_every_frame_is_accounted_for(record)

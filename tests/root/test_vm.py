@@ -112,6 +112,17 @@ def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> No
     assert trial.tx_frames + trial.tx_unsent == 300
 
 
+def test_dpdks_test_program_writes_macs_in_a_machine(measure: Measure) -> None:
+    axes = {"scenario": "loopback", "function": "testpmd", "function_semantics": "mac"}
+    record = measure(environment="vm", switch="ovs", rate="500", duration=0.6, **axes)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert record.test.function_semantics == "mac"
+    assert trial.rx_frames == trial.tx_frames > 0
+    function = trial.counters.functions["f1"]
+    assert function["f1.0"].rx == function["f1.1"].tx == trial.tx_frames
+
+
 @pytest.mark.parametrize(
     ("switch", "axes"),
     [

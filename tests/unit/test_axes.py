@@ -147,7 +147,10 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
 
 def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
-    assert later == {"line_rate", "listen", "switch_burst", "buffers", "profile", "rx_affinity"}
+    assert later == {
+        *("line_rate", "listen", "switch_burst", "buffers", "profile", "rx_affinity"),
+        "function_semantics",
+    }
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"
     assert key(Test(line_rate="10Gbps"), {}) != key(Test(), {})

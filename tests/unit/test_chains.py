@@ -16,13 +16,15 @@ from switchmark.layout.resolve import check
 from switchmark.layout.roles import forwards, hosted_parts, rewrites_of, roles_of, steering_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import CpuUser, place
-from switchmark.model.plan import Run
+from switchmark.model.plan import Run, Spawn
 from switchmark.model.spec import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics, mac_address
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import PortCounters
 from switchmark.switches.ip_forward import IpForward
+
+OF_MACS = {"function_semantics": "mac"}
 
 
 def laid_out(**axes: Any) -> Layout:
@@ -82,6 +84,58 @@ def test_a_switch_that_writes_macs_writes_them_at_each_crossing() -> None:
     assert a.sent_dst_mac == layout.crossings["a0", "f1.0"].sent_dst_mac
     assert a.seen_src_mac == layout.crossings["f2.1", "b0"].seen_src_mac
     assert a.sent_dst_mac != a.seen_dst_mac
+
+
+@pytest.mark.parametrize(
+    ("switch", "semantics"),
+    [
+        ("ovs-dpdk", "static"),
+        ("testpmd", "patch"),
+        ("testpmd", "static"),
+        ("l2fwd", "static"),
+        ("ip-forward", "auto"),
+    ],
+)
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+def test_a_function_that_is_asked_to_writes_macs(
+    switch: str, semantics: str, direction: str
+) -> None:
+    where = {"environment": "vm"} if switch == "ip-forward" else {"engine": "dpdk"}
+    axes = {"switch": switch, "semantics": semantics, "direction": direction, **where}
+    layout = laid_out(function="testpmd", **OF_MACS, **axes)
+    chain = hosted_parts(layout)
+    assert [part.id for part, _, _ in chain] == ["f1", "f2"]
+    for part, function, hosted in chain:
+        written = [macs for macs in rewrites_of(layout, part) if macs]
+        assert list(hosted.next_macs.values()) == [macs["dst_mac"] for macs in written]
+        # The program writes the MAC of its own port as the source: the one that is expected.
+        assert [end.mac for end in hosted.ends] == [macs["src_mac"] for macs in written]
+        (program,) = (step for step in function.start(hosted) if isinstance(step, Spawn))
+        peers = [f"--eth-peer={i},{macs['dst_mac']}" for i, macs in enumerate(written)]
+        assert [word for word in program.argv if "peer" in word] == peers
+        assert "--forward-mode=mac" in program.argv
+    a = layout.addressing["a0-b0"]
+    assert a.sent_dst_mac == layout.crossings["a0", "f1.0"].sent_dst_mac
+    assert (a.seen_src_mac, a.seen_dst_mac) == (
+        layout.crossings["f2.1", "b0"].seen_src_mac,
+        layout.crossings["f2.1", "b0"].seen_dst_mac,
+    )
+
+
+def test_a_function_that_is_not_asked_to_leaves_macs_as_they_are() -> None:
+    layout = laid_out(switch="ovs-dpdk", engine="dpdk", function="testpmd")
+    for _, function, hosted in hosted_parts(layout):
+        assert hosted.next_macs == {}
+        (program,) = (step for step in function.start(hosted) if isinstance(step, Spawn))
+        assert "--forward-mode=io" in program.argv
+
+
+def test_the_rings_of_a_machine_are_not_those_that_are_asked_for() -> None:
+    axes = {"switch": "ovs-dpdk", "engine": "dpdk", "function": "testpmd", "descriptors": 4096}
+    for environment, told in (("netns", True), ("vm", False)):
+        _, function, hosted = hosted_parts(laid_out(environment=environment, **axes))[0]
+        (program,) = (step for step in function.start(hosted) if isinstance(step, Spawn))
+        assert ("--rxd=4096" in program.argv) == told
 
 
 def test_pairs_have_chains_of_their_own() -> None:
@@ -219,7 +273,28 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"switch": "ip-forward", "chains": 2}, "ip-forward has one rule for a port"),
         ({"switch": "ip-forward", "chain": 2, "function": "l2fwd"}, "is a router, and function"),
         ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
-        ({"function": "testpmd", "switch": "ovs"}, "function testpmd takes memif, vhost-user"),
+        (
+            {"function": "testpmd", "switch": "ovs"},
+            "function testpmd takes memif, nic-pci, vhost-user",
+        ),
+        (
+            {"function": "l2fwd", "switch": "ovs-dpdk", "engine": "dpdk", **OF_MACS},
+            "function l2fwd cannot write its own MAC",
+        ),
+        (
+            {"function": "pcap-bridge", "switch": "ovs", **OF_MACS},
+            "--function forwarder or testpmd",
+        ),
+        ({"function": "linux-bridge", **OF_MACS}, "would learn one MAC at several ports"),
+        (
+            {"function": "testpmd", "environment": "vm", **OF_MACS},
+            "does not tell it its own: frames for it would be flooded",
+        ),
+        (
+            {"function": "testpmd", "environment": "vm", "switch": "ip-forward"},
+            "--function-semantics mac",
+        ),
+        ({"scenario": "v2v", **OF_MACS}, "no functions that forward: --function-semantics"),
         ({"switch": "direct", "chains": 2}, "direct is a cable"),
         ({"switch": "tc-redirect", "chains": 2}, "port a0 can send to one other port only, not to"),
         ({"switch": "xdp-redirect", "chains": 2}, "xdp-redirect is a wire"),
@@ -319,7 +394,8 @@ def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -
 
 def test_every_function_but_the_ends_forwards() -> None:
     assert [name for name, function in FUNCTIONS.items() if not function.forwards] == ["traffic"]
-    assert {name for name, function in FUNCTIONS.items() if function.rewrites} == {"forwarder"}
+    for semantics, writing in (("auto", {"forwarder"}), ("mac", {"forwarder", "testpmd"})):
+        assert {n for n, each in FUNCTIONS.items() if each.writes_macs(semantics)} == writing
 
 
 def test_a_port_of_a_function_knows_its_part() -> None:

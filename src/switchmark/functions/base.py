@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan
@@ -17,13 +18,15 @@ __all__ = ["Function", "Hosted"]
 @dataclass(frozen=True, slots=True)
 class Hosted:
     """This record is a function with where it runs: its node, its ports with their ends, and the
-    CPUs of one that polls. `wiring` is that of the switch under test."""
+    CPUs of one that polls. `wiring` is that of the switch under test. `next_macs` says, by port,
+    for whom the frames are that leave there, where the function writes MACs; else it is empty."""
 
     node: Node
     ports: tuple[Port, ...]
     ends: tuple[Endpoint, ...]
     wiring: Wiring
     cores: tuple[int, ...] = ()
+    next_macs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Function(ABC):
@@ -47,11 +50,18 @@ class Function(ABC):
     rewrites: bool = False
     """It forwards with its own source MAC, and the next port's as destination."""
 
+    rewrites_if_asked: bool = False
+    """It does so where the axis `function_semantics` is `mac` (`Hosted.next_macs`)."""
+
     polls: bool = False
     """It keeps a CPU busy."""
 
     capabilities: frozenset[str] = frozenset()
     """Those of Linux, without `CAP_`, that it needs in a container beside those of the engine."""
+
+    def writes_macs(self, semantics: str) -> bool:
+        """Say whether it writes both MACs, by the value of the axis `function_semantics`."""
+        return self.rewrites or (semantics == "mac" and self.rewrites_if_asked)
 
     @abstractmethod
     def probe(self, host: Host) -> Version:

@@ -15,7 +15,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import Flow, Port, Wiring
+from switchmark.model.topology import Flow, Port, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters, Counting, Switch
@@ -30,7 +30,7 @@ _ONLY_CPU = (0,)
 
 class SwitchFunction(Function):
     """The switch forwards as it does unless asked otherwise: between two ports every one is a wire,
-    which leaves frames as they are."""
+    which leaves frames as they are. One that can writes both MACs where that is asked for."""
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
@@ -38,6 +38,7 @@ class SwitchFunction(Function):
         self.summary = f"the switch {switch.name} between two ports, inside the node"
         self.polls = switch.own_core(None)
         self.port_kinds = switch.function_kinds
+        self.rewrites_if_asked = switch.writes_next_macs
         self.counters = Counting(self._counter_commands, self._parse_counters)
         # One of interfaces makes its own; one of sockets is of DPDK, as is the engine of that name.
         of_interfaces = not KERNEL_PORTS.isdisjoint(self.port_kinds)
@@ -61,11 +62,14 @@ class SwitchFunction(Function):
             ),
             nodes={port.part: hosted.node for port in ports},
             kind=hosted.ends[0].kind,
-            semantics=self._switch.semantics[0],
+            semantics=Semantics.STATIC if hosted.next_macs else self._switch.semantics[0],
+            next_macs=hosted.next_macs,
             mode=None,
             isolated=environment.isolated,
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
+            # The rings of a machine's NIC are as long as QEMU makes them.
+            descriptors=None if environment.own_kernel else hosted.wiring.descriptors,
             switch_burst=None,
             buffers=None,
             # A machine has its own programs, by their usual names.

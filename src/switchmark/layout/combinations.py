@@ -31,6 +31,7 @@ def reasons_of_axes(test: Test) -> Iterable[Refusal]:
     yield from _engine_reasons(test)
     yield from _place_reasons(test)
     yield from _resource_reasons(test)
+    yield from _function_reasons(test)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -208,6 +209,22 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("queues", "environment"),
             f"a NIC of environment {environment} has one pair of queues: --queues 1",
+        )
+
+
+def _function_reasons(test: Test) -> Iterable[Refusal]:
+    function = FUNCTIONS[test.function]
+    if test.function_semantics != "auto" and not (
+        function.played or function.writes_macs(test.function_semantics)
+    ):
+        able = [
+            name for name, each in FUNCTIONS.items() if each.forwards and each.writes_macs("mac")
+        ]
+        yield Refusal(
+            ("function_semantics", "function"),
+            f"function {function.name} cannot write its own MAC as the source and the next hop's "
+            "as the destination",
+            f"--function {' or '.join(able)}",
         )
 
 

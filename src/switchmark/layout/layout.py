@@ -183,7 +183,10 @@ def lay_out(
         endpoints=_endpoints(switch, wiring, topology.parts, engine),
         flows=tuple(topology.flows),
         addressing={
-            flow.id: _end_to_end([crossings[crossing] for crossing in flow.crossings], chained)
+            flow.id: _end_to_end(
+                [crossings[crossing] for crossing in flow.crossings],
+                rewritten=any(f.writes_macs(test.function_semantics) for f in chained),
+            )
             for flow in topology.flows
         },
         crossings=crossings,
@@ -212,11 +215,11 @@ def _endpoints(
     return ends
 
 
-def _end_to_end(crossed: Sequence[Addressing], chained: Sequence[Function]) -> Addressing:
+def _end_to_end(crossed: Sequence[Addressing], *, rewritten: bool) -> Addressing:
     """Return the addresses of a flow, from those of its crossings. Where nobody writes MACs its
-    frames are for the sink from the start."""
+    frames are for the sink from the start; `rewritten`: functions do."""
     first, last = crossed[0], crossed[-1]
-    if first.rewritten or any(function.rewrites for function in chained):
+    if first.rewritten or rewritten:
         first = replace(first, seen_src_mac=last.seen_src_mac)
     else:
         first = replace(first, sent_dst_mac=last.seen_dst_mac)
@@ -269,22 +272,30 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
             for s in offered
             if s is Semantics.LEARNING or (s is Semantics.ROUTED and switch.routes_by_port)
         ]
-        if all(function.rewrites for function in chained):
-            steering += by_macs
+        written = all(function.writes_macs(test.function_semantics) for function in chained)
+        # Of those that write MACs the traffic program alone tells a switch its own beforehand.
+        told = all(function.played for function in chained)
+        if written:
+            steering += [s for s in by_macs if told or s is not Semantics.LEARNING]
         if steering:
             return steering[0]
         if Semantics.LEARNING in by_macs:
+            why = (
+                "does not tell it its own: frames for it would be flooded to all functions"
+                if written
+                else "leaves them as they are: the switch would learn one MAC at several ports"
+            )
             raise UsageError(
-                f"switch {switch.name} learns MACs, and function {chained[0].name} leaves them as "
-                "they are: the switch would learn one MAC at several ports",
+                f"switch {switch.name} learns MACs, and function {chained[0].name} {why}",
                 hint="--function forwarder, or a switch that forwards by port",
                 axes=("function", "switch"),
             )
         if by_macs:
+            able = all(function.rewrites_if_asked for function in chained)
             raise UsageError(
                 f"switch {switch.name} is a router, and function {chained[0].name} leaves MACs as "
                 "they are: what it sends on would not be for the router",
-                hint="--function forwarder",
+                hint="--function-semantics mac" if able else "--function forwarder",
                 axes=("function", "switch"),
             )
         if offered:

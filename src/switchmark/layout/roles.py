@@ -52,8 +52,14 @@ def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
     """Return what a function that plays these parts in one node is started with."""
     ports = tuple(port for part in parts for port in part.ports)
     cores = tuple(cpu for part in parts for cpu in layout.cpus.get(part.id, ()))
+    written = (rewrite for part in parts for rewrite in rewrites_of(layout, part))
     return Hosted(
-        node, ports, tuple(layout.endpoints[port.id] for port in ports), layout.wiring, cores
+        node,
+        ports,
+        tuple(layout.endpoints[port.id] for port in ports),
+        layout.wiring,
+        cores,
+        {port.id: macs["dst_mac"] for port, macs in zip(ports, written, strict=True) if macs},
     )
 
 
@@ -69,9 +75,9 @@ def steering_of(layout: Layout) -> str | None:
 
 
 def rewrites_of(layout: Layout, part: Part) -> list[dict[str, str] | None]:
-    """Return the MACs that a forwarder writes into what leaves by each of its ports. What comes
+    """Return the MACs that a function writes into what leaves by each of its ports. What comes
     back to a port of a chain that is used one way goes to whom the frames there come from."""
-    if not FUNCTIONS[part.function].rewrites:
+    if not FUNCTIONS[part.function].writes_macs(layout.test.function_semantics):
         return [None for _ in part.ports]
     rewrites: dict[str, dict[str, str]] = {}
     for (_, sink), a in layout.crossings.items():

@@ -79,6 +79,15 @@ class SetUp(BaseModel):
             used=1,
         ),
     ] = "traffic"
+    function_semantics: Annotated[
+        Literal["auto", "mac"],
+        Axis(
+            "chain",
+            "what functions do to MACs: as they do (auto), or each writes its own as the source "
+            "and the next hop's as the destination (mac)",
+            later=True,
+        ),
+    ] = "auto"
     engine: Annotated[
         str,
         Axis(

@@ -266,7 +266,9 @@ class Wiring:
     `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
     is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
-    `rx_affinity`: whether each receive queue stays with one of its `cores`, in turn.
+    `rx_affinity`: whether each receive queue stays with one of its `cores`, in turn. `next_macs` is
+    empty but where the switch is a function that writes MACs: then it says, by port, for whom the
+    frames are that leave there.
     """
 
     prefix: str
@@ -295,6 +297,7 @@ class Wiring:
     given: Mapping[str, Endpoint] = field(default_factory=dict)
     listen: Literal["auto", "switch", "functions"] = "auto"
     rx_affinity: Literal["auto", "fixed"] = "auto"
+    next_macs: Mapping[str, str] = field(default_factory=dict)
 
     def source_mac(self, flow: Flow) -> str:
         """Return the source MAC of a flow's frames: that of its port, or of its chain."""

@@ -110,6 +110,10 @@ class Switch(ABC):
     """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
     cannot be one."""
 
+    writes_next_macs: bool = False
+    """As a network function it can write its own source MAC, and as destination what it is told for
+    each port (`Wiring.next_macs`)."""
+
     @property
     def path(self) -> str:
         """Return the path of its program: of the version that was asked for, else what the user

@@ -12,7 +12,7 @@ from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring, mac_address
 from switchmark.model.version import Version
 from switchmark.switches.eal import MBUF_BYTES, probe_program, start_program
-from switchmark.switches.eal_ports import PORT_KINDS, SOCKET_KINDS
+from switchmark.switches.eal_ports import PORT_KINDS
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours, pairs
 
@@ -35,7 +35,7 @@ class Testpmd(PairedSwitch):
     program = "dpdk-testpmd"
     semantics = (Semantics.PATCH, Semantics.STATIC)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(SOCKET_KINDS)
+    writes_next_macs = True
     counters = COUNTERS
     resources = frozenset(
         {"listen", "switch_cores", "queues", "descriptors", "memory", "switch_burst", "buffers"}
@@ -111,7 +111,10 @@ class Testpmd(PairedSwitch):
         """Return the options that say for whom the frames that leave a port are."""
         if wiring.semantics is not Semantics.STATIC:
             return ()
-        return tuple(f"--eth-peer={port.index},{mac_address(port.index)}" for port in wiring.ports)
+        macs = {
+            port: wiring.next_macs.get(port.id, mac_address(port.index)) for port in wiring.ports
+        }
+        return tuple(f"--eth-peer={port.index},{mac}" for port, mac in macs.items())
 
 
 SWITCH = Testpmd()
