@@ -16,6 +16,9 @@ from switchmark.switches.eal_ports import device_ids, file_prefix, functions_lis
 
 __all__ = ["COUNTERS", "eal_counters", "parse_eal_counters", "wait_linked", "wait_listening"]
 
+_LINKED_S = 30.0
+"""How long a link may take: that of an emulated machine's NIC came after 10 s on a busy host."""
+
 
 def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that puts questions to the program and prints a line of JSON for each, and
@@ -68,6 +71,7 @@ def wait_linked(wiring: Wiring) -> Plan:
                 *telemetry(wiring, f"/ethdev/link_status,{ids[port.id]}"),
                 pattern='"UP"',
             ),
+            timeout_s=_LINKED_S,
             unless_dead=file_prefix(wiring),
         )
         for port in wiring.ports

@@ -192,6 +192,7 @@ class OvsDpdk(Switch):
                 Check(
                     vsctl(wiring, "get", "Open_vSwitch", ".", "dpdk_initialized"), pattern="^true$"
                 ),
+                timeout_s=30.0,  # it clears its hugepages first
                 unless_dead=daemon_name(wiring),
             ),
         )
