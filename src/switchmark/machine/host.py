@@ -1,5 +1,4 @@
-"""A host is where commands are run; this is the only module that starts the processes of a run. The
-only module that starts the processes of a run.
+"""A host is where commands are run; this is the only module that starts the processes of a run.
 
 Commands are argv tuples, never a shell's text. Each process leads a session of its own, so that the
 Ctrl-C of a terminal reaches the orchestrator alone.

@@ -19,7 +19,8 @@ __all__ = ["SetUp"]
 class SetUp(BaseModel):
     """A set-up has the scenario, the switch, the functions and the ports of a test."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Its validator is made when the first test is: `--help` starts a tenth sooner.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     dimension: Annotated[
         Literal["throughput", "latency"], Axis("path", "what is measured", used=2)
