@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "markers", f"{folder}: a test in tests/{folder} ({budget} s in all)"
         )
     os.environ["SWITCHMARK_HOST_FILE"] = os.devnull  # not the developer's own
+    os.environ["SWITCHMARK_MACHINE_LOCK"] = os.devnull  # two runs of one test do not wait
     config.pluginmanager.register(Costs(), "switchmark-costs")
     config.pluginmanager.register(SkipPolicy(), "switchmark-skips")
 

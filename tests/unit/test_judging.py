@@ -570,6 +570,7 @@ RAISED_BY = {
     "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
     "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "profiled": "root/test_axes.py::test_what_cpus_do_is_sampled_where_that_is_asked_for",
+    "shared-machine": "root/test_measuring.py::test_a_run_beside_another_one_is_doubted",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
 }
 """A test of each doubt: on a real path where this kind of host has its cause."""
@@ -593,6 +594,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
         ),
         "lab/searching.py": ("uncertain",),
+        "campaign/sharing.py": ("shared-machine",),
         "errors.py": ("not-equivalent", "host-busy"),
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),

@@ -28,6 +28,7 @@ from switchmark.cli.arguments import (
     Quiet,
     Rerun,
     RunFolderPath,
+    ShareMachine,
     Strict,
     Tune,
     Wide,
@@ -104,6 +105,7 @@ def run(
     calibrate: CalibrateOption = "auto",
     gate: GateOption = "refuse",
     rerun: Rerun = 0,
+    share_machine: ShareMachine = False,
     tune: Tune = None,
 ) -> int:
     """Run the tests of a campaign, of the axes given here, or of both.
@@ -113,7 +115,10 @@ def run(
     """
     chosen = campaign_of(campaign, axes)
     check_keep(keep, chosen, tune is not None)
-    lab, show = lab_options(keep, capture, calibrate, gate, rerun), Shown(as_json, wide, quiet)
+    lab, show = (
+        lab_options(keep, capture, calibrate, gate, rerun, share_machine),
+        Shown(as_json, wide, quiet),
+    )
     if tune is not None:
         return search_settings(chosen, tune, (out, name), show, lab, strict)
     return measure(new_run(chosen, out, name), show, lab, strict)
@@ -145,6 +150,7 @@ def resume(
     calibrate: CalibrateOption = "auto",
     gate: GateOption = "refuse",
     rerun: Rerun = 0,
+    share_machine: ShareMachine = False,
 ) -> int:
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
@@ -154,7 +160,7 @@ def resume(
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)
     anchor()
-    lab = lab_options(keep, capture, calibrate, gate, rerun)
+    lab = lab_options(keep, capture, calibrate, gate, rerun, share_machine)
     go_on = go_on_tuning if tuning else measure
     return go_on(RunFolder(folder), Shown(as_json, wide, quiet), lab, strict)
 
@@ -191,6 +197,7 @@ def paper(
     calibrate: CalibrateOption = "auto",
     gate: GateOption = "refuse",
     rerun: Rerun = 0,
+    share_machine: ShareMachine = False,
 ) -> int:
     """Run experiments of the literature, and show their results beside the published ones.
 
@@ -198,7 +205,7 @@ def paper(
     """
     from switchmark.cli.papers import run_papers
 
-    lab = lab_options(False, capture, calibrate, gate, rerun)
+    lab = lab_options(False, capture, calibrate, gate, rerun, share_machine)
     show = Shown(as_json, wide, quiet)
     return run_papers(
         name,

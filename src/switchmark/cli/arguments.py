@@ -20,6 +20,7 @@ __all__ = [
     "Quiet",
     "Rerun",
     "RunFolderPath",
+    "ShareMachine",
     "Strict",
     "Tune",
     "Wide",
@@ -68,6 +69,12 @@ GateOption = Annotated[
 Rerun = Annotated[
     int,
     typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+]
+ShareMachine = Annotated[
+    bool,
+    typer.Option(
+        "--share-machine", help="measure beside another run on this machine; trials are doubted"
+    ),
 ]
 Tune = Annotated[
     int | None,

@@ -76,10 +76,15 @@ def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder
 
 
 def lab_options(
-    keep: bool, capture: int | None, calibrate: str, gate: str, rerun: int
+    keep: bool,
+    capture: int | None,
+    calibrate: str,
+    gate: str,
+    rerun: int,
+    share_machine: bool = False,
 ) -> dict[str, Any]:
-    """Return what the lab is told besides the tests; UsageError for a word that it does not
-    know."""
+    """Return what the lab is told besides the tests, and whether others may measure beside it;
+    UsageError for a word that it does not know."""
     from switchmark.errors import UsageError
     from switchmark.lab.calibration import Mode
     from switchmark.lab.gate import Gate
@@ -87,7 +92,8 @@ def lab_options(
     for option, value, words in (("calibrate", calibrate, Mode), ("gate", gate, Gate)):
         if value not in get_args(words):
             raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
-    return {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
+    said = {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
+    return {**said, "share_machine": share_machine}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +111,23 @@ class Shown:
 def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.run import run
+    from switchmark.campaign.sharing import OnSharedMachine
     from switchmark.cli.progress import JsonObjects, watch
     from switchmark.lab.measure import Lab
+    from switchmark.machine.measuring import measuring_alone, myself
 
     progress = watch(folder.campaign.tests, show.quiet)
-    lab = Lab(folder.path, **options)
+    shared = options["share_machine"]
+    lab = Lab(folder.path, **{name: options[name] for name in options if name != "share_machine"})
     if show.as_json:
         print_records([record for record in folder.latest if record.status == "ok"])
     try:
-        with folder, JsonObjects(progress) if show.as_json else progress as shown:
-            run(folder, lab, shown)
+        with (
+            folder,
+            measuring_alone(myself(folder.path), shared=shared, told=_told_of_waiting),
+            JsonObjects(progress) if show.as_json else progress as shown,
+        ):
+            run(folder, OnSharedMachine(lab) if shared else lab, shown)
     finally:
         if folder.latest and not (show.as_json or show.only_progress):
             print_report(folder.latest, show.wide)
@@ -125,6 +138,16 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     if not (show.as_json or show.quiet or show.only_progress):
         _write_report(folder)
     return _status(folder.latest, strict)
+
+
+def _told_of_waiting(holder: str) -> None:
+    """Say why nothing happens yet."""
+    print(
+        f"waiting: another run measures on this machine ({holder})\n"
+        "  Ctrl-C ends the waiting; --share-machine measures beside it, and doubts what it finds",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _write_report(folder: RunFolder) -> None:

@@ -153,6 +153,12 @@ _DOUBTS = (
         "--profile 99, or a figure without it beside",
     ),
     Doubt(
+        "shared-machine",
+        "two measurements were allowed on one machine at once (--share-machine)",
+        "each may have taken CPU time, caches and memory's bandwidth from the other",
+        "a machine for each testbed; without --share-machine a run waits for the other one",
+    ),
+    Doubt(
         "captured",
         "tcpdump listened",
         "every frame was copied once more",

@@ -1,0 +1,62 @@
+"""This module doubts what is measured on a machine on which others may measure at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from switchmark.campaign.run import Lab
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
+
+__all__ = ["DOUBT", "OnSharedMachine"]
+
+DOUBT = "shared-machine"
+
+
+class OnSharedMachine:
+    """This lab has another one measure, and doubts each new trial of it."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def versions(self, test: Test) -> Mapping[str, str]:
+        """Return the versions that the test's figures depend on."""
+        return self._lab.versions(test)
+
+    def visit(self, visit: Visit) -> Record | None:
+        """Run a test, as the lab does; trials that are stored already are left as they are."""
+        new: list[TrialResult] = []
+
+        def keep(trial: TrialResult) -> None:
+            new.append(trial)
+            visit.on_trial(_doubted(trial))
+
+        record = self._lab.visit(replace(visit, on_trial=keep))
+        if record is None or not record.trials:
+            return record
+        trials = tuple(_doubted(trial) if trial in new else trial for trial in record.trials)
+        own = [DOUBT] if any(DOUBT in trial.doubts for trial in trials) else []
+        doubts = tuple(dict.fromkeys((*record.doubts, *own)))
+        return record.model_copy(update={"trials": trials, "doubts": doubts})
+
+    def __enter__(self) -> Self:
+        self._lab.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lab.__exit__(kind, error, trace)
+
+
+def _doubted(trial: TrialResult) -> TrialResult:
+    told = {**trial.evidence.doubts, DOUBT: "--share-machine"}
+    evidence = trial.evidence.model_copy(update={"doubts": told})
+    return trial.model_copy(update={"doubts": (*trial.doubts, DOUBT), "evidence": evidence})

@@ -1,0 +1,48 @@
+"""These tests have two runs meet on one machine, with real frames."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from host_state import marked, start, wait_for
+from switchmark.machine.measuring import VARIABLE
+
+LONG = "run --duration 60 --warmup 0 --rate 1k --quiet --calibrate never --name first".split()
+SHORT = "run --duration 0.1 --warmup 0 --rate 1k --calibrate never --json".split()
+
+
+@pytest.fixture
+def environment(traffic_program: str, tmp_path: Path) -> dict[str, str]:
+    lock = str(tmp_path / "lock")
+    return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, VARIABLE: lock}
+
+
+def test_a_run_waits_until_the_other_one_has_ended(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    first = start(environment, tmp_path, *LONG)
+    wait_for(lambda: marked("switchmark-traf", first), "traffic")
+    second = start(environment, tmp_path, *SHORT, "--name", "second")
+    assert second.stderr is not None
+    assert second.stderr.readline().startswith("waiting: another run measures on this machine (pid")
+    assert not (tmp_path / "runs/second/records.jsonl").read_text()
+    first.terminate()
+    first.communicate(timeout=20)
+    output, errors = second.communicate(timeout=20)
+    assert second.returncode == 0, errors
+    assert '"shared-machine"' not in output
+
+
+def test_a_run_beside_another_one_is_doubted(environment: dict[str, str], tmp_path: Path) -> None:
+    first = start(environment, tmp_path, *LONG)
+    wait_for(lambda: marked("switchmark-traf", first), "traffic")
+    second = start(environment, tmp_path, *SHORT, "--share-machine")
+    output, errors = second.communicate(timeout=20)
+    assert first.poll() is None
+    first.terminate()
+    first.communicate(timeout=20)
+    assert second.returncode == 0, errors
+    assert '"shared-machine"' in output

@@ -1,0 +1,135 @@
+"""These tests hold the lock of the machine, and what is doubted where it is passed by."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recorded import fresh
+from switchmark.campaign.sharing import DOUBT, OnSharedMachine
+from switchmark.errors import Unavailable
+from switchmark.machine.measuring import VARIABLE, measuring_alone, myself
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
+from unit.test_campaign_run import FakeLab
+
+HOLDER = """
+from switchmark.machine.measuring import measuring_alone
+with measuring_alone("the other\\x1b[31m one"):
+    print("held", flush=True)
+    input()
+"""
+
+
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "lock"
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture
+def other(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Return another process, which holds the lock."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdin=pipe, stdout=pipe, text=True) as it:
+        assert it.stdout is not None
+        assert it.stdout.readline() == "held\n"
+        yield it
+        it.kill()
+
+
+def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> None:
+    said = []
+
+    def told(holder: str) -> None:
+        said.append(holder)
+        assert other.stdin is not None
+        other.stdin.close()  # it ends its measurement
+
+    with measuring_alone("me", told=told):
+        assert said == ["the other[31m one"]  # nothing that a terminal would obey
+
+
+def test_a_killed_holder_holds_nothing(other: subprocess.Popen[str]) -> None:
+    other.kill()
+    other.wait()
+    with measuring_alone("me", told=pytest.fail):
+        pass
+
+
+def test_who_shares_waits_for_nobody(other: subprocess.Popen[str]) -> None:
+    with measuring_alone("me", shared=True, told=pytest.fail):
+        assert other.poll() is None
+
+
+def test_who_shares_keeps_others_out_who_do_not(lock: Path) -> None:
+    code = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with measuring_alone(myself(lock.parent), shared=True):
+        assert lock.read_text() == f"pid {os.getpid()}, {lock.parent}"
+        assert lock.stat().st_mode & 0o777 == 0o666  # other users are kept out, too
+        assert subprocess.run([sys.executable, "-c", code, lock], stderr=-3).returncode == 1
+    assert subprocess.run([sys.executable, "-c", code, lock]).returncode == 0
+    assert lock.read_text() == ""
+
+
+def test_without_a_lock_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, os.devnull)
+    with measuring_alone("me", told=pytest.fail), measuring_alone("another", told=pytest.fail):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "fifo", "nowhere"])
+def test_a_lock_that_is_no_file_is_refused(
+    lock: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "folder":
+        lock.mkdir()
+    elif kind == "link":  # in /tmp it may be anybody's, and lead anywhere
+        lock.symlink_to(lock.with_name("secret"))
+    elif kind == "fifo":
+        os.mkfifo(lock)
+    else:
+        monkeypatch.setenv(VARIABLE, str(lock.parent / "none/lock"))
+    refusal = pytest.raises(Unavailable, match="the lock of this machine")
+    with refusal as refused, measuring_alone("me"):
+        pass
+    assert VARIABLE in (refused.value.hint or "")
+    assert not lock.with_name("secret").exists()
+
+
+class _LabOfThree(FakeLab):
+    """This lab finds what is stored, and the rest of three trials."""
+
+    def visit(self, visit: Visit) -> Record | None:
+        trials = fresh().trials
+        for trial in trials[len(visit.stored) :]:
+            visit.on_trial(trial)
+        whole = (*visit.stored, *trials[len(visit.stored) :])
+        return fresh(trials=whole, doubts=("short",))
+
+
+def test_new_trials_beside_another_measurement_are_doubted() -> None:
+    kept: list[TrialResult] = []
+    stored = fresh().trials[:1]
+    with OnSharedMachine(_LabOfThree()) as lab:
+        record = lab.visit(Visit(Test(), stored=stored, on_trial=kept.append))
+    assert record is not None
+    assert [DOUBT in trial.doubts for trial in record.trials] == [False, True, True]
+    assert record.doubts == ("short", "shared-machine")
+    assert list(record.trials[1:]) == kept
+    assert kept[0].evidence.doubts[DOUBT]
+    assert lab.versions(Test()) == {"switch": "1"}
+
+
+def test_what_was_measured_alone_is_not_doubted() -> None:
+    with OnSharedMachine(_LabOfThree()) as lab:
+        record = lab.visit(Visit(Test(), stored=fresh().trials))
+    assert record is not None
+    assert record.doubts == ("short",)
