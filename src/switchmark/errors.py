@@ -6,6 +6,7 @@
     ├── SetupFailed           exit 4    a step of a plan, or a part that did not come up
     │   ├── CommandFailed               a command ended with a status that its step does not allow
     │   ├── CommandTimedOut             a command outlived its limit
+    │   ├── HostLost                    the connection to a host went while it was used
     │   └── NotReady                    a Wait whose condition never held
     ├── TrialFailed           exit 1    the path came up, but a trial could not be finished
     │   ├── NotEquivalent               the switch does not do the work that it is compared by
@@ -82,6 +83,10 @@ class CommandFailed(SetupFailed):
 
 class CommandTimedOut(SetupFailed):
     """A command outlived its time limit and was ended."""
+
+
+class HostLost(SetupFailed):
+    """The connection to a host was lost; what ran there ends by itself."""
 
 
 class NotReady(SetupFailed):

@@ -1,4 +1,5 @@
-"""A host is where commands are run; this is the only module that starts the processes of a run.
+"""A host is where commands are run; the local one is this one. This and `remote_shell` are the only
+modules that start the processes of a run.
 
 Commands are argv tuples, never a shell's text. Each process leads a session of its own, so that the
 Ctrl-C of a terminal reaches the orchestrator alone.
@@ -238,6 +239,10 @@ class LocalProcess:
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def wait(self, timeout_s: float) -> bool:
+        """Say whether it ended within `timeout_s`."""
+        return self._child.returncode is not None or wait_end(self._pidfd, timeout_s)
 
     def last_words(self, count: int = 5) -> str:
         try:

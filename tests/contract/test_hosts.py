@@ -1,0 +1,378 @@
+"""These tests hold every kind of host to one contract: commands that end, processes that live on,
+how both are ended, and files. A test host is reached by ssh."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ssh_hosts
+from switchmark.errors import CommandFailed, CommandTimedOut, Unavailable
+from switchmark.machine.host import Completed, Host, LocalHost, Process
+from switchmark.machine.remote_shell import assignments
+
+
+@pytest.fixture(scope="module", params=("local", "ssh"))
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Host]:
+    if request.param == "local":
+        yield LocalHost()
+        return
+    ssh_hosts.require()
+    with ssh_hosts.one_host(tmp_path_factory.mktemp("hosts")) as remote:
+        reached = remote.connect()
+        yield reached
+        reached.close()
+
+
+def lives(host: Host, pid: int) -> bool:
+    try:
+        stat = host.read(f"/proc/{pid}/stat")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(b")")[2].split()[0] != b"Z"
+
+
+def wait_for_the_end(host: Host, *pids: int) -> None:
+    deadline = time.monotonic() + 20
+    while any(lives(host, pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def spawned() -> Iterator[list[Process]]:
+    """Gather the processes that a test spawned; all are ended behind it."""
+    processes: list[Process] = []
+    yield processes
+    for process in processes:
+        process.stop(signal.SIGKILL, 1.0)
+
+
+def spawn(host: Host, spawned: list[Process], tmp_path: Path, *argv: str) -> Process:
+    spawned.append(host.spawn(argv, stderr_path=str(tmp_path / "stderr")))
+    return spawned[-1]
+
+
+# --- commands --------------------------------------------------------------------------------
+
+
+def test_a_command_gives_its_status_and_both_outputs(host: Host) -> None:
+    done = host.run(("sh", "-c", "cat; echo why >&2; exit 3"), stdin=b"in\0put")
+    assert done == Completed(3, b"in\0put", b"why\n")
+
+
+def test_a_signal_is_a_negative_status(host: Host) -> None:
+    assert host.run(("sh", "-c", "kill -9 $$")).status == -signal.SIGKILL
+
+
+def test_words_are_never_split_or_expanded(host: Host) -> None:
+    assert host.run(("printf", "%s|", "a b", "$HOME", "*")).stdout == b"a b|$HOME|*|"
+
+
+def test_a_command_without_input_reads_the_end_at_once(host: Host) -> None:
+    assert host.run(("cat",), timeout_s=5).stdout == b""
+
+
+def test_variables_are_added_and_messages_are_untranslated(host: Host) -> None:
+    script = "echo $MINE $LC_ALL; test -n $HOME"
+    assert host.run(("sh", "-c", script), env={"MINE": "a"}).stdout == b"a C\n"
+
+
+def test_a_command_that_outlives_its_limit_is_ended_with_all_it_started(
+    host: Host, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 60 & echo $$ $! >{pids}; echo stuck >&2; wait"
+    started = time.monotonic()
+    with pytest.raises(CommandTimedOut, match=r"0\.2 s(?s:.*)stuck"):
+        host.run(("sh", "-c", script), timeout_s=0.2)
+    assert time.monotonic() - started < 20
+    wait_for_the_end(host, *map(int, pids.read_text().split()))
+
+
+def test_a_daemon_left_behind_does_not_hold_its_command_up(host: Host, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    started = time.monotonic()
+    done = host.run(("sh", "-c", f"setsid sleep 60 & echo $! >{pid}; echo up"), timeout_s=30)
+    assert done == Completed(0, b"up\n", b"")
+    assert time.monotonic() - started < 20
+    assert host.run(("sh", "-c", f"kill -9 $(cat {pid})")).status == 0
+
+
+def test_a_missing_program_is_unavailable_by_name(host: Host) -> None:
+    with pytest.raises(Unavailable, match="'no-such-program' is not installed"):
+        host.run(("no-such-program", "--version"))
+
+
+def test_a_file_that_is_no_program_is_unavailable(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("no program")
+    with pytest.raises(Unavailable, match="may not be executed"):
+        host.run((str(tmp_path / "plain"),))
+
+
+def test_the_terminals_ctrl_c_does_not_reach_a_command(host: Host) -> None:
+    own = os.getsid(0)
+    script = "import os; print(os.getsid(0), os.getpgrp(), os.getpid())"
+    session, group, pid = host.run((sys.executable, "-c", script)).stdout.split()
+    assert session == group == pid
+    assert int(session) != own
+
+
+def test_programs_of_the_administrator_are_found(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert host.run(("sh", "-c", "echo $PATH")).stdout.strip().endswith(b"/usr/sbin:/sbin")
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+def test_a_process_is_talked_to_in_lines(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    process = spawn(host, spawned, tmp_path, "cat")
+    process.send('{"do": "open"}')
+    process.send("zwölf")
+    assert process.receive(5) == '{"do": "open"}'
+    assert process.receive(5) == "zwölf"
+    assert process.receive(0.01) is None
+    assert process.poll() is None
+
+
+def test_a_line_that_comes_in_pieces_is_put_together(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    script = "printf 'one\\ntw'; sleep 0.2; printf 'o\\nthree'; read wait"
+    process = spawn(host, spawned, tmp_path, "sh", "-c", script)
+    assert process.receive(5) == "one"
+    assert process.receive(0.01) is None
+    assert process.receive(5) == "two"
+    assert process.receive(0.05) is None
+    process.send("go on")
+    assert process.receive(5) == "three"
+
+
+def test_an_end_is_told_after_the_last_line(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    process = spawn(host, spawned, tmp_path, "sh", "-c", "echo last; echo too bad >&2; exit 7")
+    assert process.receive(5) == "last"
+    assert process.receive(5) is None
+    assert process.poll() == 7
+    assert process.last_words() == "too bad"
+    with pytest.raises(CommandFailed, match="(?s)does not read.*too bad"):
+        for _ in range(2):
+            process.send("hello?")
+
+
+def test_nothing_is_received_of_a_process_that_closed_its_output(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    process = spawn(host, spawned, tmp_path, "sh", "-c", "exec >&-; sleep 60")
+    assert process.receive(0.2) is None
+    assert process.poll() is None
+
+
+def test_a_process_that_nobody_listens_to_does_not_block(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    script = "head -c 300000 /dev/zero | tr '\\0' x; exit 0"
+    process = spawn(host, spawned, tmp_path, "sh", "-c", script)
+    deadline = time.monotonic() + 10
+    while process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert process.receive(1) == "x" * 300000
+
+
+def test_last_words_are_the_last_lines_alone(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    process = spawn(host, spawned, tmp_path, "sh", "-c", "seq 1 9999 >&2; echo >&2")
+    assert process.receive(5) is None
+    assert process.last_words() == "9995\n9996\n9997\n9998\n9999"
+
+
+def test_a_stop_grants_time_to_end_well(host: Host, tmp_path: Path) -> None:
+    script = "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.01; done"
+    process = host.spawn(("sh", "-c", script), stderr_path=str(tmp_path / "stderr"))
+    assert process.receive(5) == "up"
+    assert process.stop(signal.SIGTERM, 5.0) == 5
+    assert process.receive(0) == "bye"
+    assert process.poll() == 5
+    assert process.stop(signal.SIGTERM, 5.0) == 5
+
+
+def test_a_deaf_process_is_killed_with_all_it_started(host: Host, tmp_path: Path) -> None:
+    script = "trap '' TERM; sleep 60 & echo $!; while :; do sleep 0.01; done"
+    process = host.spawn(("sh", "-c", script), stderr_path=str(tmp_path / "stderr"))
+    child = int(process.receive(5) or 0)
+    assert process.stop(signal.SIGTERM, 0.1) == -signal.SIGKILL
+    wait_for_the_end(host, child)
+
+
+def test_a_stop_ends_the_input_first(host: Host, tmp_path: Path) -> None:
+    script = "trap '' TERM; echo up; cat >/dev/null; exit 3"
+    process = host.spawn(("sh", "-c", script), stderr_path=str(tmp_path / "stderr"))
+    assert process.receive(5) == "up"
+    assert process.stop(signal.SIGTERM, 5.0) == 3
+
+
+def test_a_process_is_known_by_its_start_time(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    process = spawn(host, spawned, tmp_path, "sleep", "60")
+    stat = host.read(f"/proc/{process.pid}/stat").rpartition(b")")[2].split()
+    assert process.started == int(stat[19]) > 0
+
+
+def test_many_processes_live_at_once(host: Host, spawned: list[Process], tmp_path: Path) -> None:
+    # OpenSSH's server takes ten sessions a connection, unless it is told otherwise.
+    for number in range(12):
+        spawn(host, spawned, tmp_path, "sh", "-c", f"read word; echo $word {number}")
+    for process in spawned:
+        process.send("me")
+    assert [process.receive(10) for process in spawned] == [f"me {n}" for n in range(12)]
+
+
+def test_the_program_that_is_missing_is_named_when_it_is_spawned(
+    host: Host, tmp_path: Path
+) -> None:
+    with pytest.raises(Unavailable, match="'no-such-program' is not installed"):
+        host.spawn(("no-such-program",), stderr_path=str(tmp_path / "stderr"))
+
+
+def test_a_spawned_program_has_its_variables(
+    host: Host, spawned: list[Process], tmp_path: Path
+) -> None:
+    argv = ("sh", "-c", "echo $MINE-$LC_ALL")
+    env = {"MINE": "a b'c"}
+    spawned.append(host.spawn(argv, stderr_path=str(tmp_path / "stderr"), env=env))
+    assert spawned[-1].receive(5) == "a b'c-C"
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_files_are_read_written_and_removed(host: Host, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    assert not host.exists(path)
+    host.write(path, b"content")
+    assert host.exists(path)
+    assert host.read(path) == b"content"
+    host.remove(path)
+    host.remove(path)
+    assert not host.exists(path)
+
+
+def test_an_error_of_a_file_has_its_number(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        host.read(str(tmp_path / "nowhere"))
+    with pytest.raises(IsADirectoryError):
+        host.read(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        host.write(str(tmp_path / "no-folder/file"), b"content")
+    with pytest.raises(OSError, match="(?i)directory"):
+        host.remove(str(tmp_path))
+
+
+def test_a_large_file_is_written_and_read(host: Host, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 2000
+    host.write(str(tmp_path / "file"), content)
+    assert host.read(str(tmp_path / "file")) == content
+    assert (
+        host.run(("sha256sum",), stdin=content).stdout[:64]
+        == (host.run(("sha256sum", str(tmp_path / "file"))).stdout[:64])
+    )
+
+
+def test_many_files_are_read_at_once(host: Host, tmp_path: Path) -> None:
+    contents = {
+        "a": b"",
+        "b": b"no end",
+        "c": b"\0\n\n",
+        "d e": b"'x'\n",
+        "$(e)": bytes(range(256)),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    every, nowhere = f"{tmp_path}/*", f"{tmp_path}/nowhere"
+    found = host.read_all(every, nowhere, f"{tmp_path}/*/x")
+    assert found == {f"{tmp_path}/{name}": content for name, content in contents.items()}
+    assert host.read_all("/proc/[1-9]/comm", "/no/such*") == host.read_all("/proc/[1-9]/comm")
+    assert list(host.read_all(f"{tmp_path}/b", f"{tmp_path}/a")) == [
+        f"{tmp_path}/b",
+        f"{tmp_path}/a",
+    ]
+    assert host.read_all() == {}
+
+
+def test_inodes_are_those_of_what_a_path_leads_to(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "broken").symlink_to("nowhere")
+    inode = (tmp_path / "file").stat().st_ino
+    assert host.inodes(f"{tmp_path}/*", f"{tmp_path}/nowhere") == {
+        f"{tmp_path}/file": inode,
+        f"{tmp_path}/link": inode,
+    }
+    assert host.inodes("/proc/[0-9]*/ns/net")
+
+
+# --- hostile words ---------------------------------------------------------------------------
+
+HOSTILE = st.text(
+    st.characters(exclude_characters="\0", codec=None, exclude_categories=["Cs"]), max_size=20
+) | st.text(st.sampled_from("'\"\\$`!*?[]{}()<>|&;~#\n\t -=%\x81\x88\u2028é"), max_size=20)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.lists(HOSTILE, max_size=5), value=HOSTILE, stdin=st.binary(max_size=200))
+def test_hostile_words_arrive_as_they_are(
+    host: Host, words: list[str], value: str, stdin: bytes
+) -> None:
+    script = 'printf "%s\\0" "$@" "$VALUE"; cat'
+    done = host.run(("sh", "-c", script, "sh", *words), env={"VALUE": value}, stdin=stdin)
+    assert done.stdout == b"".join(f"{each}\0".encode() for each in (*words, value)) + stdin
+    assert done.stderr == b""
+
+
+def test_bytes_that_are_no_text_arrive_as_they_are(host: Host) -> None:
+    every = bytes(range(1, 256))
+    word = every.decode(errors="surrogateescape")
+    assert host.run(("printf", "%s", word)).stdout == every
+
+
+def test_a_hostile_output_is_an_output(host: Host) -> None:
+    script = "cat /proc/$PPID/cmdline; printf '<%032d>\\n' 0 1; yes | head -c 200000"
+    done = host.run(("sh", "-c", script))
+    assert done.status == 0
+    assert done.stdout.endswith(b"y\n" * 100_000)
+
+
+def test_a_nul_in_a_word_is_refused(host: Host) -> None:
+    with pytest.raises(ValueError, match="null"):
+        host.run(("echo", "a\0b"))
+
+
+def test_a_name_of_a_variable_is_no_command() -> None:
+    with pytest.raises(ValueError, match="no name"):
+        assignments({"A;touch /tmp/x;B": "1"})
+
+
+def test_patterns_are_words_of_a_shell_but_for_their_stars(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "a $(touch x)b").write_text("1")
+    assert host.read_all(f"{tmp_path}/a $(touch x)*") == {f"{tmp_path}/a $(touch x)b": b"1"}
+    assert len(list(tmp_path.iterdir())) == 1

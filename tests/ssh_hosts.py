@@ -1,0 +1,192 @@
+"""Test hosts: each is a network namespace of this machine with an sshd of its own, which has keys,
+processes, a /run and a home of its own. Nothing listens but at the addresses of the test.
+
+`two_hosts()` and `one_host()` make them; the fixtures `ssh_host` and `ssh_hosts` of conftest.py use
+these. `SshdHost.options` is what an ssh client needs to reach one, `write_host_file` what a user
+would say of several.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from switchmark.machine.ssh import SshHost
+
+SSHD = "/usr/sbin/sshd"
+_READY_S = 20.0
+
+_CONFIG = """\
+ListenAddress {address}:22
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+X11Forwarding no
+AllowTcpForwarding no
+MaxStartups 100
+SetEnv HOME={folder}/home XDG_CACHE_HOME={folder}/home/.cache XDG_RUNTIME_DIR=
+{more}
+"""
+
+_BEGIN = """\
+set -e
+mount -t tmpfs -o mode=755 tmpfs /run
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mkdir -m 755 /run/sshd /run/cgroup
+mount --rbind /sys/fs/cgroup /run/cgroup
+mount -t sysfs sysfs /sys
+mount --move /run/cgroup /sys/fs/cgroup
+exec /usr/sbin/sshd -D -e -f "$1"
+"""
+
+
+@dataclass
+class SshdHost:
+    """A test host: its name, the address of its sshd, and the namespace that it is."""
+
+    name: str
+    address: str
+    netns: str
+    folder: Path
+    options: tuple[str, ...]
+    more: str = ""
+    sshd: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def enter(self) -> tuple[str, ...]:
+        """Return the way into its network namespace, and nothing else of it."""
+        return ("nsenter", f"--net=/run/netns/{self.netns}")
+
+    def connect(self, folder: Path | None = None) -> SshHost:
+        """Return the host as switchmark reaches it; whoever asks closes it."""
+        return SshHost(self.name, f"root@{self.address}", self.options, folder)
+
+    def boot(self) -> None:
+        """Start it: its sshd is the first of its own processes."""
+        config = self.folder / "sshd_config"
+        config.write_text(_CONFIG.format(address=self.address, folder=self.folder, more=self.more))
+        apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        with (self.folder / "sshd.log").open("ab") as log:
+            self.sshd = subprocess.Popen(
+                (*self.enter, *apart, "sh", "-c", _BEGIN, "sh", str(config)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _READY_S
+        while b"Server listening" not in (self.folder / "sshd.log").read_bytes():
+            assert self.sshd.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.01)
+
+    def die(self) -> None:
+        """End it as a power cut does: all of its processes at once. Its addresses stay."""
+        if self.sshd is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.sshd.pid, signal.SIGKILL)
+        self.sshd.wait()
+        self.sshd = None
+        (self.folder / "sshd.log").write_bytes(b"")
+
+    def drop_connections(self) -> None:
+        """End the connections that it has, as a broken link does in the end."""
+        self.exec("sh", "-c", "ss -K state established sport = :22 >/dev/null")
+
+    def exec(self, *argv: str) -> str:
+        """Run a command in its network namespace, beside its sshd; return what it printed."""
+        return subprocess.run(
+            (*self.enter, *argv), check=True, capture_output=True, text=True
+        ).stdout
+
+    def log(self) -> str:
+        return (self.folder / "sshd.log").read_text(errors="replace")
+
+
+def write_host_file(path: Path, hosts: Sequence[SshdHost], more: str = "") -> Path:
+    """Write the host file that names these hosts; return its path."""
+    text = ""
+    for host in hosts:
+        options = ", ".join(f'"{option}"' for option in host.options)
+        text += (
+            f'[hosts.{host.name}]\naddress = "root@{host.address}"\nssh-options = [{options}]\n\n'
+        )
+    path.write_text(text + more)
+    return path
+
+
+@contextmanager
+def one_host(folder: Path, name: str = "a", number: int = 1, more: str = "") -> Iterator[SshdHost]:
+    """Make a test host of that name; `more` are further lines of its sshd's configuration."""
+    tag = secrets.token_hex(2)
+    netns, near, far = f"st{tag}-{name}", f"st{tag}{name}0", f"st{tag}{name}1"
+    ours, theirs = f"198.18.{number}.1", f"198.18.{number}.2"
+    folder = folder / name
+    (folder / "home").mkdir(parents=True)
+    for key in ("host_key", "user_key"):
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", f"{folder}/{key}")
+    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
+    know(folder, theirs)
+    options = (
+        f"IdentityFile={folder}/user_key",
+        "IdentitiesOnly=yes",
+        f"UserKnownHostsFile={folder}/known_hosts",
+        "GlobalKnownHostsFile=/dev/null",
+        "StrictHostKeyChecking=yes",
+    )
+    host = SshdHost(name, theirs, netns, folder, options, more)
+    with ExitStack() as stack:
+        _run("ip", "netns", "add", netns)
+        stack.callback(_run, "ip", "netns", "del", netns)
+        _run("ip", "link", "add", near, "type", "veth", "peer", "name", far, "netns", netns)
+        stack.callback(subprocess.run, ("ip", "link", "del", near), capture_output=True)
+        _run("ip", "addr", "add", f"{ours}/30", "dev", near)
+        _run("ip", "link", "set", near, "up")
+        _run("ip", "-n", netns, "addr", "add", f"{theirs}/30", "dev", far)
+        _run("ip", "-n", netns, "link", "set", far, "up")
+        _run("ip", "-n", netns, "link", "set", "lo", "up")
+        stack.callback(host.die)
+        host.boot()
+        yield host
+
+
+@contextmanager
+def two_hosts(folder: Path) -> Iterator[tuple[SshdHost, SshdHost]]:
+    """Make the test hosts `a` and `b`; nothing joins them yet but this machine."""
+    with one_host(folder, "a", 1) as a, one_host(folder, "b", 2) as b:
+        yield a, b
+
+
+def know(folder: Path, address: str) -> None:
+    """Write the host's key into the file of known hosts, as its owner would hand it out."""
+    words = (folder / "host_key.pub").read_text().split()
+    (folder / "known_hosts").write_text(f"{address} {words[0]} {words[1]}\n")
+
+
+def require() -> None:
+    """Skip where no test host can be made."""
+    if os.geteuid() != 0:
+        pytest.skip("test hosts are network namespaces, which are made as root")
+    for program in (SSHD, "ssh", "ssh-keygen"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed: make setup-all")
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, capture_output=True)
