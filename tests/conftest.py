@@ -24,6 +24,7 @@ pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
 
 from host_snapshot import Snapshot, left_as_it_was  # noqa: E402
 from real_frames import Measure, measuring  # noqa: E402
+from ssh_hosts import SshdHost, one_host, require, two_hosts  # noqa: E402
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
@@ -152,6 +153,22 @@ def measure(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> I
     with pytest.MonkeyPatch.context() as patch, measuring(tmp_path_factory.mktemp("run")) as run:
         patch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
         yield run
+
+
+@pytest.fixture(scope="module")
+def ssh_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
+    """Make the test host `a`, for all tests of a file."""
+    require()
+    with one_host(tmp_path_factory.mktemp("host")) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def ssh_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SshdHost, SshdHost]]:
+    """Make the test hosts `a` and `b`, for all tests of a file."""
+    require()
+    with two_hosts(tmp_path_factory.mktemp("hosts")) as hosts:
+        yield hosts
 
 
 @pytest.fixture
