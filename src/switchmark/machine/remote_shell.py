@@ -79,7 +79,7 @@ class RemoteShell:
         self.round_trip_s = time.monotonic() - before
 
     def ask(self, script: str, marks: int, timeout_s: float = _ANSWER_S) -> list[bytes]:
-        """Feed a script; return what it wrote before each of the `marks` times that it printed the
+        """Ask by a script: return what it wrote before each of the `marks` times that it printed the
         shell's nonce (`mark` is the word that prints it). HostLost where that takes longer than
         `timeout_s`."""
         self.post(script)
@@ -90,7 +90,7 @@ class RemoteShell:
             raise self.lost(f"it did not answer for {timeout_s:g} s") from error
 
     def post(self, script: str) -> None:
-        """Feed a script that prints nothing; what is asked after it comes after it."""
+        """Send a script that prints nothing; what is asked after it comes after it."""
         assert self._child.stdin is not None
         rest = memoryview(script.encode(errors="surrogateescape") + b"\n")
         try:

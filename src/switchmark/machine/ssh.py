@@ -120,7 +120,7 @@ class SshHost:
         return process
 
     def post(self, script: str) -> None:
-        """Feed the shell a script that prints nothing and is not waited for."""
+        """Send the shell a script that prints nothing and is not waited for."""
         self._shell().post(script)
 
     def lives(self) -> bool:
