@@ -7,8 +7,8 @@
  * reads all receive queues of the device, as nobody can tell which of them a switch will use; a
  * second one that would receive is refused.
  *
- * A port of a device that completes checksums, checks them or notes times has a table of its own
- * with a tx and an rx that know of it; all others run through code that does not.
+ * A port of a device that completes checksums, checks them or notes times has a tx and an rx that
+ * know of it; all others run through code that does not.
  */
 #define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock, since 19.05 */
 #include <dirent.h>
@@ -98,11 +98,7 @@ struct dpdk_port {
 struct hearing_port {
 	struct dpdk_port port;
 	struct stamps stamps;
-	struct arrival arrivals[BURST_MAX];
 };
-
-extern const struct engine engine_dpdk;
-static const struct engine *const tables[2][2]; /* by completes_sums, and whether rx hears */
 
 static const char *const memories[] = { "no-huge", "hugepages", NULL };
 
@@ -484,7 +480,7 @@ static const char *stamps_say(const struct stamps *s)
 
 static void mode_write(struct port *port, const struct dpdk_port *p)
 {
-	const struct hearing_port *h = port->arrivals ? (const struct hearing_port *)p : NULL;
+	const struct hearing_port *h = port->notes_arrivals ? (const struct hearing_port *)p : NULL;
 	struct rte_eth_burst_mode burst = { 0 };
 	struct rte_eth_dev_info info = { 0 };
 	int at;
@@ -630,15 +626,17 @@ static void dpdk_close(struct port *port)
 	}
 	free(p);
 	port->priv = NULL;
-	port->engine = &engine_dpdk;
-	port->arrivals = NULL;
-	port->completes_sums = false;
+	port->notes_arrivals = port->completes_sums = false;
 }
 
 static bool dpdk_hears(const struct port *port, const struct device *d)
 {
 	return port->config.receives && !port->config.forwards && (d->checks_sums || d->stamps);
 }
+
+static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n);
+static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arrival *arrivals,
+				  uint32_t n);
 
 /* Gives the port what its device offers, if that is anything. */
 static void dpdk_offload(struct port *port, struct dpdk_port *p)
@@ -648,12 +646,14 @@ static void dpdk_offload(struct port *port, struct dpdk_port *p)
 	if (dpdk_hears(port, d)) {
 		struct hearing_port *h = (struct hearing_port *)p;
 
-		port->arrivals = h->arrivals;
+		port->notes_arrivals = true;
+		port->rx = dpdk_rx_offloaded;
 		if (d->stamps)
 			stamps_open(&h->stamps, d->id);
 	}
 	port->completes_sums = port->config.sends && !port->config.forwards && d->completes_sums;
-	port->engine = tables[port->completes_sums][!!port->arrivals];
+	if (port->completes_sums)
+		port->tx = dpdk_tx_offloaded;
 }
 
 static int dpdk_open(struct port *port)
@@ -821,12 +821,13 @@ always_inline bool mbuf_plain(const struct dpdk_port *p, const struct rte_mbuf *
 	       m->pool == p->pool;
 }
 
-static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t dpdk_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 	uint32_t got = 0, whole = 0;
 	bool plain = true;
 
+	(void)arrivals;
 	for (uint16_t tries = p->queues; tries && !got; tries--) {
 		got = rte_eth_rx_burst(p->id, p->next, p->mbufs, (uint16_t)n);
 		if (p->queues > 1 && ++p->next == p->queues)
@@ -852,7 +853,8 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, uint32_t n)
 }
 
 /* The same of a device that tells something of what it received. */
-static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, uint32_t n)
+static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arrival *arrivals,
+				  uint32_t n)
 {
 	struct hearing_port *h = port->priv;
 	struct stamps *s = &h->stamps;
@@ -862,13 +864,15 @@ static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, uint32_t n
 	/* Before frames are fetched, so that it delays none that is in hand. */
 	if (stamps && unlikely(clock_ticks() - s->fit.last_ticks > s->second / 100))
 		stamps_pair(s);
-	n = dpdk_rx(port, f, n);
+	n = dpdk_rx(port, f, NULL, n);
+	if (!arrivals)
+		return n;
 	now = stamps && n ? clock_ticks() : 0;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rte_mbuf *m = frame_mbuf(&f[i]);
 		uint64_t sum = m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
 
-		h->arrivals[i] = (struct arrival){
+		arrivals[i] = (struct arrival){
 			.ticks = stamps ? stamps_read(s, m, now) : 0,
 			.sum = !sums				  ? DEVICE_SUM_UNKNOWN :
 			       sum == RTE_MBUF_F_RX_L4_CKSUM_GOOD ? DEVICE_SUM_GOOD :
@@ -900,12 +904,17 @@ static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 	}
 }
 
+/* By now stamps may have come. */
+static void dpdk_describe(struct port *port)
+{
+	mode_write(port, port->priv);
+}
+
 static void dpdk_stats(struct port *port, struct engine_stats *stats)
 {
 	struct dpdk_port *p = port->priv;
 	struct rte_eth_stats found;
 
-	mode_write(port, p); /* by now stamps may have come */
 	*stats = (struct engine_stats){ .rx_invalid = p->invalid };
 	/* Counters are the device's: one of its ports tells them. */
 	if (p->queue || rte_eth_stats_get(p->id, &found))
@@ -917,23 +926,19 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	stats->tx_drops = p->device->errors_are_losses ? found.oerrors : 0;
 }
 
-#define DPDK(tx_function, rx_function)                                                              \
-	{                                                                                           \
-		.name = "dpdk",                                                                     \
-		.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,          \
-		.options = dpdk_options,                                                            \
-		.summary =                                                                          \
-			"DPDK: virtio-user, vhost, memif, PCI devices and whatever else it drives", \
-		.open = dpdk_open, .ready = dpdk_ready, .enter = dpdk_enter, .alloc = dpdk_alloc,   \
-		.tx = (tx_function), .rx = (rx_function), .release = dpdk_release,                  \
-		.stats = dpdk_stats, .close = dpdk_close,                                           \
-	}
-
-const struct engine engine_dpdk = DPDK(dpdk_tx, dpdk_rx);
-static const struct engine engine_dpdk_rx = DPDK(dpdk_tx, dpdk_rx_offloaded);
-static const struct engine engine_dpdk_tx = DPDK(dpdk_tx_offloaded, dpdk_rx);
-static const struct engine engine_dpdk_both = DPDK(dpdk_tx_offloaded, dpdk_rx_offloaded);
-static const struct engine *const tables[2][2] = {
-	{ &engine_dpdk, &engine_dpdk_rx },
-	{ &engine_dpdk_tx, &engine_dpdk_both },
+const struct engine engine_dpdk = {
+	.name = "dpdk",
+	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,
+	.options = dpdk_options,
+	.summary = "DPDK: virtio-user, vhost, memif, PCI devices and whatever else it drives",
+	.open = dpdk_open,
+	.ready = dpdk_ready,
+	.enter = dpdk_enter,
+	.alloc = dpdk_alloc,
+	.tx = dpdk_tx,
+	.rx = dpdk_rx,
+	.release = dpdk_release,
+	.describe = dpdk_describe,
+	.stats = dpdk_stats,
+	.close = dpdk_close,
 };

@@ -438,13 +438,14 @@ static void *vlan_restore(const struct tpacket2_hdr *h, uint8_t *data)
 	return data - VLAN_BYTES;
 }
 
-static uint32_t mmap_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t mmap_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct mmap_port *p = port->priv;
 	struct ring *r = &p->rx;
 	const uint32_t most = port->config.frame_max + VLAN_BYTES;
 	uint32_t i = 0;
 
+	(void)arrivals;
 	while (i < n) {
 		struct tpacket2_hdr *h = r->slot[r->head];
 		uint32_t status = slot_status(h);

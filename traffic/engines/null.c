@@ -94,11 +94,12 @@ static uint32_t null_tx(struct port *port, struct frame *f, uint32_t n)
 	return n;
 }
 
-static uint32_t null_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t null_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct null_port *p = port->priv;
 	uint32_t i = 0;
 
+	(void)arrivals;
 	while (i < n && p->head != p->tail)
 		f[i++] = p->ring[p->head++ & p->mask];
 	return i;

@@ -5,8 +5,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "frames.h"
-#include "pool.h"
-#include "slots.h"
+#include "messages.h"
 #include "socket.h"
 
 #include <arpa/inet.h>
@@ -20,13 +19,8 @@
 #include <unistd.h>
 
 struct raw_port {
-	struct pool *pool;
+	struct messages messages;
 	int fd;
-	uint64_t drops, invalid;
-	struct slots slots; /* to receive */
-	struct arrival *arrivals; /* of frames that are received one by one */
-	struct mmsghdr *headers; /* to send */
-	struct iovec *vectors;
 };
 
 static const struct option_spec raw_options[] = {
@@ -43,97 +37,70 @@ static void raw_close(struct port *port)
 		return;
 	if (p->fd >= 0)
 		close(p->fd);
-	pool_destroy(p->pool);
-	free(p->headers);
-	free(p->vectors);
-	slots_destroy(&p->slots);
-	free(p->arrivals);
+	messages_close(&p->messages);
 	free(p);
 	port->priv = NULL;
-	port->arrivals = NULL;
+}
+
+static int raw_option(struct port *port, int name, const char *text)
+{
+	const struct raw_port *p = port->priv;
+
+	if (!setsockopt(p->fd, SOL_PACKET, name, &(int){ 1 }, sizeof(int)))
+		return 0;
+	return port_fail(port, errno, "%s on %s: %s", text, port->config.ifname, strerror(errno));
+}
+
+static int raw_start(struct port *port)
+{
+	const struct port_config *c = &port->config;
+	struct raw_port *p = port->priv;
+	int error = messages_open(port, &p->messages, FRAME_CAPACITY - VLAN_BYTES,
+				  PACKET_AUXDATA_BYTES, false);
+
+	if (error)
+		return error;
+	p->fd = packet_socket(port);
+	if (p->fd < 0)
+		return p->fd;
+	socket_buffers(port, p->fd);
+	if (port_option(port, "bypass"))
+		error = raw_option(port, PACKET_QDISC_BYPASS, "PACKET_QDISC_BYPASS");
+	/* For the VLAN tags: see packet_restore_vlan. */
+	if (!error && c->receives)
+		error = raw_option(port, PACKET_AUXDATA, "PACKET_AUXDATA");
+	if (!error)
+		error = packet_bind(port, p->fd, c->receives);
+	snprintf(port->mode, sizeof(port->mode),
+		 port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
+	return error;
 }
 
 static int raw_open(struct port *port)
 {
-	const struct port_config *c = &port->config;
 	struct raw_port *p = calloc(1, sizeof(*p));
 	int error;
 
 	if (!p)
 		return port_fail(port, ENOMEM, "no memory for a port");
-	port->priv = p;
 	p->fd = -1;
-	p->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
-	p->headers = calloc(c->burst, sizeof(*p->headers));
-	p->vectors = calloc(c->burst, sizeof(*p->vectors));
-	if (!p->pool || !p->headers || !p->vectors ||
-	    !slots_create(&p->slots, p->pool, c->receives ? c->burst : 0,
-			  FRAME_CAPACITY - VLAN_BYTES, PACKET_AUXDATA_BYTES, false)) {
-		raw_close(port);
-		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
-	}
-	for (uint32_t i = 0; i < c->burst; i++) {
-		p->headers[i].msg_hdr.msg_iov = &p->vectors[i];
-		p->headers[i].msg_hdr.msg_iovlen = 1;
-	}
-	p->fd = packet_socket(port);
-	if (p->fd < 0) {
-		error = p->fd;
-		raw_close(port);
-		return error;
-	}
-	socket_buffers(port, p->fd);
-	if (port_option(port, "bypass") &&
-	    setsockopt(p->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &(int){ 1 }, sizeof(int))) {
-		error = errno;
-		raw_close(port);
-		return port_fail(port, error, "PACKET_QDISC_BYPASS on %s: %s", c->ifname,
-				 strerror(error));
-	}
-	/* For the VLAN tags: see packet_restore_vlan. */
-	if (c->receives &&
-	    setsockopt(p->fd, SOL_PACKET, PACKET_AUXDATA, &(int){ 1 }, sizeof(int))) {
-		error = errno;
-		raw_close(port);
-		return port_fail(port, error, "PACKET_AUXDATA on %s: %s", c->ifname,
-				 strerror(error));
-	}
-	error = packet_bind(port, p->fd, c->receives);
+	port->priv = p;
+	error = raw_start(port);
 	if (error)
 		raw_close(port);
-	snprintf(port->mode, sizeof(port->mode),
-		 port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
 	return error;
 }
 
 /* Opens a port that receives frame by frame. */
 static int raw_single_open(struct port *port)
 {
-	int error = raw_open(port);
-	struct raw_port *p = port->priv;
-
-	if (error || !port->config.receives)
-		return error;
-	p->arrivals = calloc(port->config.burst, sizeof(*p->arrivals));
-	if (!p->arrivals) {
-		raw_close(port);
-		return port_fail(port, ENOMEM, "no memory for bursts of %u frames",
-				 port->config.burst);
-	}
-	port->arrivals = p->arrivals;
-	return 0;
+	port->notes_arrivals = port->config.receives;
+	return raw_open(port);
 }
 
 static bool raw_ready(struct port *port)
 {
 	return interface_running(port);
-}
-
-static uint32_t raw_alloc(struct port *port, struct frame *f, uint32_t n)
-{
-	struct raw_port *p = port->priv;
-
-	return pool_take(p->pool, f, n);
 }
 
 static uint32_t raw_tx(struct port *port, struct frame *f, uint32_t n)
@@ -154,11 +121,12 @@ static uint32_t raw_tx(struct port *port, struct frame *f, uint32_t n)
 static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
+	struct messages *m = &p->messages;
 	int sent;
 
 	for (uint32_t i = 0; i < n; i++)
-		p->vectors[i] = (struct iovec){ f[i].data, f[i].len };
-	sent = sendmmsg(p->fd, p->headers, n, MSG_DONTWAIT);
+		m->vectors[i] = (struct iovec){ f[i].data, f[i].len };
+	sent = sendmmsg(p->fd, m->headers, n, MSG_DONTWAIT);
 	if (unlikely(sent < 0)) {
 		socket_tx_failed(port);
 		return 0;
@@ -167,74 +135,59 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return (uint32_t)sent;
 }
 
-/* Hands out the first `got` frames of the slots, but those that are longer than their buffer. */
-always_inline uint32_t raw_take(struct raw_port *p, struct frame *f, uint32_t got)
+/* Completes a frame that was received; returns its length. */
+always_inline uint32_t raw_complete(struct slots *s, uint32_t i, struct frame *f)
 {
-	struct slots *s = &p->slots;
-	uint32_t whole = 0;
-
-	for (uint32_t i = 0; i < got; i++) {
-		if (unlikely(slots_cut(s, i))) {
-			p->invalid++;
-			continue;
-		}
-		f[whole] = s->frames[i];
-		f[whole].len = packet_restore_vlan(&s->headers[i].msg_hdr, f[whole].data,
-						   s->headers[i].msg_len);
-		whole++;
-	}
-	slots_refill(s, got);
-	return whole;
+	return packet_restore_vlan(&s->headers[i].msg_hdr, f->data, s->headers[i].msg_len);
 }
 
 /* Each frame is stamped: with one stamp for all, the first would look older by the calls that
  * fetched the others. */
-static uint32_t raw_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t raw_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct raw_port *p = port->priv;
+	struct slots *s = &p->messages.slots;
 	uint32_t got = 0;
 
-	for (uint32_t i = 0; i < n && slots_fill(&p->slots, 1); i++) {
-		ssize_t len = recvmsg(p->fd, &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
+	for (uint32_t i = 0; i < n && slots_fill(s, 1); i++) {
+		ssize_t len = recvmsg(p->fd, &s->headers[0].msg_hdr, MSG_DONTWAIT);
 
 		if (len < 0) {
 			socket_rx_failed(port);
 			break;
 		}
-		p->arrivals[got].ticks = clock_ticks();
-		p->slots.headers[0].msg_len = (unsigned)len;
-		got += raw_take(p, f + got, 1);
+		if (arrivals)
+			arrivals[got] = (struct arrival){ .ticks = clock_ticks() };
+		s->headers[0].msg_len = (unsigned)len;
+		got += messages_take(&p->messages, f + got, 1, raw_complete);
 	}
 	return got;
 }
 
-static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, struct arrival *arrivals,
+			    uint32_t n)
 {
 	struct raw_port *p = port->priv;
-	uint32_t room = slots_fill(&p->slots, port->config.burst);
-	int got = recvmmsg(p->fd, p->slots.headers, n < room ? n : room, MSG_DONTWAIT, NULL);
+	struct slots *s = &p->messages.slots;
+	uint32_t room = slots_fill(s, port->config.burst);
+	int got = recvmmsg(p->fd, s->headers, n < room ? n : room, MSG_DONTWAIT, NULL);
 
+	(void)arrivals;
 	if (got < 0) {
 		socket_rx_failed(port);
 		return 0;
 	}
-	return raw_take(p, f, (uint32_t)got);
-}
-
-static void raw_release(struct port *port, struct frame *f, uint32_t n)
-{
-	(void)port;
-	pool_give(f, n);
+	return messages_take(&p->messages, f, (uint32_t)got, raw_complete);
 }
 
 static void raw_stats(struct port *port, struct engine_stats *stats)
 {
 	struct raw_port *p = port->priv;
 
-	p->drops += packet_socket_drops(p->fd);
+	p->messages.drops += packet_socket_drops(p->fd);
 	*stats = (struct engine_stats){
-		.rx_ring_drops = p->drops,
-		.rx_invalid = p->invalid,
+		.rx_ring_drops = p->messages.drops,
+		.rx_invalid = p->messages.invalid,
 		.tx_errors = port->tx_errors,
 	};
 }
@@ -249,10 +202,10 @@ const struct engine engine_raw = {
 	.summary = "AF_PACKET, a system call a frame",
 	.open = raw_single_open,
 	.ready = raw_ready,
-	.alloc = raw_alloc,
+	.alloc = messages_alloc,
 	.tx = raw_tx,
 	.rx = raw_rx,
-	.release = raw_release,
+	.release = messages_release,
 	.stats = raw_stats,
 	.close = raw_close,
 };
@@ -264,10 +217,10 @@ const struct engine engine_raw_mmsg = {
 	.summary = "AF_PACKET, a system call a burst (sendmmsg, recvmmsg)",
 	.open = raw_open,
 	.ready = raw_ready,
-	.alloc = raw_alloc,
+	.alloc = messages_alloc,
 	.tx = raw_mmsg_tx,
 	.rx = raw_mmsg_rx,
-	.release = raw_release,
+	.release = messages_release,
 	.stats = raw_stats,
 	.close = raw_close,
 };

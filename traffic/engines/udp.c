@@ -7,8 +7,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "frames.h"
-#include "pool.h"
-#include "slots.h"
+#include "messages.h"
 #include "socket.h"
 
 #include <arpa/inet.h>
@@ -24,20 +23,15 @@
 enum { UDP_FLOWS_MAX = 256, UDP_EVENTS = 64 };
 
 struct udp_port {
-	struct pool *pool;
+	struct messages messages;
 	int *fds; /* one a flow; answers come to that which asked */
 	uint32_t *dropped; /* of each socket, what its counter was */
 	uint32_t count;
-	uint64_t drops, invalid;
 	/* Where several may receive: which of them have something, and the next of these to read. */
 	int epoll; /* -1: one socket only */
 	struct epoll_event events[UDP_EVENTS];
 	uint32_t readable, turn;
 	struct sockaddr_in remote;
-	struct slots slots; /* to receive */
-	struct arrival *arrivals; /* of datagrams that are received one by one */
-	struct mmsghdr *headers; /* to send */
-	struct iovec *vectors;
 };
 
 static const struct option_spec udp_options[] = {
@@ -55,16 +49,11 @@ static void udp_close(struct port *port)
 		close(p->fds[i]);
 	if (p->epoll >= 0)
 		close(p->epoll);
-	pool_destroy(p->pool);
-	slots_destroy(&p->slots);
-	free(p->arrivals);
+	messages_close(&p->messages);
 	free(p->fds);
 	free(p->dropped);
-	free(p->headers);
-	free(p->vectors);
 	free(p);
 	port->priv = NULL;
-	port->arrivals = NULL;
 }
 
 static int udp_socket(struct port *port, uint32_t flow)
@@ -131,11 +120,40 @@ static int udp_watch(struct port *port)
 	return 0;
 }
 
-static int udp_open(struct port *port)
+static int udp_start(struct port *port, uint32_t sockets)
 {
 	const struct port_config *c = &port->config;
-	uint32_t sockets = c->flows ? c->flows : 1;
+	struct udp_port *p = port->priv;
+	int error = messages_open(port, &p->messages, FRAME_CAPACITY, 0, !c->connected);
+
+	if (error)
+		return error;
+	p->remote = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = c->remote_ip,
+		.sin_port = htons(c->remote_port),
+	};
+	p->fds = calloc(sockets, sizeof(*p->fds));
+	p->dropped = calloc(sockets, sizeof(*p->dropped));
+	if (!p->fds || !p->dropped)
+		return port_fail(port, ENOMEM, "no memory for %u sockets", sockets);
+	for (uint32_t i = 0; i < sockets; i++) {
+		int fd = udp_socket(port, i);
+
+		if (fd < 0)
+			return fd;
+		p->fds[p->count++] = fd;
+	}
+	snprintf(port->mode, sizeof(port->mode), "%u socket%s%s", sockets, sockets > 1 ? "s" : "",
+		 c->connected ? ", connected" : "");
+	return c->receives && sockets > 1 ? udp_watch(port) : 0;
+}
+
+static int udp_open(struct port *port)
+{
+	uint32_t sockets = port->config.flows ? port->config.flows : 1;
 	struct udp_port *p;
+	int error;
 
 	if (sockets > UDP_FLOWS_MAX)
 		return port_fail(port, EINVAL,
@@ -144,78 +162,24 @@ static int udp_open(struct port *port)
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return port_fail(port, ENOMEM, "no memory for a port");
-	port->priv = p;
 	p->epoll = -1;
-	p->remote = (struct sockaddr_in){
-		.sin_family = AF_INET,
-		.sin_addr.s_addr = c->remote_ip,
-		.sin_port = htons(c->remote_port),
-	};
-	p->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
-	p->fds = calloc(sockets, sizeof(*p->fds));
-	p->dropped = calloc(sockets, sizeof(*p->dropped));
-	p->headers = calloc(c->burst, sizeof(*p->headers));
-	p->vectors = calloc(c->burst, sizeof(*p->vectors));
-	if (!p->pool || !p->fds || !p->dropped || !p->headers || !p->vectors ||
-	    !slots_create(&p->slots, p->pool, c->receives ? c->burst : 0, FRAME_CAPACITY, 0,
-			  !c->connected)) {
+	port->priv = p;
+	error = udp_start(port, sockets);
+	if (error)
 		udp_close(port);
-		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
-	}
-	for (uint32_t i = 0; i < c->burst; i++) {
-		p->headers[i].msg_hdr.msg_iov = &p->vectors[i];
-		p->headers[i].msg_hdr.msg_iovlen = 1;
-	}
-	for (uint32_t i = 0; i < sockets; i++) {
-		int fd = udp_socket(port, i);
-
-		if (fd < 0) {
-			udp_close(port);
-			return fd;
-		}
-		p->fds[p->count++] = fd;
-	}
-	if (c->receives && sockets > 1) {
-		int error = udp_watch(port);
-
-		if (error) {
-			udp_close(port);
-			return error;
-		}
-	}
-	snprintf(port->mode, sizeof(port->mode), "%u socket%s%s", sockets, sockets > 1 ? "s" : "",
-		 c->connected ? ", connected" : "");
-	return 0;
+	return error;
 }
 
 /* Opens a port that receives datagram by datagram. */
 static int udp_single_open(struct port *port)
 {
-	int error = udp_open(port);
-	struct udp_port *p = port->priv;
-
-	if (error || !port->config.receives)
-		return error;
-	p->arrivals = calloc(port->config.burst, sizeof(*p->arrivals));
-	if (!p->arrivals) {
-		udp_close(port);
-		return port_fail(port, ENOMEM, "no memory for bursts of %u frames",
-				 port->config.burst);
-	}
-	port->arrivals = p->arrivals;
-	return 0;
+	port->notes_arrivals = port->config.receives;
+	return udp_open(port);
 }
 
 static bool udp_ready(struct port *port)
 {
 	return !port->config.ifname[0] || interface_running(port);
-}
-
-static uint32_t udp_alloc(struct port *port, struct frame *f, uint32_t n)
-{
-	struct udp_port *p = port->priv;
-
-	return pool_take(p->pool, f, n);
 }
 
 /*
@@ -295,14 +259,15 @@ static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
 static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
+	struct messages *m = &p->messages;
 	uint32_t done = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct sockaddr_in *to = udp_destination(port, &f[i]);
 
-		p->vectors[i] = (struct iovec){ f[i].data, f[i].len };
-		p->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)to;
-		p->headers[i].msg_hdr.msg_namelen = to ? sizeof(*to) : 0;
+		m->vectors[i] = (struct iovec){ f[i].data, f[i].len };
+		m->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)to;
+		m->headers[i].msg_hdr.msg_namelen = to ? sizeof(*to) : 0;
 	}
 	/* One call for each run of frames that leave by the same socket. */
 	while (done < n) {
@@ -311,7 +276,7 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 
 		while (done + run < n && udp_source(p, &f[done + run]) == fd)
 			run++;
-		sent = sendmmsg(fd, p->headers + done, run, MSG_DONTWAIT);
+		sent = sendmmsg(fd, m->headers + done, run, MSG_DONTWAIT);
 		if (unlikely(sent < 0)) {
 			udp_tx_failed(port, fd);
 			break;
@@ -324,23 +289,11 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return done;
 }
 
-/* Hands out the first `got` frames of the slots, but those that are longer than their buffer. */
-always_inline uint32_t udp_take(struct udp_port *p, struct frame *f, uint32_t got)
+/* Completes a datagram that was received; returns its length. */
+always_inline uint32_t udp_complete(struct slots *s, uint32_t i, struct frame *f)
 {
-	struct slots *s = &p->slots;
-	uint32_t whole = 0;
-
-	for (uint32_t i = 0; i < got; i++) {
-		if (unlikely(slots_cut(s, i))) {
-			p->invalid++;
-			continue;
-		}
-		f[whole] = s->frames[i];
-		f[whole].len = s->headers[i].msg_len;
-		frame_buffer(&f[whole++])->has_peer = s->peers;
-	}
-	slots_refill(s, got);
-	return whole;
+	frame_buffer(f)->has_peer = s->peers;
+	return s->headers[i].msg_len;
 }
 
 /*
@@ -364,55 +317,55 @@ always_inline int udp_next(struct udp_port *p)
 
 /* Each datagram is stamped: with one stamp for all, the first would look older by the calls that
  * fetched the others. */
-static uint32_t udp_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t udp_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct udp_port *p = port->priv;
+	struct slots *s = &p->messages.slots;
 	uint32_t got = 0;
 
-	for (uint32_t reads = 0; reads < n && slots_fill(&p->slots, 1); reads++) {
+	for (uint32_t reads = 0; reads < n && slots_fill(s, 1); reads++) {
 		int fd = udp_next(p);
 		ssize_t len;
 
 		if (fd < 0)
 			break;
-		len = recvmsg(fd, &p->slots.headers[0].msg_hdr, MSG_DONTWAIT);
+		len = recvmsg(fd, &s->headers[0].msg_hdr, MSG_DONTWAIT);
 		if (len < 0) {
 			udp_rx_failed(port, fd);
 			if (p->epoll < 0)
 				break;
 			continue;
 		}
-		p->arrivals[got].ticks = clock_ticks();
-		p->slots.headers[0].msg_len = (unsigned)len;
-		got += udp_take(p, f + got, 1);
+		if (arrivals)
+			arrivals[got] = (struct arrival){ .ticks = clock_ticks() };
+		s->headers[0].msg_len = (unsigned)len;
+		got += messages_take(&p->messages, f + got, 1, udp_complete);
 	}
 	return got;
 }
 
-static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, struct arrival *arrivals,
+			    uint32_t n)
 {
 	struct udp_port *p = port->priv;
+	struct slots *s = &p->messages.slots;
 	uint32_t taken = 0;
 
+	(void)arrivals;
 	do {
-		uint32_t room = slots_fill(&p->slots, port->config.burst), most = n - taken;
+		uint32_t room = slots_fill(s, port->config.burst), most = n - taken;
 		int fd = udp_next(p), got;
 
 		if (fd < 0)
 			break;
-		got = recvmmsg(fd, p->slots.headers, most < room ? most : room, MSG_DONTWAIT, NULL);
+		got = recvmmsg(fd, s->headers, most < room ? most : room, MSG_DONTWAIT, NULL);
 		if (got < 0)
 			udp_rx_failed(port, fd);
 		else
-			taken += udp_take(p, f + taken, (uint32_t)got);
+			taken +=
+				messages_take(&p->messages, f + taken, (uint32_t)got, udp_complete);
 	} while (p->turn < p->readable && taken < n);
 	return taken;
-}
-
-static void udp_release(struct port *port, struct frame *f, uint32_t n)
-{
-	(void)port;
-	pool_give(f, n);
 }
 
 static void udp_stats(struct port *port, struct engine_stats *stats)
@@ -420,10 +373,10 @@ static void udp_stats(struct port *port, struct engine_stats *stats)
 	struct udp_port *p = port->priv;
 
 	for (uint32_t i = 0; i < p->count; i++)
-		p->drops += udp_socket_drops(p->fds[i], &p->dropped[i]);
+		p->messages.drops += udp_socket_drops(p->fds[i], &p->dropped[i]);
 	*stats = (struct engine_stats){
-		.rx_ring_drops = p->drops,
-		.rx_invalid = p->invalid,
+		.rx_ring_drops = p->messages.drops,
+		.rx_invalid = p->messages.invalid,
 		.tx_errors = port->tx_errors,
 	};
 }
@@ -438,10 +391,10 @@ const struct engine engine_udp = {
 	.summary = "UDP sockets, a system call a datagram",
 	.open = udp_single_open,
 	.ready = udp_ready,
-	.alloc = udp_alloc,
+	.alloc = messages_alloc,
 	.tx = udp_tx,
 	.rx = udp_rx,
-	.release = udp_release,
+	.release = messages_release,
 	.stats = udp_stats,
 	.close = udp_close,
 };
@@ -453,10 +406,10 @@ const struct engine engine_udp_mmsg = {
 	.summary = "UDP sockets, a system call a burst (sendmmsg, recvmmsg)",
 	.open = udp_open,
 	.ready = udp_ready,
-	.alloc = udp_alloc,
+	.alloc = messages_alloc,
 	.tx = udp_mmsg_tx,
 	.rx = udp_mmsg_rx,
-	.release = udp_release,
+	.release = messages_release,
 	.stats = udp_stats,
 	.close = udp_close,
 };

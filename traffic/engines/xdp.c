@@ -344,7 +344,7 @@ static void busy_poll_start(struct xdp_port *p, uint32_t burst)
 
 static void fill_more(struct xdp_port *p);
 
-static int port_open(struct port *port)
+static int xdp_start(struct port *port)
 {
 	const struct port_config *c = &port->config;
 	struct xdp_port *p = port->priv;
@@ -400,7 +400,7 @@ static int xdp_open(struct port *port)
 	port->priv = calloc(1, sizeof(struct xdp_port));
 	if (!port->priv)
 		return port_fail(port, ENOMEM, "no memory for a port");
-	error = port_open(port);
+	error = xdp_start(port);
 	if (error)
 		xdp_close(port);
 	return error;
@@ -549,12 +549,13 @@ static void fill_more(struct xdp_port *p)
 	xsk_ring_prod__submit(&p->fill, n);
 }
 
-static uint32_t xdp_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t xdp_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct xdp_port *p = port->priv;
 	const uint32_t most = port->config.frame_max + VLAN_BYTES;
 	uint32_t at, got = xsk_ring_cons__peek(&p->rx, n, &at), taken = 0;
 
+	(void)arrivals;
 	if (port->config.sends && unlikely(waiting(p)))
 		kick(port);
 	if (!got) {
@@ -586,14 +587,18 @@ static void xdp_release(struct port *port, struct frame *f, uint32_t n)
 		p->stack[p->free++] = chunk_of(p, f[i].handle);
 }
 
+static void xdp_flush(struct port *port)
+{
+	if (port->config.sends)
+		kick(port);
+}
+
 static void xdp_stats(struct port *port, struct engine_stats *stats)
 {
 	struct xdp_port *p = port->priv;
 	struct xdp_statistics s = { 0 };
 	socklen_t size = sizeof(s);
 
-	if (port->config.sends)
-		kick(port);
 	(void)getsockopt(p->fd, SOL_XDP, XDP_STATISTICS, &s, &size);
 	*stats = (struct engine_stats){
 		.rx_ring_drops = s.rx_dropped + s.rx_ring_full,
@@ -614,6 +619,7 @@ const struct engine engine_xdp = {
 	.tx = xdp_tx,
 	.rx = xdp_rx,
 	.release = xdp_release,
+	.flush = xdp_flush,
 	.stats = xdp_stats,
 	.close = xdp_close,
 };

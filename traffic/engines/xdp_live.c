@@ -293,10 +293,11 @@ static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 	return run;
 }
 
-static uint32_t live_rx(struct port *port, struct frame *f, uint32_t n)
+static uint32_t live_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	(void)port;
 	(void)f;
+	(void)arrivals;
 	(void)n;
 	return 0;
 }
@@ -313,7 +314,7 @@ static void live_stats(struct port *port, struct engine_stats *stats)
 
 const struct engine engine_xdp_live = {
 	.name = "xdp-live",
-	.caps = ENGINE_SENDS | ENGINE_NEEDS_INTERFACE | ENGINE_NEEDS_ROOT,
+	.caps = ENGINE_SENDS | ENGINE_NEEDS_INTERFACE | ENGINE_NEEDS_ROOT | ENGINE_PRIVILEGED,
 	.options = live_options,
 	.summary = "frames made in the kernel by BPF_PROG_RUN, redirected into the interface",
 	.open = live_open,

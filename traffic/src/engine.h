@@ -36,6 +36,7 @@ enum engine_cap {
 	ENGINE_CROSSES = 1 << 4, /* tx takes frames that another port of this engine received */
 	ENGINE_NEEDS_INTERFACE = 1 << 5,
 	ENGINE_NEEDS_ROOT = 1 << 6, /* not even a user namespace will do */
+	ENGINE_PRIVILEGED = 1 << 7, /* who moves frames must be privileged, too */
 };
 
 enum option_type { OPTION_NUMBER, OPTION_TEXT };
@@ -90,10 +91,13 @@ struct arrival {
 };
 
 struct port {
-	const struct engine *engine; /* open may put another table of the same engine here */
+	const struct engine *engine;
+	/* The engine's own, unless `open` put others here that suit this port better. */
+	uint32_t (*tx)(struct port *, struct frame *, uint32_t n);
+	uint32_t (*rx)(struct port *, struct frame *, struct arrival *, uint32_t n);
 	struct port_config config;
 	void *priv;
-	/* How the engine works here, for the record: "native, copy". stats may write it anew. */
+	/* How the engine works here, for the record: "native, copy". */
 	char mode[256];
 	char why[256]; /* the reason of a failed open, or of the first fatal error */
 	/* The port can work no more. Set after `why`, which then stays: other threads read it. */
@@ -101,8 +105,7 @@ struct port {
 	uint64_t tx_errors;
 	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
 	bool completes_sums;
-	/* Of the frames that rx returned last, in order; NULL: nothing is known of each. */
-	const struct arrival *arrivals;
+	bool notes_arrivals; /* rx tells something of each frame */
 } __attribute__((aligned(CACHE_LINE))); /* ports of different threads lie side by side */
 
 struct engine {
@@ -122,11 +125,18 @@ struct engine {
 	uint32_t (*alloc)(struct port *, struct frame *, uint32_t n);
 	/* Takes the first k frames; the caller keeps the rest. Never blocks. */
 	uint32_t (*tx)(struct port *, struct frame *, uint32_t n);
-	/* Up to n frames that have arrived. Never blocks. */
-	uint32_t (*rx)(struct port *, struct frame *, uint32_t n);
+	/* Up to n frames that have arrived. Never blocks. A port that notes arrivals writes one for
+	 * each; NULL: the caller does not ask. */
+	uint32_t (*rx)(struct port *, struct frame *, struct arrival *, uint32_t n);
 	/* Gives frames from alloc or rx back unsent. */
 	void (*release)(struct port *, struct frame *, uint32_t n);
-	/* Never called while tx or rx runs on the port. */
+	/* The rest is never called while tx or rx runs on the port. */
+
+	/* Sends what tx took and still waits in a ring of ours. NULL: nothing waits there. */
+	void (*flush)(struct port *);
+	/* Writes port->mode anew, as more is known than when it was opened. NULL: there is not. */
+	void (*describe)(struct port *);
+	/* Changes nothing that anybody can see. */
 	void (*stats)(struct port *, struct engine_stats *);
 	void (*close)(struct port *);
 };
@@ -135,6 +145,15 @@ struct engine {
 extern const struct engine *const engines[];
 
 const struct engine *engine_find(const char *name);
+
+/* What is wrong with an engine's row in the table; NULL: nothing. */
+const char *engine_fault(const struct engine *engine);
+
+/* Opens a port whose engine and config are set, as the engine's open does. */
+int port_open(struct port *port);
+
+/* Sends what still waits in the port's ring. */
+void port_flush(struct port *port);
 
 /* The value of an option, or its preset from the engine's table. */
 uint64_t port_option(const struct port *port, const char *name);

@@ -41,6 +41,42 @@ const struct engine *engine_find(const char *name)
 	return NULL;
 }
 
+const char *engine_fault(const struct engine *e)
+{
+	const bool sends = e->caps & ENGINE_SENDS, receives = e->caps & ENGINE_RECEIVES;
+
+	if (!e->name || !e->name[0] || !e->summary)
+		return "it has no name or no summary";
+	if (!e->open || !e->ready || !e->stats || !e->close)
+		return "open, ready, stats or close is missing";
+	if (!e->alloc || !e->tx || !e->rx || !e->release)
+		return "alloc, tx, rx or release is missing";
+	if (!sends && !receives)
+		return "it neither sends nor receives";
+	if ((e->caps & (ENGINE_REFLECTS | ENGINE_CROSSES)) && !(sends && receives))
+		return "it passes on what it receives, and does not send or not receive";
+	for (const struct option_spec *s = e->options; s && s->name; s++) {
+		if (!s->help || s - e->options >= OPTIONS_MAX)
+			return "an option has no help, or there are too many";
+		if (s->type == OPTION_NUMBER && (s->min > s->max || s->preset > s->max))
+			return "an option's numbers contradict each other";
+	}
+	return NULL;
+}
+
+int port_open(struct port *port)
+{
+	port->tx = port->engine->tx;
+	port->rx = port->engine->rx;
+	return port->engine->open(port);
+}
+
+void port_flush(struct port *port)
+{
+	if (port->engine->flush)
+		port->engine->flush(port);
+}
+
 static const struct option_spec *option_spec_find(const struct port *port, const char *name)
 {
 	for (const struct option_spec *s = port->engine->options; s && s->name; s++)

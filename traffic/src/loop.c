@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "loop.h"
 
+#include "privileges.h"
 #include "socket.h"
 
 #include <errno.h>
@@ -130,7 +131,7 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		task->sent_all = true;
 		return 0;
 	}
-	taken = s->port->engine->tx(s->port, s->frames + s->first, s->held);
+	taken = s->port->tx(s->port, s->frames + s->first, s->held);
 	s->first += taken;
 	s->held -= taken;
 	s->sent += taken;
@@ -246,9 +247,9 @@ always_inline uint32_t receiver_step(struct task *task, uint64_t now, const enum
 				     const enum timing timing, const enum form form)
 {
 	struct receiver *r = &task->receiver;
-	const struct arrival *arrivals = form == FORM_WHOLE ? NULL : r->port->arrivals;
+	struct arrival *arrivals = form == FORM_WHOLE ? NULL : r->arrivals;
 	const bool headless = form == FORM_PAYLOAD;
-	uint32_t n = r->port->engine->rx(r->port, r->frames, r->burst), fresh = 0;
+	uint32_t n = r->port->rx(r->port, r->frames, arrivals, r->burst), fresh = 0;
 	const bool measured = now >= r->window->start && now < r->window->end;
 	uint64_t now_ns = 0;
 	bool draining;
@@ -352,7 +353,7 @@ static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t 
 always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 {
 	struct port *from = w->ports[way], *to = w->ports[!way];
-	const uint32_t come = from->engine->rx(from, w->frames, w->burst);
+	const uint32_t come = from->rx(from, w->frames, NULL, w->burst);
 	uint32_t n = come && w->reflect ? forwarder_ours(w, from, come) : come;
 	uint32_t ready = n, sent = 0;
 	struct frame *f = w->frames;
@@ -377,7 +378,7 @@ always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 	/* A full ring may have room in a moment; a burst is offered a few times, as a switch's
 	 * port would buffer it, and then dropped. */
 	for (int tries = 0; sent < ready && tries < 8; tries++)
-		sent += to->engine->tx(to, f + sent, ready - sent);
+		sent += to->tx(to, f + sent, ready - sent);
 	if (sent < ready)
 		(direct ? from : to)->engine->release(direct ? from : to, f + sent, ready - sent);
 	w->in[way] += n;
@@ -456,7 +457,7 @@ static enum form task_form(const struct task *t, const struct port *port)
 	if (port->engine->caps & ENGINE_PAYLOAD)
 		return FORM_PAYLOAD;
 	return (role_sends(t->role) && port->completes_sums) ||
-			       (role_receives(t->role) && port->arrivals) ?
+			       (role_receives(t->role) && port->notes_arrivals) ?
 		       FORM_DEVICE :
 		       FORM_WHOLE;
 }
@@ -595,11 +596,11 @@ void task_end(struct task *t)
 	s->held = 0;
 }
 
-void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit)
+void port_discard(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit)
 {
 	uint32_t n;
 
-	while (limit && (n = port->engine->rx(port, frames, burst))) {
+	while (limit && (n = port->rx(port, frames, NULL, burst))) {
 		port->engine->release(port, frames, n);
 		limit -= n < limit ? n : limit;
 	}
@@ -621,7 +622,7 @@ bool port_announce(struct port *port, const struct frame_template *t)
 	frame_build(f.data, t, 0, 0, 0, TOUCH_NONE, headless, false);
 	f.len = t->len;
 	for (int tries = 0; tries < 100; tries++)
-		if (port->engine->tx(port, &f, 1))
+		if (port->tx(port, &f, 1))
 			return true;
 	port->engine->release(port, &f, 1);
 	return false;
@@ -720,6 +721,8 @@ static void *worker_main(void *argument)
 	struct worker *w = argument;
 
 	w->schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	if (!w->privileged)
+		privileges_drop();
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		while (!w->run && !w->quit)

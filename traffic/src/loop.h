@@ -88,6 +88,7 @@ struct receiver {
 	const struct clock *clock;
 	const struct window *window;
 	struct frame *frames;
+	struct arrival *arrivals; /* of each of them; NULL: the port notes none */
 
 	struct sequence *sequences; /* a flow each */
 	uint64_t *windows; /* their memory */
@@ -150,6 +151,7 @@ struct worker {
 	pthread_t thread;
 	int cpu; /* -1: not pinned */
 	bool yield;
+	bool privileged; /* it keeps root's privileges, if the program has them */
 	struct task **tasks;
 	uint32_t count;
 	const struct window *window;
@@ -200,7 +202,7 @@ void task_begin(struct task *t);
 void task_end(struct task *t);
 
 /* Receives and throws away what waits at a port; at most `limit` frames. */
-void port_flush(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit);
+void port_discard(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit);
 
 /* Sends one frame of phase PHASE_ANNOUNCE, so that switches learn its source. */
 bool port_announce(struct port *port, const struct frame_template *t);

@@ -116,7 +116,7 @@ static struct bench *bench_make(enum role role)
 		.option_count = 1,
 		.options = { { .name = "loop", .number = 1 } },
 	};
-	EXPECT_EQ(b->port.engine->open(&b->port), 0);
+	EXPECT_EQ(port_open(&b->port), 0);
 	b->window = (struct window){ .start = clock_ticks(),
 				     .end = clock_ticks() + b->clock.hz,
 				     .interval = b->clock.hz,
@@ -145,7 +145,7 @@ static void bench_send(struct bench *b, uint32_t run, uint8_t phase, uint32_t se
 	EXPECT_EQ(b->port.engine->alloc(&b->port, &f, 1), 1);
 	frame_build(f.data, &t, seq, net, time_sum(net), TOUCH_HEADER, false, false);
 	f.len = FRAME_MIN - less;
-	EXPECT_EQ(b->port.engine->tx(&b->port, &f, 1), 1);
+	EXPECT_EQ(b->port.tx(&b->port, &f, 1), 1);
 }
 
 /* A station that a switch has learnt must not seem to have moved. */
@@ -172,7 +172,7 @@ static void a_server_sends_back_frames_of_its_run_and_no_others(void)
 		bench_send(b, 9, PHASE_ANNOUNCE, i, 0, 0);
 	}
 	b->task.step(&b->task, clock_ticks());
-	n = e->rx(&b->port, back, 64);
+	n = e->rx(&b->port, back, NULL, 64);
 	EXPECT_EQ(n, 3);
 	for (uint32_t i = 0; i < n; i++) {
 		const uint8_t *d = back[i].data;

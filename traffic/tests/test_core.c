@@ -494,7 +494,7 @@ static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t durati
 		.option_count = 2,
 		.options = { { .name = "loop", .number = 1 }, { .name = "take", .number = take } },
 	};
-	EXPECT_EQ(b->port.engine->open(&b->port), 0);
+	EXPECT_EQ(port_open(&b->port), 0);
 	b->window = (struct window){ .start = clock_ticks() + 1000, .phase = PHASE_MEASURED };
 	b->window.end =
 		b->window.start + (uint64_t)((double)duration_ns * (double)b->clock.hz / 1e9);
@@ -626,7 +626,7 @@ static uint32_t drive(struct bench *b, uint32_t counts[4][3], uint64_t *first, u
 		uint32_t n;
 
 		t->step(t, now);
-		while ((n = b->port.engine->rx(&b->port, f, 64))) {
+		while ((n = b->port.rx(&b->port, f, NULL, 64))) {
 			for (uint32_t i = 0; i < n; i++) {
 				struct payload p;
 
@@ -793,7 +793,7 @@ static void arrive(struct bench *b, uint32_t seq)
 	EXPECT_EQ(b->port.engine->alloc(&b->port, &f, 1), 1);
 	frame_build(f.data, b->template, seq, 0, 0, TOUCH_HEADER, false, false);
 	f.len = b->template->len;
-	EXPECT_EQ(b->port.engine->tx(&b->port, &f, 1), 1);
+	EXPECT_EQ(b->port.tx(&b->port, &f, 1), 1);
 	EXPECT_EQ(b->tasks[1].step(&b->tasks[1], clock_ticks()), 1);
 }
 

@@ -254,12 +254,12 @@ static void way_prepare(struct way *w, const struct engine *e)
 /* 0, or a complaint or a skip is set. */
 static int way_open(struct way *w)
 {
-	int error = w->tx->engine->open(w->tx);
+	int error = port_open(w->tx);
 	struct port *bad = w->tx;
 
 	if (!error && w->rx != w->tx) {
 		bad = w->rx;
-		error = w->rx->engine->open(w->rx);
+		error = port_open(w->rx);
 		if (error)
 			w->tx->engine->close(w->tx);
 	}
@@ -331,7 +331,7 @@ static uint32_t send_next(struct way *w, struct frame *f, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++)
 		f[i].len = w->plain ? w->least : content(w, f[i].data, w->sent + i);
-	k = w->tx->engine->tx(w->tx, f, n);
+	k = w->tx->tx(w->tx, f, n);
 	w->sent += k;
 	return k;
 }
@@ -357,7 +357,7 @@ static void receive_in_order(struct way *w, uint32_t until)
 	struct frame f[BURST];
 
 	for (;;) {
-		uint32_t n = w->rx->engine->rx(w->rx, f, 1 + random_below(BURST));
+		uint32_t n = w->rx->rx(w->rx, f, NULL, 1 + random_below(BURST));
 
 		CHECK(n <= BURST, "%u frames", n);
 		for (uint32_t i = 0; i < n; i++) {
@@ -383,7 +383,7 @@ static uint64_t receive_all(struct way *w, double quiet)
 	uint64_t count = 0;
 
 	while (seconds() - last < quiet) {
-		uint32_t n = w->rx->engine->rx(w->rx, f, BURST);
+		uint32_t n = w->rx->rx(w->rx, f, NULL, BURST);
 
 		w->rx->engine->release(w->rx, f, n);
 		count += n;
@@ -450,7 +450,7 @@ static void refuses_an_interface_that_is_not_there(const struct engine *e)
 	way_prepare(&w, e);
 	snprintf(w.tx->config.ifname, IFNAMSIZ, "%s", "nosuch0");
 	before = count_fds();
-	error = e->open(w.tx);
+	error = port_open(w.tx);
 	CHECK(error < 0, "open gave %d", error);
 	CHECK(w.tx->why[0], "no reason given");
 	CHECK(!w.tx->priv, "memory is left");
@@ -484,7 +484,7 @@ static void says_how_it_works(const struct engine *e)
 	if (way_open(&w))
 		return;
 	ready = e->ready(w.tx);
-	f.len = w.rx->engine->rx(w.rx, &f, 1); /* nothing came: returns at once */
+	f.len = w.rx->rx(w.rx, &f, NULL, 1); /* nothing came: returns at once */
 	way_close(&w);
 	CHECK(w.tx->mode[0], "port->mode is empty");
 	CHECK(ready, "the link is up, and the port not ready");
@@ -618,7 +618,7 @@ static void frames_received_stay_until_released(const struct engine *e)
 		i = send_next(&w, f, n);
 		w.tx->engine->release(w.tx, f + i, n - i);
 		for (n = 0; n < i;) {
-			uint32_t got = w.rx->engine->rx(w.rx, kept + n, BURST - n);
+			uint32_t got = w.rx->rx(w.rx, kept + n, NULL, BURST - n);
 
 			n += got;
 		}
@@ -804,14 +804,14 @@ static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 		SKIP("works without an interface");
 	way_prepare(&w, e);
 	w.tx->config.frame_max = 1600; /* of an MTU of 1500 */
-	error = e->open(w.tx);
+	error = port_open(w.tx);
 	if (error == -EPERM)
 		SKIP("not allowed: %s", w.tx->why);
 	if (error) {
 		CHECK(w.tx->why[0], "no reason given");
 		return;
 	}
-	if (w.rx->engine->open(w.rx)) {
+	if (port_open(w.rx)) {
 		e->close(w.tx);
 		SKIP("%s", w.rx->why);
 	}
@@ -907,7 +907,7 @@ static void ports_of_one_interface_count_their_own(const struct engine *e)
 	memset(&second, 0, sizeof(second));
 	second.engine = e;
 	second.config = w.tx->config;
-	if (e->open(&second)) {
+	if (port_open(&second)) {
 		way_close(&w);
 		SKIP("a second port is refused: %s", second.why);
 	}
@@ -968,11 +968,11 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 		sent = send_next(&w, f, n);
 		e->release(w.tx, f + sent, n - sent);
 		for (n = 0; n < sent && seconds() - start < 1;)
-			n += e->rx(w.rx, f + n, sent - n);
+			n += e->rx(w.rx, f + n, NULL, sent - n);
 		for (k = 0; k < n && seconds() - start < 1;)
 			k += e->tx(w.rx, f + k, n - k);
 		while (back < k && seconds() - start < 1) {
-			n = e->rx(w.tx, f, BURST);
+			n = e->rx(w.tx, f, NULL, BURST);
 			for (uint32_t i = 0; i < n && !complaint[0]; i++)
 				if (!matches(&w, &f[i], first + back + i))
 					snprintf(complaint, sizeof(complaint),
@@ -1011,7 +1011,7 @@ static uint32_t ask(struct way *w, uint32_t count, uint32_t *answers)
 			store16((uint8_t *)f[i].data + 4, net16((uint16_t)((asked + i) % 4)));
 			f[i].len = w->least;
 		}
-		k = w->a.engine->tx(&w->a, f, n);
+		k = w->a.tx(&w->a, f, n);
 		w->a.engine->release(&w->a, f + k, n - k);
 		if (!k)
 			return answered;
@@ -1019,15 +1019,15 @@ static uint32_t ask(struct way *w, uint32_t count, uint32_t *answers)
 		while (come < k && seconds() - start < 1) {
 			uint32_t taken;
 
-			n = w->b.engine->rx(&w->b, f, BURST);
-			taken = w->b.engine->tx(&w->b, f, n);
+			n = w->b.rx(&w->b, f, NULL, BURST);
+			taken = w->b.tx(&w->b, f, n);
 			w->b.engine->release(&w->b, f + taken, n - taken);
 			come += taken;
 			k -= n - taken;
 		}
 		answered += come;
 		for (start = seconds(); answers && come && seconds() - start < 1; come -= n) {
-			n = w->a.engine->rx(&w->a, f, BURST);
+			n = w->a.rx(&w->a, f, NULL, BURST);
 			for (uint32_t i = 0; i < n; i++)
 				answers[payload_flow(f[i].data) % 4]++;
 			w->a.engine->release(&w->a, f, n);
@@ -1083,10 +1083,11 @@ static void frames_fetched_one_by_one_are_stamped_one_by_one(const struct engine
 	n = send_next(&w, f, n);
 	last = clock_ticks();
 	for (double start = seconds(); got < n && seconds() - start < 1;) {
-		uint32_t come = e->rx(w.rx, f, BURST);
+		struct arrival arrivals[BURST] = { 0 };
+		uint32_t come = e->rx(w.rx, f, arrivals, BURST);
 
 		for (uint32_t i = 0; i < come && !complaint[0]; i++) {
-			uint64_t ticks = w.rx->arrivals ? w.rx->arrivals[i].ticks : 0;
+			uint64_t ticks = arrivals[i].ticks;
 
 			if (ticks <= last)
 				snprintf(complaint, sizeof(complaint),
@@ -1216,7 +1217,7 @@ static void send_test_frame(struct port *port, uint32_t seq, bool corrupt)
 	if (corrupt)
 		((uint8_t *)f.data)[len - 1] ^= 1;
 	f.len = len;
-	for (uint32_t tries = 0; !port->engine->tx(port, &f, 1); tries++)
+	for (uint32_t tries = 0; !port->tx(port, &f, 1); tries++)
 		CHECK(tries < 1000, "not taken: %s", port->why);
 }
 
@@ -1232,20 +1233,20 @@ static void sums_run(const struct engine *e, const char *device, const char *pee
 	offload_prepare(&w, e, device, peer, offload);
 	if (way_open(&w))
 		return;
-	CHECK(w.a.completes_sums == by_device && (w.a.arrivals || !by_device),
+	CHECK(w.a.completes_sums == by_device && (w.a.notes_arrivals || !by_device),
 	      "%s with offload %s: %s", device, offload, w.a.mode);
 	for (uint32_t i = 0; i < 2 * 300 && !complaint[0]; i++) {
 		struct port *from = i % 2 ? &w.a : &w.b, *to = i % 2 ? &w.b : &w.a;
+		struct arrival arrival = { 0 };
 		double start = seconds();
 
 		send_test_frame(from, i, i % 10 >= 8);
 		for (come = 0; !come && seconds() - start < 1;)
-			come = to->engine->rx(to, &f, 1);
+			come = to->rx(to, &f, &arrival, 1);
 		CHECK(come, "frame %u of %s is lost", i, from->mode);
-		found[frame_judge(f.data, f.len, 7, &out, TOUCH_FULL, false,
-				  to->arrivals ? to->arrivals[0].sum : DEVICE_SUM_UNKNOWN)]++;
-		if (to->arrivals)
-			told[to->arrivals[0].sum]++;
+		found[frame_judge(f.data, f.len, 7, &out, TOUCH_FULL, false, arrival.sum)]++;
+		if (to->notes_arrivals)
+			told[arrival.sum]++;
 		to->engine->release(to, &f, 1);
 	}
 	printf("# %s, offload %s: %s\n", device, offload, w.a.mode);
@@ -1280,19 +1281,20 @@ static void times_run(const struct engine *e, const char *device, bool must)
 	offload_prepare(&w, e, device, "sm1", "auto");
 	if (way_open(&w))
 		return;
-	CHECK(w.a.arrivals || !must, "no times: %s", w.a.mode);
-	for (uint32_t i = 0; i < 40 && w.a.arrivals; i++) {
+	CHECK(w.a.notes_arrivals || !must, "no times: %s", w.a.mode);
+	for (uint32_t i = 0; i < 40 && w.a.notes_arrivals; i++) {
 		uint64_t sent = clock_ticks(), taken, arrived;
 		double start = seconds();
+		struct arrival arrival = { 0 };
 		uint32_t come;
 		struct frame f;
 
 		send_test_frame(&w.b, i, false);
 		taken = clock_ticks();
 		for (come = 0; !come && seconds() - start < 1;)
-			come = w.a.engine->rx(&w.a, &f, 1);
+			come = w.a.rx(&w.a, &f, &arrival, 1);
 		CHECK(come, "frame %u is lost: %s", i, w.a.mode);
-		arrived = w.a.arrivals[0].ticks;
+		arrived = arrival.ticks;
 		w.a.engine->release(&w.a, &f, 1);
 		if (i < 8) { /* until the clock is known */
 			usleep(2000);
@@ -1304,10 +1306,11 @@ static void times_run(const struct engine *e, const char *device, bool must)
 		if ((int64_t)(arrived - taken) < nearest)
 			nearest = (int64_t)(arrived - taken);
 	}
-	CHECK(nearest < 3000 || !w.a.arrivals, "%lld ticks after it was sent at the earliest",
+	CHECK(nearest < 3000 || !w.a.notes_arrivals, "%lld ticks after it was sent at the earliest",
 	      (long long)nearest);
-	e->stats(&w.a, &(struct engine_stats){ 0 });
-	CHECK(strstr(w.a.mode, "rx times by device (CLOCK_REALTIME") || !w.a.arrivals, "%s",
+	if (e->describe)
+		e->describe(&w.a);
+	CHECK(strstr(w.a.mode, "rx times by device (CLOCK_REALTIME") || !w.a.notes_arrivals, "%s",
 	      w.a.mode);
 	printf("# %s: %s\n", device, w.a.mode);
 	way_close(&w);
@@ -1336,7 +1339,7 @@ static void a_device_without_a_wire_takes_and_gives(const struct engine *e)
 	w.a.config.receives = true;
 	device_set(&w.a, "net_null0,size=100");
 	set_text(&w.a, "directory", folder);
-	CHECK(!e->open(&w.a), "%s", w.a.why);
+	CHECK(!port_open(&w.a), "%s", w.a.why);
 	for (w.sent = 0; w.sent < 10000; w.sent += taken) {
 		uint32_t n = e->alloc(&w.a, f, BURST);
 
@@ -1348,7 +1351,7 @@ static void a_device_without_a_wire_takes_and_gives(const struct engine *e)
 			break;
 	}
 	for (double start = seconds(); got < 10000 && seconds() - start < 5;) {
-		uint32_t n = e->rx(&w.a, f, BURST);
+		uint32_t n = e->rx(&w.a, f, NULL, BURST);
 
 		for (uint32_t i = 0; i < n; i++)
 			if (f[i].len != 100)
@@ -1375,7 +1378,7 @@ static int queue_open(struct port *port, const struct engine *e, uint32_t queue,
 	set_text(&w.a, "directory", folder);
 	set_number(&w.a, "queues", 2);
 	*port = w.a;
-	return e->open(port);
+	return port_open(port);
 }
 
 /* Queues have no locks: two ports may be of two threads. */

@@ -53,7 +53,7 @@ static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_st
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
 
-static int port_open(const char *name)
+static int port_attach(const char *name)
 {
 	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, 0), one = 1, size = BUFFER;
@@ -196,9 +196,9 @@ int main(int argc, char **argv)
 				*options[o].value = strtoull(argv[i + 1], NULL, 10);
 	}
 	for (; i + 2 < argc && count < PORTS_MAX; i += 3)
-		ways[count++] = (struct way){ .in = port_open(argv[i]),
-					      .out = port_open(argv[i + 1]),
-					      .wrong = port_open(argv[i + 2]) };
+		ways[count++] = (struct way){ .in = port_attach(argv[i]),
+					      .out = port_attach(argv[i + 1]),
+					      .wrong = port_attach(argv[i + 2]) };
 	if (!count)
 		return 2;
 	if (!freopen(ready, "w", stdout))

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tasks are told of a trial: frames, flows, memory for counts. */
+#include "session.h"
+#include "watch.h"
+
+#include <stdlib.h>
+
+static void sender_free(struct sender *s)
+{
+	free(s->templates);
+	free(s->frames);
+	*s = (struct sender){ .port = s->port };
+}
+
+static void receiver_free(struct receiver *r)
+{
+	free(r->frames);
+	free(r->arrivals);
+	free(r->sequences);
+	free(r->windows);
+	free(r->latency);
+	free(r->ipdv);
+	free(r->neighbours);
+	if (r->promise.watch)
+		watch_close(r->promise.watch);
+	free(r->promise.watch);
+	free(r->promise.templates);
+	free(r->intervals);
+	memset(r, 0, sizeof(*r));
+}
+
+static void forwarder_free(struct forwarder *w)
+{
+	free(w->frames);
+	free(w->copies);
+	w->frames = w->copies = NULL;
+}
+
+void task_free(struct task *t)
+{
+	sender_free(&t->sender);
+	receiver_free(&t->receiver);
+	forwarder_free(&t->forwarder);
+}
+
+static void mac_step(uint8_t mac[6], uint32_t by)
+{
+	uint32_t low = ((uint32_t)mac[3] << 16 | (uint32_t)mac[4] << 8 | mac[5]) + by;
+
+	mac[3] = (uint8_t)(low >> 16);
+	mac[4] = (uint8_t)(low >> 8);
+	mac[5] = (uint8_t)low;
+}
+
+static void address_step(struct address *a, uint32_t vary, uint32_t by)
+{
+	if (vary & VARY_SRC_MAC)
+		mac_step(a->src_mac, by);
+	if (vary & VARY_DST_MAC)
+		mac_step(a->dst_mac, by);
+	if (vary & VARY_SRC_IP)
+		a->src_ip += by;
+	if (vary & VARY_DST_IP)
+		a->dst_ip += by;
+	if (vary & VARY_SRC_PORT)
+		a->src_port = (uint16_t)(a->src_port + by);
+	if (vary & VARY_DST_PORT)
+		a->dst_port = (uint16_t)(a->dst_port + by);
+}
+
+/* The addresses of flow number `flow` of `flows`; all zero if none were given. */
+static struct address address_of(const struct address_plan *plan, uint32_t flow, uint32_t flows)
+{
+	const uint32_t each = flows / (plan->count ? plan->count : 1);
+	struct address a = plan->list[flow / each];
+
+	address_step(&a, plan->vary, flow % each);
+	return a;
+}
+
+/* The length of a frame as the engine sees it. */
+static uint32_t frame_len(const struct port *port, uint32_t len)
+{
+	return port->engine->caps & ENGINE_PAYLOAD ? len - ETH_BYTES - IP_BYTES - UDP_BYTES : len;
+}
+
+static const char *sender_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+			      const struct task_load *load)
+{
+	struct sender *s = &t->sender;
+	bool headless = s->port->engine->caps & ENGINE_PAYLOAD;
+
+	sender_free(s);
+	if (!load->len_count)
+		return "a sender needs frame_bytes";
+	if (headless && (load->sent.list[0].vlan || (load->sent.vary & ~(uint32_t)VARY_SRC_PORT)))
+		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, without a tag";
+	for (uint32_t i = 0; i < load->len_count; i++)
+		if (load->lens[i] > s->port->config.frame_max)
+			return "frame_bytes is above that of open";
+	if (load->burst > s->port->config.burst)
+		return "burst is above that of open";
+	s->flows = load->flows;
+	s->sizes = load->len_count;
+	s->burst = load->burst;
+	s->rate_pps = load->rate_pps;
+	s->stagger = load->stagger;
+	s->limit = load->frames;
+	s->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
+	s->clock = &c->clock;
+	s->window = &c->window;
+	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
+	s->frames = calloc(s->burst, sizeof(*s->frames));
+	if (!s->templates || !s->frames)
+		return "no memory for so many flows";
+	for (uint32_t f = 0; f < s->flows; f++) {
+		struct address a = address_of(&load->sent, f, load->flows);
+
+		for (uint32_t i = 0; i < s->sizes; i++) {
+			struct frame_template *made = &s->templates[(size_t)f * s->sizes + i];
+
+			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
+				      (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
+			if (s->port->completes_sums)
+				template_leave_sum(made);
+		}
+	}
+	return NULL;
+}
+
+/* Bits of a flow's window: a million frames for one flow, less each for many. */
+static uint32_t window_bits(uint32_t flows)
+{
+	uint32_t bits = 1 << 20;
+
+	while (bits > 4096 && (uint64_t)bits * flows > 1 << 24)
+		bits /= 2;
+	return bits;
+}
+
+static struct histogram *histogram_new(void)
+{
+	struct histogram *h =
+		aligned_alloc(CACHE_LINE, (sizeof(*h) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+	if (h)
+		histogram_clear(h); /* a report may be asked for before a phase is begun */
+	return h;
+}
+
+/* What a receiver's frames are to have in their headers; and where its engine does not see them,
+ * something that does, if it may. */
+static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
+				const struct address_plan *expected)
+{
+	struct promise *p = &r->promise;
+
+	p->templates = aligned_alloc(CACHE_LINE, sizeof(*p->templates) * r->flows);
+	if (!p->templates)
+		return "no memory for so many flows";
+	for (uint32_t i = 0; i < r->flows; i++) {
+		struct address a = address_of(expected, i, r->flows);
+
+		template_make(&p->templates[i], &a, FRAME_MIN + (a.vlan ? VLAN_BYTES : 0), arm->run,
+			      (uint16_t)(r->first_flow + i), PHASE_MEASURED, false);
+	}
+	if (!(r->port->engine->caps & ENGINE_PAYLOAD))
+		return NULL;
+	p->watch = calloc(1, sizeof(*p->watch));
+	if (!p->watch)
+		return "no memory";
+	watch_open(p->watch, r->port);
+	return NULL;
+}
+
+static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+				const struct task_load *load)
+{
+	struct receiver *r = &t->receiver;
+	struct port *port = r->port;
+	uint32_t bits = window_bits(load->flows);
+
+	receiver_free(r);
+	r->port = port;
+	r->run = arm->run;
+	r->first_flow = load->first_flow;
+	r->flows = load->flows;
+	r->burst = load->burst < port->config.burst ? load->burst : port->config.burst;
+	r->clock = &c->clock;
+	r->window = &c->window;
+	r->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
+	r->interval_count = (uint32_t)(arm->longest_ns / arm->interval_ns) + 1;
+	r->frames = calloc(r->burst, sizeof(*r->frames));
+	if (port->notes_arrivals)
+		r->arrivals = calloc(r->burst, sizeof(*r->arrivals));
+	r->sequences = calloc(r->flows, sizeof(*r->sequences));
+	r->windows = calloc((size_t)r->flows * bits / 64, sizeof(uint64_t));
+	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
+	if (load->latency)
+		r->latency = histogram_new();
+	if (load->latency && load->ipdv) {
+		r->ipdv = histogram_new();
+		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
+	}
+	if (load->expected.count) {
+		const char *why = promise_make(r, arm, &load->expected);
+
+		if (why)
+			return why;
+	}
+	if (!r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences || !r->windows ||
+	    !r->intervals ||
+	    (load->latency && (!r->latency || (load->ipdv && (!r->ipdv || !r->neighbours)))))
+		return "no memory for so many flows";
+	for (uint32_t i = 0; i < r->flows; i++)
+		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)i * bits / 64,
+						     .bits = bits };
+	port_discard(port, r->frames, r->burst, 1 << 20);
+	return NULL;
+}
+
+static const char *forwarder_arm(struct task *t, uint32_t run, const struct task_load *load)
+{
+	struct forwarder *w = &t->forwarder;
+	uint32_t burst = load->burst;
+
+	for (int i = 0; i < 2; i++) {
+		if (burst > w->ports[i]->config.burst)
+			burst = w->ports[i]->config.burst;
+		w->rewrite[i] = load->rewrite[i];
+		memcpy(w->src_mac[i], load->src_mac[i], 6);
+		memcpy(w->dst_mac[i], load->dst_mac[i], 6);
+	}
+	forwarder_free(w);
+	w->burst = burst;
+	w->run = run;
+	w->frames = calloc(burst, sizeof(*w->frames));
+	w->copies = calloc(burst, sizeof(*w->copies));
+	if (!w->frames || !w->copies)
+		return "no memory";
+	for (int i = 0; i < 2; i++)
+		port_discard(w->ports[i], w->frames, burst, 1 << 20);
+	return NULL;
+}
+
+static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+			    const struct task_load *load)
+{
+	const char *why = NULL;
+	struct frame_template hello;
+
+	if (role_sends(t->role))
+		why = sender_arm(c, t, arm, load);
+	if (!why && role_receives(t->role))
+		why = receiver_arm(c, t, arm, load);
+	if (!why && !role_sends(t->role) && !role_receives(t->role))
+		why = forwarder_arm(t, arm->run, load);
+	if (why)
+		return why;
+	task_choose_step(t, arm->touch,
+			 t->receiver.promise.templates && !t->receiver.promise.watch ?
+				 TIMING_HEADERS :
+			 !load->latency ? TIMING_NONE :
+			 load->ipdv	? TIMING_IPDV :
+					  TIMING_LATENCY);
+	for (uint32_t i = 0; i < load->announce_count; i++) {
+		struct port *port = t->forwarder.ports[i];
+		const struct address *a = &load->announced[i];
+
+		template_make(&hello, a, frame_len(port, FRAME_MIN + (a->vlan ? VLAN_BYTES : 0)),
+			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
+			      port->engine->caps & ENGINE_PAYLOAD);
+		if (port->completes_sums)
+			template_leave_sum(&hello);
+		if (!port_announce(port, &hello) || port->failed)
+			return port->why[0] ? port->why : "the port could not announce its MAC";
+	}
+	return NULL;
+}
+
+void control_arm(struct control *c, const struct arm_plan *arm)
+{
+	if (!c->port_count) {
+		answer_error(c, "arm: open first");
+		return;
+	}
+	control_halt(c);
+	c->armed = false;
+	if (arm->task_count != c->task_count) {
+		answer_error(c, "arm: %u tasks, but %u are open", arm->task_count, c->task_count);
+		return;
+	}
+	if (arm->has_clock) {
+		c->clock = arm->clock;
+		clock_derive(&c->clock);
+	} else if (!c->clock.hz) {
+		clock_measure(&c->clock, 50);
+	}
+	c->window = (struct window){ .interval = clock_ticks_in(&c->clock, arm->interval_ns) };
+	for (uint32_t i = 0; i < c->task_count; i++) {
+		const char *why = task_arm(c, &c->tasks[i], arm, &arm->tasks[i]);
+
+		if (why) {
+			answer_error(c, "arm: task %u (%s): %s", i, role_name(c->tasks[i].role),
+				     why);
+			return;
+		}
+	}
+	c->armed = true;
+	answer_ok(c);
+}

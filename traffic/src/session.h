@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the commands of one program share: its ports, tasks and threads, and how they answer.
+ * control.c reads commands and opens; arm.c, phases.c and report.c carry the others out.
+ */
+#ifndef SWITCHMARK_SESSION_H
+#define SWITCHMARK_SESSION_H
+
+#include "config.h"
+#include "loop.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+
+/* A whole number of JSON. */
+#define COUNT(value) ((json_int_t)(value))
+
+struct control {
+	int in;
+	FILE *out;
+	bool ended; /* of stdin */
+	sigset_t open_to; /* the signals while it waits: SIGTERM and SIGINT come at no other time */
+
+	struct port ports[PORTS_MAX];
+	uint32_t port_count;
+	struct task *tasks;
+	uint32_t task_count;
+	struct worker workers[THREADS_MAX];
+	uint32_t worker_count;
+
+	struct clock clock;
+	struct window window;
+	struct engine_stats at_start[PORTS_MAX];
+	bool armed, running;
+	struct command command;
+};
+
+/* Writes an answer, a line, and drops the object. */
+void answer(struct control *c, json_t *object);
+void answer_ok(struct control *c);
+__attribute__((format(printf, 2, 3))) void answer_error(struct control *c, const char *format, ...);
+
+/* A string whatever the bytes of the text are: engines and their libraries write some. */
+json_t *text_json(const char *text);
+
+/* Sleeps a millisecond; false if stdin has ended or a signal came. */
+bool control_tick(struct control *c);
+
+/* Waits until the threads sleep; what they have not sent is given back. */
+void control_halt(struct control *c);
+
+/* Why a port can work no more; NULL: all can. */
+const char *control_failure(const struct control *c);
+
+void control_arm(struct control *c, const struct arm_plan *arm);
+void control_start(struct control *c, const struct start_plan *plan);
+void control_wait(struct control *c, uint64_t timeout_ms);
+void control_stop(struct control *c, uint64_t timeout_ms);
+void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout_ms);
+void control_report(struct control *c);
+
+/* Frees what a task was armed with. */
+void task_free(struct task *t);
+
+#endif
