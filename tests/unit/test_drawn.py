@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,12 +11,16 @@ import pytest
 
 from recorded import fresh, latency_trial
 from switchmark.campaign.experiments import PlannedPoint, planned
+from switchmark.campaign.load import Campaign
+from switchmark.campaign.store import RunFolder
+from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.layout.resolve import check
 from switchmark.papers.experiment import names, read
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
 from switchmark.report.drawn import check_drawing, experiment_charts, paper_page, write_papers
+from switchmark.report.gallery import gallery_page
 from switchmark.report.paper import Judged, judged
 
 
@@ -82,3 +88,54 @@ def test_papers_are_written_as_their_suffix_says(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="suffix") as raised:
         check_drawing(tmp_path / "a.docx")
     assert ".svg" in str(raised.value)
+
+
+def gallery_of(*names: str, measured: bool = False, still_marks: int = 2500) -> str:
+    results = [told(name, measured=measured) for name in names]
+    own = {name: [each.point for each in points_of(name)] for name in names}
+    return gallery_page(results, own, still_marks=still_marks)
+
+
+def test_the_gallery_has_every_experiment_below_its_paper() -> None:
+    page = gallery_of(*names(), still_marks=100)
+    assert page.count("<svg") >= 2
+    places = [page.index(f"<h3 id='{name.replace('/', '-')}'>") for name in names()]
+    assert places == sorted(places)
+    assert page.count("<h2 id=") == len({name.partition("/")[0] for name in names()})
+    assert "None of them was measured" in page
+    assert "<th scope='col'>here</th>" not in page
+    assert not re.search(r"(src|href|action)=['\"]?(https?:|//)", page)
+    assert len(page) < 6_000_000
+
+
+def test_the_gallery_answers_claims_by_the_papers_values_and_by_what_was_measured() -> None:
+    page = gallery_of("ara-2021/table2", measured=True)
+    assert "Measured here, at least in part: 1 results." in page
+    assert "<th scope='col'>in its own values</th><th scope='col'>here</th>" in page
+
+
+def test_the_gallery_command_finds_the_points_of_stored_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned_points = planned(read("ara-2021/table2"), check, {}, quick=True)
+    tests = tuple(each.test for each in planned_points if each.test is not None)
+    with RunFolder.create(tmp_path, Campaign("x", tests), {}, "x") as folder:
+        for number, test in enumerate(tests, 1):
+            folder.append_record(fresh(number, test=test), {})
+    assert gallery([tmp_path / "x"], tmp_path / "g.html", "ara-2021/*") == 0
+    assert "18 experiments, 1 of them measured" in capsys.readouterr().out
+    page = (tmp_path / "g.html").read_text()
+    assert re.search(rf" {len(tests)} of \d+ points measured here", page)
+
+
+def test_the_gallery_is_a_page_only() -> None:
+    with pytest.raises(UsageError, match="it is a page") as raised:
+        gallery(None, Path("g.png"), "*")
+    assert "switchmark paper" in str(raised.value)
+
+
+def test_what_was_published_as_at_least_so_much_has_a_mark() -> None:
+    charts = experiment_charts(told("ara-2021/fig4b", measured=False))
+    marks = [mark for chart in charts for mark in chart.marks]
+    assert any(mark.bounded and mark.published for mark in marks)
+    assert "at least" in json.dumps(specification(charts[0]))

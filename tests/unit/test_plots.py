@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from recorded import fresh, latency_trial
+from switchmark.model.cable import Calibration
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale
 from switchmark.plots.latency import thinned
 from switchmark.plots.render import pdf, png, svg
+from switchmark.plots.scales import in_handy_units
 from switchmark.plots.vega import COLOURS, specification, together
 
 SWITCHES = ("linux-bridge", "ovs", "macvlan")
@@ -202,3 +205,120 @@ def test_a_curve_keeps_its_end_and_few_points() -> None:
 
 def test_colours_differ() -> None:
     assert len(set(COLOURS)) == len(COLOURS) >= 10
+
+
+# --- what figures are held against -----------------------------------------------------------
+
+
+def calibrated(number: int, rate_pps: float, **axes: Any) -> Record:
+    """Return a record whose traffic program does so much on a cable."""
+    cable = Calibration(
+        switch="direct", rate_pps=(0.9 * rate_pps, rate_pps, 1.1 * rate_pps), sent_pps=rate_pps
+    )
+    test = Test(**{"search": "max", "frame_size": 64, **axes})
+    return fresh(number, test=test, calibration=cable)
+
+
+def test_one_cable_for_all_is_a_line_across_with_its_interval() -> None:
+    records = [calibrated(n, 1.2e6, switch=name) for n, name in enumerate(SWITCHES, 1)]
+    (held,) = drawn("figures", records).references
+    assert (held.name, held.x) == ("bare cable", None)
+    assert (held.low, held.y, held.high) == pytest.approx((1.08, 1.2, 1.32))
+    assert "bare cable" in svg(specification(drawn("figures", records)))
+
+
+def test_cables_of_several_sizes_are_a_line_along_them_in_the_unit_of_the_chart() -> None:
+    sizes = {64: 1.5e6, 512: 1.2e6, 1500: 1e6}
+    records = [
+        calibrated(n, pps, frame_size=size) for n, (size, pps) in enumerate(sizes.items(), 1)
+    ]
+    assert {held.x: held.y for held in drawn("rate-against-size", records).references} == {
+        size: pytest.approx(pps / 1e6) for size, pps in sizes.items()
+    }
+    in_bits = {held.x: held.y for held in drawn("gbps-against-size", records).references}
+    assert in_bits[1500] == pytest.approx(gbps_l1(1e6, 1500))
+    assert "bare cable" in svg(specification(drawn("gbps-against-size", records)))
+
+
+def test_switches_that_had_cables_of_their_own_are_named_at_each() -> None:
+    records = [
+        calibrated(10 * n + m, 1e6 * n, switch=name, frame_size=size)
+        for n, name in enumerate(("linux-bridge", "ovs"), 1)
+        for m, size in enumerate((64, 1500))
+    ]
+    names = {held.name for held in drawn("rate-against-size", records).references}
+    assert names == {"bare cable (linux-bridge)", "bare cable (ovs)"}
+
+
+def test_the_cable_is_no_reference_where_it_is_a_switch_of_the_chart() -> None:
+    records = [calibrated(1, 1.2e6, switch="ovs"), calibrated(2, 1.2e6, switch="direct")]
+    assert drawn("figures", records).references == ()
+
+
+def test_the_line_rate_is_of_all_senders_and_left_out_where_it_is_far_above() -> None:
+    near = [
+        fresh(n, test=Test(search="max", line_rate="1Gbps", frame_size=size, pairs=2))
+        for n, size in enumerate((1000, 1500), 1)
+    ]
+    held = {each.x: each.y for each in drawn("gbps-against-size", near).references}
+    assert list(held.values()) == [pytest.approx(2.0)]  # Gbps L1, at every size
+    far = [
+        fresh(n, test=Test(search="max", line_rate="100Gbps", frame_size=size))
+        for n, size in enumerate((64, 128), 1)
+    ]
+    assert drawn("rate-against-size", far).references == ()
+
+
+def test_loads_are_held_against_the_cable() -> None:
+    rates = (100_000, 200_000, 400_000)
+    records = [calibrated(n, 1e6, rate=str(r), search="fixed") for n, r in enumerate(rates, 1)]
+    (held,) = drawn("received-against-offered", records).references
+    assert (held.name, held.x) == ("bare cable", None)
+    assert drawn("loss-against-offered", records).references == ()
+
+
+# --- units -----------------------------------------------------------------------------------
+
+
+def test_rates_of_less_than_one_mpps_are_in_kpps_on_both_scales_alike() -> None:
+    marks = (Mark(0.2, 0.1, low=0.05, high=0.15), Mark(0.5, 0.4))
+    chart = of_kind("lines", *marks, x=Scale("offered (Mpps)"), y=Scale("received (Mpps)"))
+    chart = replace(chart, references=(Reference(0.6, "bare cable", "", None, 0.5, 0.7),))
+    handy = in_handy_units(chart)
+    assert (handy.x.title, handy.y.title) == ("offered (kpps)", "received (kpps)")
+    assert (handy.marks[0].x, handy.marks[0].low) == (200.0, 50.0)
+    assert handy.references[0].high == pytest.approx(700)
+    fast = replace(chart, marks=(*marks, Mark(2.0, 0.5)))
+    assert in_handy_units(fast) is fast
+
+
+def test_times_of_thousands_are_in_the_next_unit_and_what_is_stacked_counts_together() -> None:
+    late = of_kind("bars", Mark("p", 3000.0), Mark("q", 40.0), y=Scale("median latency (us)"))
+    assert in_handy_units(late).y.title == "median latency (ms)"
+    assert [mark.y for mark in in_handy_units(late).marks] == [3.0, 0.04]
+    marks = (Mark("p", 1200.0, "sender"), Mark("p", 1200.0, "receiver"))
+    assert in_handy_units(of_kind("stacks", *marks, y=Scale("time (ns)"))).y.title == "time (us)"
+    curve = of_kind("curves", Mark(1.0, 90_000.0), Mark(2.0, 99_000.0), y=Scale("latency (us)"))
+    assert in_handy_units(curve) is curve
+
+
+def test_a_logarithmic_scale_of_times_has_words_for_its_powers_of_ten() -> None:
+    marks = tuple(Mark(float(n), 10.0**n) for n in range(1, 6))
+    picture = svg(specification(of_kind("curves", *marks, y=Scale("latency (us)", log=True))))
+    for words in ("10 us", "1 ms", "100 ms"):
+        assert f">{words}<" in picture
+    assert "(us)" not in picture
+
+
+def test_counts_have_ticks_where_they_are() -> None:
+    chart = drawn("rate-against-chain", SHOWN["rate-against-chain"])
+    assert ">1.5<" not in svg(specification(chart))
+
+
+def test_a_chain_is_shown_by_its_lines_first() -> None:
+    assert charts(SHOWN["rate-against-chain"])[0].name == "rate-against-chain"
+
+
+def test_the_legend_has_the_shapes_of_the_marks_once() -> None:
+    picture = svg(specification(drawn("rate-against-size", SHOWN["rate-against-size"])))
+    assert picture.count(">linux-bridge<") == 1

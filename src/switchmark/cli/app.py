@@ -36,6 +36,7 @@ from switchmark.cli.arguments import (
 from switchmark.cli.comparing import compare
 from switchmark.cli.completion import experiments, print_completion, things
 from switchmark.cli.exporting import add_commands
+from switchmark.cli.gallery import gallery
 from switchmark.cli.help import Command
 from switchmark.cli.options import with_axes, with_host_file
 from switchmark.cli.running import (
@@ -316,5 +317,6 @@ def report(
     return 0
 
 
+command()(gallery)
 command()(compare)
 add_commands(app)

@@ -31,11 +31,11 @@ from switchmark.papers.points import Point
 from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 
-__all__ = ["ThisHost", "listed_papers", "print_papers", "run_papers"]
+__all__ = ["HOW_LONG", "ThisHost", "listed_papers", "print_papers", "run_papers"]
 
 _WIDTH, _SHOWN_REASONS = 100, 5
 
-_HOW_LONG = {
+HOW_LONG = {
     name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
 }
 """The axes on which it does not depend whether a test can work."""
@@ -73,7 +73,7 @@ class ThisHost:
     def check(self, test: Test) -> Sequence[Refusal]:
         """Return why a test can never work, asked once for tests that differ only in how long and
         how often they are measured."""
-        key = test.model_dump(exclude=_HOW_LONG)
+        key = test.model_dump(exclude=HOW_LONG)
         known = repr(key)
         if known not in self._refusals:
             self._refusals[known] = check(test)

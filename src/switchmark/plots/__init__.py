@@ -8,6 +8,7 @@ from switchmark.model.record import Record
 from switchmark.plots import cost, counts, latency, load, ranking, size
 from switchmark.plots.base import Plot
 from switchmark.plots.chart import Chart
+from switchmark.plots.scales import in_handy_units
 from switchmark.plugins import Table, load_plugins
 
 __all__ = ["TABLE", "charts"]
@@ -37,10 +38,10 @@ def charts(records: Sequence[Record]) -> list[Chart]:
     """Return the charts of all plots that these records show, in the order of the table. Lines
     along an axis come before bars that would be one panel for each of its values."""
     drawn = (plot.draw(records) for plot in TABLE.values())
-    shown = [chart for chart in drawn if chart is not None]
-    answer = next((chart for chart in shown if chart.kind != "bars"), None)
+    shown = [in_handy_units(chart) for chart in drawn if chart is not None]
+    answer = next((chart for chart in shown if chart.kind == "lines"), None)
     apart = shown and shown[0].kind == "bars" and len(shown[0].panel_names()) > 1
-    if apart and answer is not None and answer.kind == "lines":
+    if apart and answer is not None:
         shown.remove(answer)
         shown.insert(0, answer)
     return shown

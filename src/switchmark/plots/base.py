@@ -16,6 +16,7 @@ from switchmark.model.labels import telling
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
+from switchmark.plots.references import Place, references
 
 __all__ = [
     "Plot",
@@ -29,6 +30,9 @@ __all__ = [
     "split",
     "words_of",
 ]
+
+_SHORTER = {"latency.p50_us": "median latency"}
+"""What stands beside a scale, where a metric's own words are too long for it."""
 
 _FAR_APART = 8
 """Values of an axis that are more than so many times apart stand on a logarithmic scale."""
@@ -133,7 +137,7 @@ def scale_of_metric(name: str, *, log: bool = False) -> Scale:
         known = metric(name)
     except UsageError:
         return Scale(name, log=log)
-    words = known.words.partition(",")[0]
+    words = _SHORTER.get(name) or known.words.partition(",")[0]
     return Scale(f"{words} ({known.unit})" if known.unit else words, log=log)
 
 
@@ -166,7 +170,14 @@ def along(
     if not any(len(places) > 1 for places in by_series.values()):
         return None
     marks.sort(key=lambda mark: (mark.series, mark.panel, str(mark.x) if scale.words else mark.x))
+
+    def placed(record: Record) -> Place:
+        x = place(record.test, axis)
+        of = words_of(record.test, series), words_of(record.test, panels)
+        return str(x) if scale.words else x, *of
+
+    held = references(chosen, metric_name, placed, max(mark.y for mark in marks))
     titled = ", ".join(AXES[name].words for name in series)
     y = scale_of_metric(metric_name, log=log)
     says = f"{title}: {y.title} against {scale.title}, {len(marks)} figures."
-    return Chart(name, title, says, kind, scale, y, tuple(marks), series=titled)
+    return Chart(name, title, says, kind, scale, y, tuple(marks), series=titled, references=held)

@@ -52,10 +52,15 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference is a line across a chart that figures are held against, such as a line rate."""
+    """A reference is a line across a chart that figures are held against, such as a line rate, with
+    the ends of its interval; or a point of a line along the bottom, of which all have the name."""
 
     y: float
     name: str
+    panel: str = ""
+    x: float | str | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,8 @@ class Chart:
     """Marks on a second scale, on the right."""
     y2: Scale | None = None
     """That scale."""
+    note: str = ""
+    """What has to be known of its marks besides."""
 
     def series_names(self) -> list[str]:
         """Return the names of the series, each once, by the numbers in them."""

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from switchmark.metrics.cpu import cores_by_role
 from switchmark.metrics.named import metric
 from switchmark.model.record import Record
+from switchmark.model.spec import AXES
 from switchmark.plots.base import mark_of, measured, scale_of_metric, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 
 __all__ = ["CORES", "PARTS"]
 
-_ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
+_LOADS = [name for name, axis in AXES.items() if axis.of == "load"]
+"""Tests that differ in these stand in one picture: the rate tells them apart."""
+
 _MOST_BARS = 40
+
+
+_UNKNOWN = "without parts that shared a process, as theirs is not known"
 
 
 class _Cores:
@@ -21,7 +28,7 @@ class _Cores:
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         chosen = measured(records)
-        series, panels = split(chosen)
+        series, panels = split(chosen, *_LOADS)
         marks = []
         for record in chosen:
             rate = metric("rx.mpps").of(record)
@@ -32,7 +39,8 @@ class _Cores:
             return None
         says = f"Cores of all parts against the received rate, for {len(marks)} tests."
         x, y = Scale("received (Mpps)"), scale_of_metric("cpu.total")
-        return Chart(self.name, self.summary, says, "points", x, y, tuple(marks))
+        note = "" if len(marks) == len(chosen) else _UNKNOWN
+        return Chart(self.name, self.summary, says, "points", x, y, tuple(marks), note=note)
 
 
 class _Parts:
@@ -51,21 +59,28 @@ class _Parts:
                 key=record.key[:16],
             )
             for record in chosen
-            for role in _ROLES
-            if (ns := _nanoseconds(record, role))
+            for role, ns in _nanoseconds(record).items()
         ]
         if not marks:
             return None
         words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         says = f"Nanoseconds of CPU time for a received frame by part, for {len(words)} tests."
-        x, y = Scale("test", words=words), Scale("CPU time for a received frame (ns)")
-        return Chart(self.name, self.summary, says, "stacks", x, y, tuple(marks), series="part")
+        title = ", ".join(AXES[name].words for name in axes) or "switch"
+        x, y = Scale(title, words=words), Scale("CPU time for a received frame (ns)")
+        unknown = any(metric("cpu.total").of(record) is None for record in chosen)
+        note = _UNKNOWN if unknown else ""
+        return Chart(
+            self.name, self.summary, says, "stacks", x, y, tuple(marks), series="part", note=note
+        )
 
 
-def _nanoseconds(record: Record, role: str) -> float | None:
-    """Return the CPU time of the parts in a role for each frame received."""
-    cores, rate = metric(f"cpu.{role}").of(record), metric("rx.pps").of(record)
-    return cores * 1e9 / rate if cores and rate else None
+def _nanoseconds(record: Record) -> dict[str, float]:
+    """Return the CPU time of the parts in each role for each frame received, where it is known."""
+    rate = metric("rx.pps").of(record)
+    if not rate:
+        return {}
+    cores = cores_by_role(record)
+    return {role.replace("+", " and "): used * 1e9 / rate for role, used in cores.items() if used}
 
 
 CORES, PARTS = _Cores(), _Parts()

@@ -11,10 +11,11 @@ from switchmark.model.record import Record
 from switchmark.model.spec import AXES
 from switchmark.plots.base import mark_of, measured, scale_of_metric, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
+from switchmark.plots.references import references
 
 __all__ = ["LATENCY", "LOSS", "RECEIVED"]
 
-_OFFERED = metric("tx.mpps")
+_OFFERED = metric("offered.mpps")
 _FEWEST = 3
 
 
@@ -52,6 +53,12 @@ class _AgainstLoad:
             tuple(sorted(marks, key=lambda mark: (mark.series, mark.panel, mark.x))),
             series=", ".join(AXES[name].words for name in series),
             diagonal=self._diagonal,
+            references=references(
+                chosen,
+                self._metric,
+                lambda r: (None, words_of(r.test, series), words_of(r.test, panels)),
+                max(mark.y for mark in marks),
+            ),
         )
 
 

@@ -18,7 +18,8 @@ from switchmark.plots.base import (
     split,
     words_of,
 )
-from switchmark.plots.chart import Chart, Mark, Reference, Scale
+from switchmark.plots.chart import Chart, Mark, Scale
+from switchmark.plots.references import references
 
 __all__ = ["BARS", "BOXES", "HEAT"]
 
@@ -50,22 +51,20 @@ class _Bars:
         words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         return Chart(
             self.name,
-            self.summary,
+            "Median latency of each test" if name.startswith("latency") else "Rate of each test",
             f"{scale.title} of {len(marks)} tests, the greatest first.",
             "bars",
             Scale(AXES[first].words, words=words),
             scale,
             tuple(marks[:_MOST_BARS]),
             series=", ".join(AXES[axis].words for axis in rest),
-            references=tuple(_cable(chosen)) if name == "rx.mpps" else (),
+            references=references(
+                chosen,
+                name,
+                lambda r: (words_of(r.test, [first]), "", words_of(r.test, panels)),
+                marks[0].y,
+            ),
         )
-
-
-def _cable(records: Sequence[Record]) -> list[Reference]:
-    """Return what the traffic program does on a cable, where all tests had the same one."""
-    rates = {round(r.calibration.rate_pps[1] / 1e6, 3) for r in records
-             if r.calibration is not None and hasattr(r.calibration, "rate_pps")}  # fmt: skip
-    return [Reference(rate, "on a bare cable") for rate in rates] if len(rates) == 1 else []
 
 
 class _Boxes:
@@ -87,9 +86,8 @@ class _Boxes:
         scale = scale_of_metric(name)
         words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         says = f"{scale.title}: boxes over the trials of {len(words)} tests."
-        return Chart(
-            self.name, self.summary, says, "boxes", Scale("test", words=words), scale, tuple(marks)
-        )
+        x = Scale(", ".join(AXES[name].words for name in axes) or "switch", words=words)
+        return Chart(self.name, self.summary, says, "boxes", x, scale, tuple(marks))
 
 
 class _Heat:

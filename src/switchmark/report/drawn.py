@@ -4,6 +4,7 @@ published values as marks of their own."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from switchmark.metrics.distribution import cdf
 from switchmark.model.axis import field_name
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES
-from switchmark.papers.experiment import Drawn, source
-from switchmark.papers.points import Figure, Point, number
+from switchmark.papers.experiment import Drawn, Experiment, source
+from switchmark.papers.points import Point, number
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.latency import thinned
@@ -21,7 +22,15 @@ from switchmark.report.files import picture_of, write_file
 from switchmark.report.page import figure_of_page, page_of
 from switchmark.report.paper import Judged, published_points
 
-__all__ = ["check_drawing", "experiment_charts", "paper_page", "write_papers"]
+__all__ = [
+    "assumptions",
+    "axis_words",
+    "check_drawing",
+    "experiment_charts",
+    "experiment_id",
+    "paper_page",
+    "write_papers",
+]
 
 _SUFFIXES = (".html", ".htm", ".svg", ".pdf", ".png")
 
@@ -94,17 +103,18 @@ def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
         _KINDS[figure.kind],
         *scales,
         tuple(marks),
-        series=", ".join(map(_words, figure.by)),
-        panels=", ".join(map(_words, figure.panels)),
+        series=", ".join(map(axis_words, figure.by)),
+        panels=", ".join(map(axis_words, figure.panels)),
         diagonal=figure.diagonal,
         second=tuple(_marks(result, figure, figure.y2)) if figure.y2 else (),
         y2=scale_of_metric(figure.y2) if figure.y2 else None,
     )
 
 
-def _words(axis: str) -> str:
+def axis_words(axis: str) -> str:
+    """Return an axis or a metric in words."""
     name = field_name(axis)
-    return AXES[name].words if name in AXES else axis
+    return AXES[name].words if name in AXES else scale_of_metric(axis).title
 
 
 def _marks(result: Judged, figure: Drawn, metric: str) -> list[Mark]:
@@ -126,8 +136,14 @@ def _mark(
 ) -> list[Mark]:
     value = point.figures.get(metric)
     x = _place(point, figure)
-    if value is None or x is None or not point.is_at(figure.among) or not _is_finite(value):
+    if value is None or x is None or not point.is_at(figure.among):
         return []
+    known = [each for each in (value.low, value.high) if abs(each) < float("inf")]
+    if not known:
+        return []
+    if len(known) == 1:  # published as at least so much, or as at most
+        value = replace(value, value=known[0], low=known[0], high=known[0],
+                        bounded=known[0] == value.low)  # fmt: skip
     doubted = bool(record and record.doubts)
     told = "published" if published else f"limit: {record.verdict}" if record else ""
     return [
@@ -145,10 +161,6 @@ def _mark(
             told=told,
         )
     ]
-
-
-def _is_finite(value: Figure) -> bool:
-    return all(abs(each) < float("inf") for each in (value.low, value.high))
 
 
 def _place(point: Point, figure: Drawn) -> float | str | None:
@@ -171,7 +183,7 @@ def _of(point: Point, axes: Sequence[str]) -> str:
 
 
 def _x_scale(result: Judged, figure: Drawn, marks: Sequence[Mark]) -> Scale:
-    title = _words(figure.x) if figure.x in result.experiment.axes else figure.x
+    title = axis_words(figure.x) if figure.x in result.experiment.axes else figure.x
     if any(isinstance(mark.x, str) for mark in marks):
         places = (_place(point, figure) for point in result.points)
         words = tuple(dict.fromkeys(str(place) for place in places if place is not None))
@@ -196,7 +208,7 @@ def _contents(results: Sequence[Judged]) -> str:
     if len(results) < 2:
         return ""
     rows = "".join(
-        f"<li><a href='#{escape(_id(result))}'>{escape(result.experiment.name)}</a>: "
+        f"<li><a href='#{escape(experiment_id(result))}'>{escape(result.experiment.name)}</a>: "
         f"{escape(result.experiment.summary)}; {result.count('holds')} claims hold, "
         f"{result.count('does not hold')} do not, {result.count('cannot be told')} "
         "cannot be told</li>"
@@ -205,27 +217,29 @@ def _contents(results: Sequence[Judged]) -> str:
     return f"<nav aria-label='experiments'><ul>{rows}</ul></nav>"
 
 
-def _id(result: Judged) -> str:
+def experiment_id(result: Judged) -> str:
+    """Return the name by which a page points to an experiment."""
     return result.experiment.name.replace("/", "-")
 
 
 def _head(result: Judged) -> str:
     experiment, paper = result.experiment, source(result.experiment.paper)
     told = sum(bool(point.figures) for point in result.points)
-    assumed = "".join(
-        f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
-    )
     return (
-        f"<section aria-labelledby='{_id(result)}'><h2 id='{_id(result)}'>"
+        f"<section aria-labelledby='{experiment_id(result)}'><h2 id='{experiment_id(result)}'>"
         f"{escape(experiment.name)}: {escape(experiment.summary)}</h2>"
         f"<p>{escape(paper.authors)}: {escape(paper.title)}, {paper.year}, "
         f"{escape(experiment.place)}. {told} of {len(result.points)} points measured here.</p>"
-        + (
-            f"<details><summary>What is assumed</summary><ul>{assumed}</ul></details>"
-            if assumed
-            else ""
-        )
+        f"{assumptions(experiment)}"
     )
+
+
+def assumptions(experiment: Experiment) -> str:
+    """Return in HTML what a paper leaves open, and what stands for it here."""
+    rows = "".join(
+        f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
+    )
+    return f"<details><summary>What is assumed</summary><ul>{rows}</ul></details>" if rows else ""
 
 
 def _claims(result: Judged) -> str:

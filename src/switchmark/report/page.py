@@ -206,7 +206,7 @@ def _template(words: tuple[str, ...]) -> dict[str, Any]:
     chart = Chart("explore", "", "", "points", x, y, marks, series="by")
     spec = specification(chart)
     text = json.dumps(spec).replace('"sort": ["x"]', '"sort": null')
-    return dict(json.loads(text.replace('"sort": ["a", "b"]', '"sort": null')))
+    return dict(json.loads(text.replace('"scale": {"domain": ["a", "b"]}', '"sort": null')))
 
 
 def _filter(records: Sequence[Record]) -> str:

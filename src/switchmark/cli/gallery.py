@@ -1,0 +1,104 @@
+"""This module is the command `gallery`: it draws the experiments of the literature on one page,
+with what stored runs have measured of them.
+
+It measures nothing, and asks the host nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from switchmark.campaign.experiments import PlannedPoint
+    from switchmark.model.record import Record
+    from switchmark.model.refusal import Refusal
+    from switchmark.model.spec import Test
+    from switchmark.papers.experiment import Experiment
+    from switchmark.papers.points import Point
+
+__all__ = ["gallery"]
+
+
+def gallery(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="run folders of `paper`, or of any campaign"),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="the page")] = Path(
+        "gallery.html"
+    ),
+    only: Annotated[
+        str, typer.Option("--only", metavar="PATTERN", help="such as 'ara-2021/*'")
+    ] = "*",
+) -> int:
+    """Draw all experiments of the literature on one page, with what runs have measured of them.
+
+    Each figure is drawn as its paper drew it, with the published values; its claims are answered.
+    """
+    from switchmark.campaign.store import read_records
+    from switchmark.papers.experiment import matching, read
+    from switchmark.report.gallery import check_gallery, write_gallery
+    from switchmark.report.paper import judged
+
+    check_gallery(output)
+    records: dict[str, Record] = {}
+    for run in runs or ():
+        records |= {_meant(record.test): record for record in read_records(run)}
+    results, own = [], {}
+    for experiment in map(read, matching(only)):
+        points, published = _points(experiment, records)
+        results.append(judged(experiment, points))
+        own[experiment.name] = published
+    write_gallery(output, results, own, [run.resolve().name for run in runs or ()])
+    measured = sum(any(record for record in each.records) for each in results)
+    print(f"{output}: {len(results)} experiments, {measured} of them measured")
+    return 0
+
+
+def _points(
+    experiment: Experiment, records: Mapping[str, Record]
+) -> tuple[list[tuple[Point, Record | None]], list[Point]]:
+    """Return the points of an experiment, each with its record, and those of the paper's own
+    values. Points have the paper's rates unless more was measured at those relative to the host."""
+    from switchmark.campaign.experiments import planned
+
+    own = planned(experiment, _anything, {}, as_published=True)
+    published = [each.point for each in own]
+    matched = _matched(own, records)
+    if experiment.owner.scale:
+        relative = planned(experiment, _anything, {})
+        published += [each.point for each in relative]
+        other = _matched(relative, records)
+        if _count(other) > _count(matched):
+            matched = other
+    return matched, published
+
+
+def _count(matched: Sequence[tuple[Point, Record | None]]) -> int:
+    return sum(record is not None for _, record in matched)
+
+
+def _matched(
+    points: Sequence[PlannedPoint], records: Mapping[str, Record]
+) -> list[tuple[Point, Record | None]]:
+    return [
+        (each.point, records.get(_meant(each.test)) if each.test is not None else None)
+        for each in points
+    ]
+
+
+def _meant(test: Test) -> str:
+    """Return what a test measures, however long and often: quick trials are of the same point."""
+    from switchmark.cli.papers import HOW_LONG
+
+    return repr(test.model_dump(exclude=HOW_LONG))
+
+
+def _anything(test: Test) -> Sequence[Refusal]:
+    """Return no refusal: what this build cannot run has no record."""
+    del test
+    return ()

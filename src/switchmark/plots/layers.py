@@ -1,0 +1,310 @@
+"""This module draws the marks of a chart as layers of Vega-Lite, on their scales.
+
+Colours and shapes are told apart by colour-blind readers (Okabe and Ito, 2008) and in print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, log10
+from typing import Any
+
+from switchmark.plots.chart import Chart, Mark, Scale
+
+__all__ = ["COLOURS", "GREY", "Spec", "layers_of", "row_of"]
+
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F00", "#666666"),
+    *("#7A3E9D", "#A6761D"),
+)
+GREY = "#767676"
+_TICKS = 12
+_DECADES = 4
+"""A logarithmic scale of so many powers of ten has no ticks between them."""
+
+Spec = dict[str, Any]
+
+
+def row_of(mark: Mark) -> Spec:
+    """Return a mark as a row of data."""
+    low = mark.y if mark.low is None else mark.low
+    high = mark.y if mark.high is None else mark.high
+    what = "published" if mark.published else "measured"
+    kind = "published" if mark.published else "doubted" if mark.doubted else "sure"
+    told = mark.told or what
+    row: Spec = {"x": mark.x, "y": mark.y, "low": low, "high": high, "series": mark.series}
+    row |= {"panel": mark.panel, "row": mark.row, "kind": kind, "bounded": mark.bounded}
+    return {**row, "told": told, "key": mark.key}
+
+
+def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec:
+    """Return the encoding of a position. Few places are ticks of a logarithmic scale."""
+    if scale.words:
+        sort = list(scale.words)
+        return {"field": field, "type": "nominal", "sort": sort, "title": scale.title}
+    spec: Spec = {"field": field, "type": "quantitative", "title": scale.title}
+    if not scale.log:
+        axis: Spec = {"format": ".0%"} if scale.percent else {}
+        if 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places):
+            axis = {"values": sorted(set(places)), "format": "d"}
+        return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
+    few = 1 < len(set(places)) <= _TICKS
+    ticks = sorted(set(places)) if few else _ticks([p for p in places if not isinstance(p, str)])
+    axis = {"values": ticks, "format": "d" if few else "~s"}
+    if scale.title.endswith(" (us)"):
+        spec["title"] = scale.title.removesuffix(" (us)")
+        axis = {"values": ticks, "labelExpr": _TIMES}
+    return {**spec, "axis": axis, "scale": {"type": "log", "nice": False, "padding": 8}}
+
+
+_TIMES = (
+    "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s' : "
+    "datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' ms' : "
+    "format(datum.value, '~g') + ' us'"
+)
+"""Writes microseconds in the unit that they need."""
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """Return the powers of ten within some values; of few, two steps between them too."""
+    known = [value for value in values if value > 0]
+    if not known:
+        return []
+    first, last = floor(log10(min(known))), ceil(log10(max(known)))
+    steps = (1, 2, 5) if last - first < _DECADES else (1,)
+    return [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
+
+
+def layers_of(chart: Chart) -> list[Spec]:
+    """Return the layers of a chart: its marks, and the lines that they are held against."""
+    ends = (end for mark in chart.marks for end in (mark.low, mark.high, mark.y))
+    y = _scale(chart.y, "y", [end for end in ends if end is not None] if chart.y.log else [])
+    x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
+    if chart.kind == "heat":
+        return _heat(chart, x)
+    grouped = chart.kind == "bars" and len(chart.series_names()) > 1 and chart.x.words
+    offset: Spec = {"xOffset": {"field": "series"}} if grouped else {}
+    base: Spec = {"x": x, "y": y, **offset, **_colour(chart)}
+    layers = {
+        "lines": _lines,
+        "bars": _bars,
+        "points": _points,
+        "curves": _curves,
+        "boxes": _boxes,
+        "stacks": _stacks,
+    }[chart.kind](base)
+    layers += [_published(base)] if any(mark.published for mark in chart.marks) else []
+    layers += _references(chart, x)
+    if chart.second and chart.y2:
+        return [{"layer": layers}, _second(chart, x, chart.y2)]
+    return layers
+
+
+def _colour(chart: Chart) -> Spec:
+    names = [name for name in chart.series_names() if name]
+    if not names:
+        return {"color": {"value": COLOURS[0]}}
+    told: Spec = {"field": "series", "type": "nominal", "scale": {"domain": names}}
+    legend = {"title": chart.series or None, "orient": "bottom", "columns": 4}
+    told |= {"legend": legend, "title": chart.series or None}
+    without_shape = chart.kind in ("bars", "stacks", "boxes", "curves")
+    return {"color": told} if without_shape else {"color": told, "shape": told}
+
+
+_MEASURED = {"filter": "datum.kind == 'sure' || datum.kind == 'doubted'"}
+_CURVE_TOOLTIP = [
+    {"field": "series", "title": "which"},
+    {"field": "x", "format": ".4s"},
+    {"field": "y", "format": ".4"},
+]
+_TOOLTIP = [
+    {"field": "series", "title": "which"},
+    {"field": "x"},
+    {"field": "y", "format": ".4s"},
+    {"field": "low", "format": ".4s"},
+    {"field": "high", "format": ".4s"},
+    {"field": "told", "title": "said"},
+]
+
+
+def _interval(base: Spec) -> Spec:
+    encoding = {name: value for name, value in base.items() if name != "shape"}
+    encoding |= {"y": {**base["y"], "field": "low"}, "y2": {"field": "high"}}
+    return {"transform": [_MEASURED], "mark": {"type": "rule", "size": 1.5}, "encoding": encoding}
+
+
+def _dots(base: Spec) -> list[Spec]:
+    """Return filled marks, hollow ones for what is doubted, and arrows for what is bounded."""
+    sure = [_MEASURED, {"filter": "datum.kind == 'sure'"}]
+    doubted = [_MEASURED, {"filter": "datum.kind == 'doubted'"}]
+    encoding = {**base, "tooltip": _TOOLTIP}
+    arrow = {key: value for key, value in base.items() if key != "shape"}
+    return [
+        {
+            "transform": sure,
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": encoding,
+        },
+        {
+            "transform": doubted,
+            "mark": {"type": "point", "filled": False, "size": 60, "strokeWidth": 1.8},
+            "encoding": encoding,
+        },
+        {
+            "transform": [{"filter": "datum.bounded"}],
+            "mark": {"type": "text", "text": "↑", "dy": -12, "fontSize": 14, "fontWeight": "bold"},
+            "encoding": arrow,
+        },
+    ]
+
+
+def _lines(base: Spec) -> list[Spec]:
+    through = {"transform": [_MEASURED], "mark": {"type": "line", "strokeWidth": 1.8}}
+    path = {key: value for key, value in base.items() if key != "shape"}
+    return [{**through, "encoding": path}, _interval(base), *_dots(base)]
+
+
+def _points(base: Spec) -> list[Spec]:
+    return [_interval(base), *_dots(base)]
+
+
+def _curves(base: Spec) -> list[Spec]:
+    mark = {"type": "line", "interpolate": "step-after", "strokeWidth": 1.8}
+    return [
+        {"transform": [_MEASURED], "mark": mark, "encoding": {**base, "tooltip": _CURVE_TOOLTIP}}
+    ]
+
+
+def _bars(base: Spec) -> list[Spec]:
+    hollow = {"condition": {"test": "datum.kind == 'doubted'", "value": 0.25}, "value": 0.9}
+    outline = {"stroke": base["color"], "fillOpacity": hollow, "tooltip": _TOOLTIP}
+    bar = {"type": "bar", "strokeWidth": 1.5}
+    interval = _interval({**base, "color": {"value": GREY}})
+    arrow = {**base, "color": {"value": GREY}}
+    return [
+        {"transform": [_MEASURED], "mark": bar, "encoding": {**base, **outline}},
+        interval,
+        {
+            "transform": [{"filter": "datum.bounded"}],
+            "mark": {"type": "text", "text": "↑", "dy": -10, "fontSize": 13, "fontWeight": "bold"},
+            "encoding": arrow,
+        },
+    ]
+
+
+def _boxes(base: Spec) -> list[Spec]:
+    mark = {"type": "boxplot", "extent": "min-max", "size": 18}
+    return [{"transform": [_MEASURED], "mark": mark, "encoding": base}]
+
+
+def _stacks(base: Spec) -> list[Spec]:
+    mark = {"type": "bar"}
+    y = {**base["y"], "stack": "zero"}
+    return [{"mark": mark, "encoding": {**base, "y": y, "tooltip": _TOOLTIP}}]
+
+
+def _published(base: Spec) -> Spec:
+    """Return the published values: crosses of the colour of their series."""
+    encoding = {key: value for key, value in base.items() if key != "shape"}
+    return {
+        "transform": [{"filter": "datum.kind == 'published'"}],
+        "mark": {"type": "point", "shape": "cross", "filled": False, "size": 90, "strokeWidth": 2},
+        "encoding": {**encoding, "tooltip": _TOOLTIP},
+    }
+
+
+_DASHED = {"strokeDash": [5, 4], "color": GREY}
+_SAID = {"type": "text", "color": GREY, "baseline": "bottom", "dy": -3}
+_HELD_TOOLTIP = [{"field": "series", "title": "which"}, *(
+    {"field": name, "format": ".4s"} for name in ("y", "low", "high")
+)]  # fmt: skip
+
+
+def _across() -> list[Spec]:
+    """Return lines from side to side, with their names and their intervals."""
+    chosen = [{"filter": "datum.kind == 'across'"}]
+    y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
+    band = {"type": "rect", "color": GREY, "opacity": 0.1}
+    text = {"x": {"value": 4}, "y": y, "text": {"field": "series"}}
+    return [
+        {"transform": chosen, "mark": band, "encoding": {"y": low, "y2": {"field": "high"}}},
+        {
+            "transform": chosen,
+            "mark": {"type": "rule", **_DASHED},
+            "encoding": {"y": y, "tooltip": _HELD_TOOLTIP},
+        },
+        {"transform": chosen, "mark": {**_SAID, "align": "left"}, "encoding": text},
+    ]
+
+
+def _along(x: Spec, *, ticks: bool) -> list[Spec]:
+    """Return lines along the bottom, with the name of each at its beginning; or `ticks`, one for
+    each bar."""
+    chosen = [{"filter": "datum.kind == 'along'"}]
+    y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
+    of, detail = {"x": x, "y": y}, {"detail": {"field": "series"}}
+    if ticks:
+        tick = {"type": "tick", "thickness": 2, "color": GREY}
+        told = {**of, "tooltip": _HELD_TOOLTIP}
+        return [{"transform": chosen, "mark": tick, "encoding": told}]
+    band = {"type": "area", "color": GREY, "opacity": 0.1}
+    within = {"x": x, "y": low, "y2": {"field": "high"}, **detail}
+    return [
+        {"transform": chosen, "mark": band, "encoding": within},
+        {
+            "transform": chosen,
+            "mark": {"type": "line", **_DASHED},
+            "encoding": {**of, **detail, "tooltip": _HELD_TOOLTIP},
+        },
+        {
+            "transform": [{"filter": "datum.named"}],
+            "mark": {**_SAID, "align": "left"},
+            "encoding": {**of, "text": {"field": "series"}},
+        },
+    ]
+
+
+def _references(chart: Chart, x: Spec) -> list[Spec]:
+    layers: list[Spec] = []
+    if any(each.x is None for each in chart.references):
+        layers += _across()
+    if any(each.x is not None for each in chart.references):
+        layers += _along(x, ticks=chart.kind == "bars")
+    if chart.diagonal:
+        ends = [float(mark.x) for mark in chart.marks if not isinstance(mark.x, str)]
+        data = {"values": [{"x": end, "y": end} for end in (min(ends), max(ends))]} if ends else {}
+        encoding = {name: {"field": name, "type": "quantitative"} for name in ("x", "y")}
+        line = {"type": "line", "strokeDash": [2, 3], "color": GREY}
+        layers += [{"data": data, "mark": line, "encoding": encoding}] if ends else []
+    return layers
+
+
+def _second(chart: Chart, x: Spec, scale: Scale) -> Spec:
+    """Return the marks on the scale at the right: a dashed grey line with hollow squares."""
+    y = {**_scale(scale, "y"), "axis": {"orient": "right", "grid": False}}
+    base = {"x": x, "y": y, "color": {"value": GREY}}
+    line = {"mark": {"type": "line", "strokeDash": [4, 3]}, "encoding": base}
+    dots = {
+        "mark": {"type": "point", "shape": "square", "size": 50},
+        "encoding": {**base, "tooltip": _TOOLTIP},
+    }
+    return {"data": {"values": [row_of(mark) for mark in chart.second]}, "layer": [line, dots]}
+
+
+def _heat(chart: Chart, x: Spec) -> list[Spec]:
+    rows: Sequence[str] = chart.series_names()
+    y: Spec = {"field": "series", "type": "nominal", "sort": list(rows), "title": chart.series}
+    colour: Spec = {"field": "y", "type": "quantitative", "title": chart.y.title}
+    colour["scale"] = {"scheme": "viridis"}
+    cell = {"x": x, "y": y}
+    ink = {"condition": {"test": _bright(chart), "value": "black"}, "value": "white"}
+    words = {**cell, "text": {"field": "y", "format": ".3s"}, "color": ink}
+    return [
+        {"mark": "rect", "encoding": {**cell, "color": colour, "tooltip": _TOOLTIP}},
+        {"mark": {"type": "text"}, "encoding": words},
+    ]
+
+
+def _bright(chart: Chart) -> str:
+    values = [mark.y for mark in chart.marks]
+    return f"datum.y > {(min(values) + max(values)) / 2}" if values else "true"

@@ -1,0 +1,132 @@
+"""This module says what figures are held against: what the traffic program does on a bare cable,
+and what a link would carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from switchmark.model.cable import Calibration
+from switchmark.model.record import Record
+from switchmark.model.units import gbps_l1, mean_frame_bytes
+from switchmark.plots.chart import Reference
+
+__all__ = ["CABLE", "LINE", "Place", "references"]
+
+CABLE, LINE = "bare cable", "line rate"
+
+Place = tuple[float | str | None, str, str]
+"""Where a record stands in a chart: its place along the bottom, its series, and its panel."""
+
+_BEYOND = 3
+"""A reference that is so many times the greatest figure would leave no room for the figures."""
+
+_MOST = 3
+"""So many lines of a kind can be told apart in a picture."""
+
+_ALIKE = 0.001
+
+_UNITS: dict[str, Callable[[float, Record], float]] = {
+    "rx.mpps": lambda pps, record: pps / 1e6,
+    "rx.gbps_l1": lambda pps, record: gbps_l1(pps, mean_frame_bytes(record.test.frame_size)),
+}
+
+_Line = dict[float | str | None, tuple[float, float, float]]
+
+
+def references(
+    records: Sequence[Record], metric: str, placed: Callable[[Record], Place], greatest: float
+) -> tuple[Reference, ...]:
+    """Return the lines that the figures of some records are held against, in the unit of a metric:
+    none where it is no rate, and none far above the `greatest` figure.
+
+    The cable is left out where it is among the switches of the records, with a series of its own.
+    """
+    scaled = _UNITS.get(metric)
+    if scaled is None or greatest <= 0:
+        return ()
+    cables = {r.calibration.switch for r in records if isinstance(r.calibration, Calibration)}
+    drawn = [] if cables & {record.test.switch for record in records} else [(CABLE, _cable)]
+    made: list[Reference] = []
+    for name, of in (*drawn, (LINE, _line_rate)):
+        made += _lines(name, _told(records, of, scaled, placed), greatest)
+    return tuple(made)
+
+
+def _cable(record: Record) -> tuple[float, float, float] | None:
+    known = record.calibration
+    if not isinstance(known, Calibration):
+        return None
+    low, mean, high = known.rate_pps
+    return mean, low, high
+
+
+def _line_rate(record: Record) -> tuple[float, float, float] | None:
+    test = record.test
+    if test.line_pps is None:
+        return None
+    pps = test.line_pps * test.pairs * (2 if test.direction == "bi" else 1)
+    return pps, pps, pps
+
+
+def _told(
+    records: Sequence[Record],
+    of: Callable[[Record], tuple[float, float, float] | None],
+    scaled: Callable[[float, Record], float],
+    placed: Callable[[Record], Place],
+) -> dict[tuple[str, str], _Line]:
+    """Return what is told of each series of each panel along the bottom. One with two values at a
+    place tells nothing."""
+    lines: dict[tuple[str, str], _Line] = {}
+    spoiled = set()
+    for record in records:
+        rates = of(record)
+        if rates is None:
+            continue
+        x, series, panel = placed(record)
+        value = tuple(scaled(each, record) for each in rates)
+        line = lines.setdefault((panel, series), {})
+        if x in line and not _alike(line[x][0], value[0]):
+            spoiled.add((panel, series))
+        line[x] = (value[0], value[1], value[2])
+    return {key: line for key, line in lines.items() if key not in spoiled}
+
+
+def _alike(one: float, other: float) -> bool:
+    return abs(one - other) <= _ALIKE * max(one, other)
+
+
+def _lines(name: str, told: dict[tuple[str, str], _Line], greatest: float) -> Iterator[Reference]:
+    """Yield the points of the lines of each panel, one for series that have the same."""
+    for panel in dict.fromkeys(panel for panel, _ in told):
+        kept: list[tuple[_Line, list[str]]] = []
+        for (of, series), line in told.items():
+            if of != panel:
+                continue
+            same = next((each for each in kept if _fits(each[0], line)), None)
+            if same is None:
+                kept.append((dict(line), [series]))
+            else:
+                same[0].update(line)
+                same[1].append(series)
+        near = [each for each in kept if min(y for y, _, _ in each[0].values())
+                <= _BEYOND * greatest]  # fmt: skip
+        if len(near) > _MOST:
+            continue
+        for line, of_series in near:
+            of_some = f" ({', '.join(filter(None, of_series))})" if len(kept) > 1 else ""
+            yield from _points(name + of_some, panel, line)
+
+
+def _fits(line: _Line, other: _Line) -> bool:
+    shared = line.keys() & other.keys()
+    return bool(shared) and all(_alike(line[x][0], other[x][0]) for x in shared)
+
+
+def _points(name: str, panel: str, line: _Line) -> Iterator[Reference]:
+    values = list(line.values())
+    if all(_alike(values[0][0], y) for y, _, _ in values):
+        y, low, high = values[0]
+        yield Reference(y, name, panel, None, low, high)
+        return
+    for x, (y, low, high) in line.items():
+        yield Reference(y, name, panel, x, low, high)

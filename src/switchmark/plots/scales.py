@@ -1,0 +1,82 @@
+"""This module chooses the units of a chart, so that its scales have numbers of few digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from switchmark.plots.chart import Chart, Mark, Reference, Scale
+
+__all__ = ["in_handy_units"]
+
+_SMALLER = {"Mpps": "kpps", "Gbps L1": "Mbps L1", "Gbps L2": "Mbps L2"}
+"""The unit for what is less than one of a unit: a thousandth of it."""
+
+_LARGER = {"ns": "us", "us": "ms"}
+"""The unit for what is some thousands of a unit: a thousand of it."""
+
+_MANY = 2_000
+
+
+def in_handy_units(chart: Chart) -> Chart:
+    """Return the same chart in units that suit its figures. Scales of one unit stay alike, so that
+    a diagonal is one."""
+    factors: dict[str, tuple[float, str]] = {}
+    for unit, values in _values(chart):
+        greatest = max((abs(value) for value in values), default=0.0)
+        if unit in _SMALLER and 0 < greatest < 1:
+            factors.setdefault(unit, (1e3, _SMALLER[unit]))
+        elif unit in _LARGER and greatest >= _MANY:
+            factors[unit] = (1e-3, _LARGER[unit])
+        else:
+            factors[unit] = (1.0, unit)
+    x_factor, x = _scaled(chart.x, factors)
+    y_factor, y = _scaled(chart.y, factors)
+    if x_factor == y_factor == 1:
+        return chart
+    marks = tuple(_mark(mark, x_factor, y_factor) for mark in chart.marks)
+    held = tuple(_reference(each, x_factor, y_factor) for each in chart.references)
+    return replace(chart, marks=marks, references=held, x=x, y=y)
+
+
+def _values(chart: Chart) -> Iterator[tuple[str, list[float]]]:
+    """Yield the units of both scales with what stands on them; a curve of times keeps its unit."""
+    if chart.kind == "curves":
+        return
+    if not chart.x.words:
+        yield _unit(chart.x), [mark.x for mark in chart.marks if not isinstance(mark.x, str)]
+    stacked: dict[tuple[object, str], float] = {}
+    for mark in chart.marks:
+        key = (mark.x if chart.kind == "stacks" else len(stacked), mark.panel)
+        stacked[key] = stacked.get(key, 0.0) + mark.y
+    yield _unit(chart.y), list(stacked.values())
+
+
+def _unit(scale: Scale) -> str:
+    words, _, unit = scale.title.rpartition(" (")
+    return unit.rstrip(")") if words else ""
+
+
+def _scaled(scale: Scale, factors: dict[str, tuple[float, str]]) -> tuple[float, Scale]:
+    unit = _unit(scale)
+    factor, other = factors.get(unit, (1.0, unit))
+    if factor == 1:
+        return 1.0, scale
+    return factor, replace(scale, title=scale.title.replace(f"({unit})", f"({other})"))
+
+
+def _mark(mark: Mark, x: float, y: float) -> Mark:
+    return replace(
+        mark,
+        x=mark.x if isinstance(mark.x, str) else mark.x * x,
+        y=mark.y * y,
+        low=None if mark.low is None else mark.low * y,
+        high=None if mark.high is None else mark.high * y,
+    )
+
+
+def _reference(each: Reference, x: float, y: float) -> Reference:
+    placed = each.x if each.x is None or isinstance(each.x, str) else each.x * x
+    low = None if each.low is None else each.low * y
+    high = None if each.high is None else each.high * y
+    return replace(each, x=placed, y=each.y * y, low=low, high=high)

@@ -1,0 +1,191 @@
+"""This module writes the page of all experiments of the literature: their figures as they were
+drawn, with what was measured beside them, and what becomes of the papers' claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from switchmark.errors import UsageError
+from switchmark.papers.experiment import Drawn, Published, source
+from switchmark.papers.points import Point
+from switchmark.plots.base import scale_of_metric
+from switchmark.plots.chart import Chart
+from switchmark.report.drawn import assumptions, axis_words, experiment_charts, experiment_id
+from switchmark.report.files import write_file
+from switchmark.report.page import figure_of_page, page_of
+from switchmark.report.paper import Judged, published_points
+
+__all__ = ["check_gallery", "gallery_page", "write_gallery"]
+
+_STILL_MARKS = 2500
+"""So many marks of all charts have a picture for where scripts are off; what comes after is drawn
+by the page's script."""
+
+
+def check_gallery(output: Path) -> None:
+    """Raise UsageError for a file that a page cannot be written as."""
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(
+            f"the gallery cannot be written as '{output.name}': it is a page",
+            hint=f"-o {output.stem or 'gallery'}.html; one experiment as a picture: "
+            "switchmark paper NAME -o FILE.svg",
+        )
+
+
+def write_gallery(
+    output: Path, results: Sequence[Judged], own: Mapping[str, Sequence[Point]], runs: Sequence[str]
+) -> None:
+    """Write the page of these experiments; arguments as those of `gallery_page`."""
+    write_file(output, gallery_page(results, own, runs))
+
+
+def gallery_page(
+    results: Sequence[Judged],
+    own: Mapping[str, Sequence[Point]],
+    runs: Sequence[str] = (),
+    *,
+    still_marks: int = _STILL_MARKS,
+) -> str:
+    """Return the page of experiments, sorted by their papers. `own` are the points of each in its
+    paper's values, by which the claims are judged too; `runs` are the names of what was measured.
+    The charts have pictures until they have had `still_marks` marks."""
+    drawn: list[Chart] = []
+    parts = ["<main id='main'>", *_lead(results, runs), _contents(results)]
+    marks = 0
+    for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
+        told = source(paper)
+        name, of_what = escape(paper), f"{told.title}. {told.venue}, {told.year}."
+        parts.append(
+            f"<section aria-labelledby='{name}'><h2 id='{name}'>{name}</h2>"
+            f"<p>{escape(told.authors)}: {escape(of_what)}</p>"
+            f"<p>Their testbed: {escape(told.bed)}.</p>"
+        )
+        for result in of_paper:
+            parts.append(_head(result))
+            charts = experiment_charts(result)
+            for chart in charts:
+                marks += len(chart.marks)
+                still = marks <= still_marks
+                parts.append(figure_of_page(chart, len(drawn), still=still))
+                drawn.append(chart)
+            parts += ["" if charts else _undrawn(result)]
+            parts += [_claims(result, own[result.experiment.name]), "</section>"]
+        parts.append("</section>")
+    return page_of("switchmark: experiments of the literature", [*parts, "</main>"], drawn)
+
+
+def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
+    """Return the sentences that stand first."""
+    papers = len({result.experiment.paper for result in results})
+    values = sum(len(result.experiment.published) for result in results)
+    claims = sum(len(result.answers) for result in results)
+    told = [f"{len(results)} results of {papers} papers, with {values} published values and "
+            f"{claims} claims."]  # fmt: skip
+    begun = [result for result in results if _is_measured(result)]
+    if begun:
+        counts = ", ".join(
+            f"{sum(result.count(verdict) for result in begun)} {words}"
+            for verdict, words in (
+                ("holds", "hold"),
+                ("does not hold", "do not hold"),
+                ("cannot be told", "cannot be told"),
+            )
+        )
+        told.append(
+            f"Measured here, at least in part: {len(begun)} results. Of their claims {counts}."
+        )
+    else:
+        told.append(
+            "None of them was measured for this page: the charts show published values alone."
+        )
+    lead = [f"<p class='answer'>{escape(each)}</p>" for each in told]
+    return [*lead, f"<p>Runs: {escape(', '.join(runs))}.</p>" if runs else ""]
+
+
+def _is_measured(result: Judged) -> bool:
+    return any(record is not None for record in result.records)
+
+
+def _contents(results: Sequence[Judged]) -> str:
+    """Return links to all experiments, a list for each paper that a reader opens."""
+    lists = []
+    for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
+        chosen = list(of_paper)
+        rows = "".join(
+            f"<li><a href='#{escape(experiment_id(result))}'>{escape(result.experiment.name)}</a>: "
+            f"{escape(result.experiment.summary)}{escape(_counts(result))}</li>"
+            for result in chosen
+        )
+        begun = sum(map(_is_measured, chosen))
+        told = f"{paper}: {len(chosen)} results" + (f", {begun} measured here" if begun else "")
+        lists.append(f"<details><summary>{escape(told)}</summary><ul>{rows}</ul></details>")
+    return f"<nav aria-label='experiments'>{''.join(lists)}</nav>"
+
+
+def _counts(result: Judged) -> str:
+    if not _is_measured(result) or not result.answers:
+        return ""
+    held, against = result.count("holds"), result.count("does not hold")
+    return f" (claims: {len(result.answers)}; shown here: {held}; the contrary: {against})"
+
+
+def _head(result: Judged) -> str:
+    experiment, name = result.experiment, escape(experiment_id(result))
+    told = sum(bool(point.figures) for point in result.points)
+    place = f"{experiment.place}."
+    place += f" {told} of {len(result.points)} points measured here." if told else ""
+    place += f" It shares the runs of {experiment.same_runs_as}." if experiment.same_runs_as else ""
+    return (
+        f"<section aria-labelledby='{name}'><h3 id='{name}'>{escape(experiment.name)}: "
+        f"{escape(experiment.summary)}</h3><p>{escape(place)} "
+        f"<code>switchmark paper {escape(experiment.name)}</code></p>{assumptions(experiment)}"
+    )
+
+
+def _undrawn(result: Judged) -> str:
+    """Return the published values in words, or that there are none, where nothing can be drawn."""
+    rows = "".join(f"<li>{escape(_in_words(row))}</li>" for row in result.experiment.published)
+    if rows:
+        return f"<p>Published:</p><ul>{rows}</ul>"
+    drawn = ", ".join(dict.fromkeys(map(_axes_of, result.experiment.figures)))
+    return f"<p>The paper gives no values in numbers. It shows {escape(drawn)}.</p>"
+
+
+def _axes_of(figure: Drawn) -> str:
+    return f"{scale_of_metric(figure.y).title} against {axis_words(figure.x)}"
+
+
+def _in_words(row: Published) -> str:
+    at = ", ".join(f"{axis} {value}" for axis, value in row.at.items())
+    return f"{row.metric}{' at ' if at else ''}{at}: {row}"
+
+
+def _claims(result: Judged, own: Sequence[Point]) -> str:
+    """Return each claim with its answers: by the paper's own values, and by what was measured."""
+    if not result.answers:
+        return ""
+    published = published_points(result.experiment, own)
+    begun = _is_measured(result)
+    rows = []
+    for claim, answer in result.answers:
+        says = escape(claim.says) + ("" if claim.said else " (deduced from its values)")
+        by_paper = claim.judge(published).verdict
+        told = {"cannot be told": "too few values"}.get(by_paper, by_paper)
+        told += f": {claim.contradicted}" if claim.contradicted else ""
+        here = (
+            f"<td>{answer.verdict}</td><td class='words'>{escape(answer.why)}</td>" if begun else ""
+        )
+        rows.append(
+            f"<tr><td class='words'>{says}</td><td class='words'>{escape(told)}</td>{here}</tr>"
+        )
+    names = ("claim", "in its own values", *(("here", "why") if begun else ()))
+    head = "".join(f"<th scope='col'>{name}</th>" for name in names)
+    label = f"claims of {escape(result.experiment.name)}"
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
+        f"<table><caption>Its claims</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
