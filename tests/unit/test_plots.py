@@ -13,6 +13,7 @@ import pytest
 from recorded import fresh, latency_trial
 from switchmark.model.cable import Calibration
 from switchmark.model.record import Record
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
@@ -322,3 +323,24 @@ def test_a_chain_is_shown_by_its_lines_first() -> None:
 def test_the_legend_has_the_shapes_of_the_marks_once() -> None:
     picture = svg(specification(drawn("rate-against-size", SHOWN["rate-against-size"])))
     assert picture.count(">linux-bridge<") == 1
+
+
+def test_loads_of_a_search_are_a_line_of_latencies() -> None:
+    late = {"kind": "one-way", "count": 100, "min": 1, "mean": 2.0, "max": 9, "p50": 4000}
+    goals = tuple(
+        Goal(goal=f"{share}", loss_ratio=0.0, rate_pps=1e5 * share, latency_ns=late)
+        for share in (0.1, 0.5, 0.99)
+    )
+    found = SearchResult(name="latency-at-load", trials=4, r_plus_pps=1e5, goals=goals)
+    test = Test(search="latency-at-load", pairs=2)
+    marks = drawn("latency-against-load", [fresh(1, test=test, search=found)]).marks
+    assert [mark.x for mark in marks] == pytest.approx([0.02, 0.1, 0.198])
+    assert [mark.y for mark in marks] == [4.0, 4.0, 4.0]
+
+
+def test_cells_of_two_axes_are_named_as_their_values_are_written() -> None:
+    chart = drawn("two-axes", SHOWN["two-axes"])
+    assert {mark.x for mark in chart.marks} | {mark.series for mark in chart.marks} == {
+        *("64", "128", "256"),
+        *("1", "2", "3"),
+    }

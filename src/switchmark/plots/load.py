@@ -27,13 +27,19 @@ class _AgainstLoad:
         self._metric, self._diagonal = metric_name, diagonal
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        """Draw tests of one path that differ in their rate."""
-        chosen = [record for record in measured(records) if not record.test.parsed_rate.is_max]
+        """Draw tests of one path that differ in their rate, or the loads of a search."""
+        log = self._metric.startswith("latency")
+        chosen = [
+            r for r in measured(records) if not r.test.parsed_rate.is_max or (log and r.search)
+        ]
         series, panels = split(chosen, "rate")
         marks: list[Mark] = []
         for record in chosen:
-            offered = _OFFERED.of(record)
             words = words_of(record.test, series), words_of(record.test, panels)
+            if record.search:
+                marks += _loads_of(record, *words) if log else []
+                continue
+            offered = _OFFERED.of(record)
             mark = mark_of(record, self._metric, offered or 0.0, *words)
             marks += [mark] if mark and offered else []
         loads: dict[tuple[str, str], int] = {}
@@ -41,7 +47,6 @@ class _AgainstLoad:
             loads[mark.series, mark.panel] = loads.get((mark.series, mark.panel), 0) + 1
         if not any(count >= _FEWEST for count in loads.values()):
             return None
-        log = self._metric.startswith("latency")
         y = replace(scale_of_metric(self._metric, log=log), percent=self._metric == "loss_ratio")
         return Chart(
             self.name,
@@ -60,6 +65,24 @@ class _AgainstLoad:
                 max(mark.y for mark in marks),
             ),
         )
+
+
+def _loads_of(record: Record, series: str, panel: str) -> list[Mark]:
+    """Return the median latencies at the loads of a search. None of them has an interval."""
+    senders = record.test.pairs * (2 if record.test.direction == "bi" else 1)
+    return [
+        Mark(
+            goal.rate_pps * senders / 1e6,
+            goal.latency_ns.p50 / 1e3,
+            series,
+            panel,
+            doubted=bool(record.doubts),
+            told=f"limit: {goal.verdict or record.verdict}",
+            key=record.key[:16],
+        )
+        for goal in (record.search.goals if record.search else ())
+        if goal.rate_pps and goal.latency_ns and goal.latency_ns.p50
+    ]
 
 
 RECEIVED = _AgainstLoad("received-against-offered", "Received of what is offered", "rx.mpps",

@@ -105,7 +105,7 @@ class _Heat:
         across, up = axes
         marks = []
         for record in chosen:
-            x, y = str(place(record.test, across)), str(place(record.test, up))
+            x, y = _at(record, across), _at(record, up)
             panel = record.test.switch if "switch" in (*series, *panels) else ""
             mark = mark_of(record, name, x, y, panel)
             marks += [mark] if mark else []
@@ -122,6 +122,11 @@ class _Heat:
             tuple(marks),
             series=AXES[up].words,
         )
+
+
+def _at(record: Record, axis: str) -> str:
+    at = place(record.test, axis)
+    return at if isinstance(at, str) else f"{at:g}"
 
 
 def _of_one_metric(records: Sequence[Record]) -> list[Record]:

@@ -83,7 +83,7 @@ def _notes(chart: Chart) -> list[str]:
     """Return what explains the marks that are there."""
     marks = (*chart.marks, *chart.second)
     notes = []
-    if spans(marks) and chart.kind != "stacks":
+    if spans(marks) and chart.kind not in ("stacks", "heat"):
         notes.append("bars through marks: 95 % interval of the median")
     if any(mark.doubted for mark in marks) and chart.kind not in _NEVER_HOLLOW:
         notes.append("hollow: doubted")
