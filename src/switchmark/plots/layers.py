@@ -48,7 +48,7 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         if 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places):
             axis = {"values": sorted(set(places)), "format": "d"}
         return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
-    few = 1 < len(set(places)) <= _TICKS
+    few = 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places)
     ticks = sorted(set(places)) if few else _ticks([p for p in places if not isinstance(p, str)])
     axis = {"values": ticks, "format": "d" if few else "~s"}
     if scale.title.endswith(" (us)"):

@@ -17,6 +17,8 @@ __all__ = ["LATENCY", "LOSS", "RECEIVED"]
 
 _OFFERED = metric("offered.mpps")
 _FEWEST = 3
+_FAR_APART = 10
+"""Latencies that are more than so many times apart stand on a logarithmic scale."""
 
 
 class _AgainstLoad:
@@ -47,6 +49,8 @@ class _AgainstLoad:
             loads[mark.series, mark.panel] = loads.get((mark.series, mark.panel), 0) + 1
         if not any(count >= _FEWEST for count in loads.values()):
             return None
+        ends = [mark.y for mark in marks]
+        log = log and max(ends) > _FAR_APART * min(ends)
         y = replace(scale_of_metric(self._metric, log=log), percent=self._metric == "loss_ratio")
         return Chart(
             self.name,
