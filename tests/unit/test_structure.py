@@ -36,10 +36,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lab": BASE | {"layout", "machine", "metrics", "plugins"} | DRIVERS,
     "campaign": BASE | {"layout", "machine", "papers"} | DRIVERS,
     "report": BASE | {"metrics", "plots", "papers"},
+    "cluster": BASE | {"campaign", "lab", "layout", "machine", "metrics", "plugins"} | DRIVERS,
     "cli": BASE
     | DRIVERS
     | {"machine", "metrics", "plots", "plugins", "papers", "report"}
-    | {"campaign", "lab", "layout"},
+    | {"campaign", "cluster", "lab", "layout"},
     "__main__": {"cli"},
 }
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it
@@ -74,6 +75,8 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("layout/orders.py", "netns"): "a word of the traffic program's commands",
     ("machine/clean.py", "netns"): "a word of ip's command line",
     ("switches/links.py", "netns"): "a word of ip's command line",
+    ("cluster/description.py", "host"): "a part of an address",
+    ("cluster/start.py", "host"): "an option of Dask's scheduler",
     ("noises/stress.py", "vm"): "a worker of stress-ng",
     ("model/record.py", "host"): "a verdict",
     ("metrics/verdict.py", "host"): "a verdict",

@@ -177,7 +177,7 @@ def _run_one(
             folder.append_trial(key, missing.index + 1, trial)
             progress.trial(trial)
 
-        stored = tuple(folder.trials.get(key, ()))
+        stored = tuple(trial for trial in folder.trials.get(key, ()) if not trial.evidence.testbed)
         return lab.visit(Visit(test, missing.index + 1, key, stored, keep, then, r_plus_pps, limit))
 
     reference_test = saturated(test)

@@ -35,11 +35,12 @@ __all__ = [
     "key",
     "read_campaign",
     "read_host",
+    "read_lab",
     "read_records",
 ]
 
 
-_CAMPAIGN = "campaign.yaml"
+_CAMPAIGN, _LAB = "campaign.yaml", "testbeds.json"
 _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
 """What every record tells of its host; `host.json` has the rest."""
 
@@ -87,15 +88,16 @@ class RunFolder:
     """A run folder is open for writing: locked against a second writer until it is closed.
 
     `records` holds the latest record of each key, the latest last; `trials` every finished trial of
-    each key. `resumed_by` is the folder that the user names to go on.
+    each key. `resumed_by` is the folder that the user names to go on, and `cluster` the lab.
     """
 
     def __init__(self, path: Path) -> None:
         """Open the folder of an earlier run to go on with it."""
         self.path = path
         self.resumed_by = path
+        self.cluster = ""
         self.campaign = read_campaign(path)
-        self._host = _host(path)
+        self._host, self._lab = _host(path), read_lab(path)
         self._trials_file = _Lines(path / "trials.jsonl")
         self._records_file = _Lines(path / "records.jsonl")
         self.records: dict[str, Record] = {}
@@ -137,10 +139,28 @@ class RunFolder:
         """Keep a finished test; as `append_trial`. Return it with where it comes from."""
         content = record.model_dump(mode="json")
         self._append(self._records_file, {"versions": dict(versions), "record": content})
-        kept = record.model_copy(update={"origin": _origin(self.path, self._host, versions)})
+        origin = _origin(self.path, self._host, self._lab, versions, record)
+        kept = record.model_copy(update={"origin": origin})
         self.records.pop(record.key, None)
         self.records[record.key] = kept
         return kept
+
+    def append_logs(self, testbed: str, logs: Mapping[str, str]) -> None:
+        """Keep what a testbed wrote to its log files, in a folder of its own."""
+        folder = self.path / "logs" / testbed
+        with suppress(OSError):  # a run is measured whether or not its logs can be kept
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in logs.items():
+                with (folder / name).open("a") as file:
+                    file.write(text)
+
+    def keep_lab(self, lab: Mapping[str, Any]) -> None:
+        """Keep what is known of the testbeds (`testbeds.json`), for all records."""
+        try:
+            (self.path / _LAB).write_text(json.dumps(lab, indent=2) + "\n")
+        except OSError as error:
+            raise RecordFailed(f"{self.path / _LAB} cannot be written: {error.strerror}") from error
+        self._lab = dict(lab)
 
     def is_done(self, key: str) -> bool:
         """Say whether the test of this key has ended well."""
@@ -153,7 +173,8 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        return f"switchmark resume {shlex.quote(str(self.resumed_by))}"
+        cluster = f" --cluster {shlex.quote(self.cluster)}" if self.cluster else ""
+        return f"switchmark resume {shlex.quote(str(self.resumed_by))}{cluster}"
 
     def close(self) -> None:
         self._trials_file.close()
@@ -213,32 +234,61 @@ def _latest(records: Iterable[Record]) -> list[Record]:
 
 def _records(folder: Path) -> Iterator[Record]:
     """Return every record of a run folder, as it was appended, with where it comes from."""
-    path, host = folder / "records.jsonl", _host(folder)
+    path, host, lab = folder / "records.jsonl", _host(folder), read_lab(folder)
     for line, entry in _entries(path):
         with _readable(path, line):
             record = Record.model_validate(entry["record"])
-            origin = _origin(folder, host, entry.get("versions", {}))
+            origin = _origin(folder, host, lab, entry.get("versions", {}), record)
         yield record.model_copy(update={"origin": origin})
 
 
 def read_host(folder: Path) -> dict[str, Any]:
     """Return all that a run's `host.json` tells of its host; empty if that is not there or holds
     something else."""
+    return _object_in(folder / "host.json")
+
+
+def read_lab(folder: Path) -> dict[str, Any]:
+    """Return what is known of the testbeds of a run: facts of each, and in what they differ; empty
+    for a run of one host."""
+    return _object_in(folder / _LAB)
+
+
+def _object_in(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        facts = json.loads((folder / "host.json").read_text())
-        if isinstance(facts, dict):
-            return facts
+        content = json.loads(path.read_text())
+        if isinstance(content, dict):
+            return content
     return {}
 
 
-def _origin(folder: Path, host: dict[str, Any], versions: Mapping[str, str]) -> Origin:
-    return Origin(run=folder.resolve().name, host=host, versions=dict(versions))
+def _origin(
+    folder: Path,
+    host: dict[str, Any],
+    lab: Mapping[str, Any],
+    versions: Mapping[str, str],
+    record: Record,
+) -> Origin:
+    facts = lab.get("testbeds", {}).get(next(iter(record.testbeds), None), {}).get("facts")
+    groups = lab.get("groups", []) if len(lab.get("groups", [])) > 1 else []
+    alike = (name for group in groups if set(group) & set(record.testbeds) for name in group)
+    return Origin(
+        run=folder.resolve().name,
+        host=_told(facts) if facts else host,
+        versions=dict(versions),
+        alike=tuple(alike),
+        differences=tuple(lab.get("differences", ())),
+    )
 
 
 def _host(folder: Path) -> dict[str, Any]:
     """Return what each record tells of its host."""
     facts = read_host(folder)
-    return {name: facts.get(name) for name in _OF_THE_HOST} if facts else {}
+    return _told(facts) if facts else {}
+
+
+def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: facts.get(name) for name in _OF_THE_HOST}
 
 
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

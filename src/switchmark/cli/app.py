@@ -19,6 +19,7 @@ from switchmark.cli.arguments import (
     CalibrateOption,
     CampaignFile,
     Capture,
+    Cluster,
     GateOption,
     Json,
     JsonLines,
@@ -29,6 +30,7 @@ from switchmark.cli.arguments import (
     Rerun,
     RunFolderPath,
     ShareMachine,
+    Spread,
     Strict,
     Tune,
     Wide,
@@ -38,6 +40,7 @@ from switchmark.cli.completion import experiments, print_completion, things
 from switchmark.cli.exporting import add_commands
 from switchmark.cli.gallery import gallery
 from switchmark.cli.help import Command
+from switchmark.cli.labs import check_cluster, check_same_lab, measure_on_lab
 from switchmark.cli.options import with_axes, with_host_file
 from switchmark.cli.running import (
     Shown,
@@ -108,6 +111,8 @@ def run(
     rerun: Rerun = 0,
     share_machine: ShareMachine = False,
     tune: Tune = None,
+    cluster: Cluster = None,
+    spread: Spread = False,
 ) -> int:
     """Run the tests of a campaign, of the axes given here, or of both.
 
@@ -120,6 +125,9 @@ def run(
         lab_options(keep, capture, calibrate, gate, rerun, share_machine),
         Shown(as_json, wide, quiet),
     )
+    check_cluster(cluster, spread, keep=keep, capture=capture, tune=tune)
+    if cluster is not None:
+        return measure_on_lab(cluster, (chosen, out, name), show, lab, strict, spread=spread)
     if tune is not None:
         return search_settings(chosen, tune, (out, name), show, lab, strict)
     return measure(new_run(chosen, out, name), show, lab, strict)
@@ -152,6 +160,8 @@ def resume(
     gate: GateOption = "refuse",
     rerun: Rerun = 0,
     share_machine: ShareMachine = False,
+    cluster: Cluster = None,
+    spread: Spread = False,
 ) -> int:
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
@@ -160,10 +170,15 @@ def resume(
 
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)
-    anchor()
+    check_cluster(cluster, spread, keep=keep, capture=capture, tune=tuning or None)
+    check_same_lab(folder, cluster)
     lab = lab_options(keep, capture, calibrate, gate, rerun, share_machine)
+    show = Shown(as_json, wide, quiet)
+    if cluster is not None:
+        return measure_on_lab(cluster, folder, show, lab, strict, spread=spread)
+    anchor()
     go_on = go_on_tuning if tuning else measure
-    return go_on(RunFolder(folder), Shown(as_json, wide, quiet), lab, strict)
+    return go_on(RunFolder(folder), show, lab, strict)
 
 
 @command()

@@ -11,6 +11,7 @@ __all__ = [
     "CalibrateOption",
     "CampaignFile",
     "Capture",
+    "Cluster",
     "GateOption",
     "Json",
     "JsonLines",
@@ -21,6 +22,7 @@ __all__ = [
     "Rerun",
     "RunFolderPath",
     "ShareMachine",
+    "Spread",
     "Strict",
     "Tune",
     "Wide",
@@ -69,6 +71,16 @@ GateOption = Annotated[
 Rerun = Annotated[
     int,
     typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS|FILE",
+        help="run it on the testbeds of a lab: a Dask scheduler's address, or a file that says how",
+    ),
+]
+Spread = Annotated[
+    bool, typer.Option("--spread", help="with --cluster: repeats of a test on different testbeds")
 ]
 ShareMachine = Annotated[
     bool,

@@ -9,7 +9,8 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -18,6 +19,7 @@ from switchmark.errors import Exit
 
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
+    from switchmark.campaign.run import Progress
     from switchmark.campaign.store import RunFolder
     from switchmark.model.record import Record
 
@@ -31,6 +33,8 @@ __all__ = [
     "print_json",
     "print_records",
     "print_report",
+    "show_results",
+    "status_of",
     "steps_of",
 ]
 
@@ -112,32 +116,42 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.run import run
     from switchmark.campaign.sharing import OnSharedMachine
-    from switchmark.cli.progress import JsonObjects, watch
     from switchmark.lab.measure import Lab
     from switchmark.machine.measuring import measuring_alone, myself
 
-    progress = watch(folder.campaign.tests, show.quiet)
     shared = options["share_machine"]
     lab = Lab(folder.path, **{name: options[name] for name in options if name != "share_machine"})
+    with (
+        show_results(folder, show, lambda: (*lab.kept, *lab.left)) as progress,
+        measuring_alone(myself(folder.path), shared=shared, told=_told_of_waiting),
+    ):
+        run(folder, OnSharedMachine(lab) if shared else lab, progress)
+    return status_of(folder.latest, strict)
+
+
+@contextmanager
+def show_results(
+    folder: RunFolder, show: Shown, remarks: Callable[[], Sequence[str]] = tuple
+) -> Iterator[Progress]:
+    """Hold a folder open and show what happens in a block, then all that the folder has, however
+    the block ends, with remarks."""
+    from switchmark.cli.progress import JsonObjects, watch
+
+    progress = watch(folder.campaign.tests, show.quiet)
     if show.as_json:
         print_records([record for record in folder.latest if record.status == "ok"])
     try:
-        with (
-            folder,
-            measuring_alone(myself(folder.path), shared=shared, told=_told_of_waiting),
-            JsonObjects(progress) if show.as_json else progress as shown,
-        ):
-            run(folder, OnSharedMachine(lab) if shared else lab, shown)
+        with folder, JsonObjects(progress) if show.as_json else progress as shown:
+            yield shown
     finally:
         if folder.latest and not (show.as_json or show.only_progress):
             print_report(folder.latest, show.wide)
-        for line in (*lab.kept, *lab.left):
+        for line in remarks():
             print(line, file=sys.stderr)
         if not show.quiet:
             print(f"records are in {folder.path}", file=sys.stderr)
     if not (show.as_json or show.quiet or show.only_progress):
         _write_report(folder)
-    return _status(folder.latest, strict)
 
 
 def _told_of_waiting(holder: str) -> None:
@@ -171,11 +185,12 @@ def _write_report(folder: RunFolder) -> None:
 
 def steps_of(folder: Path) -> str:
     """Return the commands that were carried out for a run; nothing where they were not kept."""
-    path = folder / "logs" / "steps.sh"
-    return path.read_text(errors="replace") if path.is_file() else ""
+    paths = [folder / "logs/steps.sh", *sorted(folder.glob("logs/*/steps.sh"))]
+    return "".join(path.read_text(errors="replace") for path in paths if path.is_file())
 
 
-def _status(records: Sequence[Record], strict: bool) -> int:
+def status_of(records: Sequence[Record], strict: bool) -> int:
+    """Return the exit status of a run by its records."""
     statuses = {record.status for record in records}
     if statuses == {"refused"}:
         return Exit.UNAVAILABLE

@@ -170,3 +170,6 @@ class Evidence(Written):
 
     discarded: tuple[str, ...] = ()
     """For each trial that was run again before this one: the disturbance that spoiled it."""
+
+    testbed: str = ""
+    """The testbed of a lab that it was measured on; missing in a run of one host."""

@@ -222,6 +222,12 @@ class Origin(_Frozen):
     versions: dict[str, str]
     """The versions that its figures depend on."""
 
+    alike: tuple[str, ...] = ()
+    """The testbeds that are like its own, where those of its lab are not all alike."""
+
+    differences: tuple[str, ...] = ()
+    """In what the testbeds of its lab differ."""
+
 
 class Record(BaseModel):
     """A record is one test's outcome. `report.json` gives it the names that a reader meets."""
@@ -318,6 +324,17 @@ class Record(BaseModel):
 
     started: str | None = None
     """When the test began: date, time and offset (ISO 8601)."""
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Return the testbeds that are like its own, where those of its lab are not all alike: with
+        what others measured it cannot be compared."""
+        return self.origin.alike if self.origin else ()
+
+    @property
+    def testbeds(self) -> tuple[str, ...]:
+        """Return the testbeds of a lab that its trials were made on; none in a run of one host."""
+        return tuple(sorted({trial.evidence.testbed for trial in self.trials} - {""}))
 
     origin: Origin | None = Field(None, exclude=True)
     """Where it comes from."""

@@ -86,11 +86,13 @@ def answer(records: Sequence[Record]) -> list[str]:
 
 
 def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
-    """Return figures of one unit and one goal together, in the order in which they come."""
-    kinds: dict[tuple[str, str, str], list[Figure]] = {}
+    """Return figures of one unit and one goal together, in the order in which they come; those of
+    testbeds that differ are no figures of one kind."""
+    kinds: dict[tuple[str, str, str, tuple[str, ...]], list[Figure]] = {}
     for figure in figures:
         test = figure.record.test
-        kinds.setdefault((test.dimension, figure.unit, figure.what), []).append(figure)
+        kind = (test.dimension, figure.unit, figure.what, figure.record.alike)
+        kinds.setdefault(kind, []).append(figure)
     return list(kinds.values())
 
 
@@ -155,7 +157,8 @@ def _sentence(groups: Sequence[_Group], of: int) -> str:
     every = "in both cases" if of == 2 else f"in all {of} cases"
     where = every if len(groups) == of > 1 else listed(wheres)
     clauses = [*_best(groups), *_alike_ones(groups), *_bounded(groups), *_untold(groups)]
-    prefix = ", ".join(filter(None, (goal, where)))
+    alike = groups[0].leader.record.alike
+    prefix = ", ".join(filter(None, (goal, where, f"on {listed(alike)}" if alike else "")))
     return _begun(f"{prefix}{': ' * bool(prefix)}{'; '.join(clauses)}.")
 
 

@@ -48,6 +48,8 @@ def caption(records: Sequence[Record]) -> str:
         for axis, value in shared.items()
         if axis not in _SAID and value not in (None, _usual(first, axis))
     ]
+    if alike := records[0].alike:
+        words.append(f"testbed{'s' * (len(alike) > 1)} {', '.join(alike)}")
     if "duration" in shared and "repeat" in shared:
         trials = "a trial" if shared["repeat"] == 1 else f"{shared['repeat']} trials"
         words.append(f"{trials} of {shared['duration']:g} s")

@@ -61,6 +61,9 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         for record in records
         if record.status != "ok"
     ]
+    notes += dict.fromkeys(
+        each for record in records if record.origin for each in record.origin.differences
+    )
     known = {record.test.switch: version_told(record) for record in records}
     versions = [f"{switch} {version}" for switch, version in known.items() if version]
     return [*notes, f"versions: {', '.join(versions)}"] if versions else notes

@@ -59,11 +59,11 @@ def sections(records: Sequence[Record], *, wide: bool = False) -> list[Section]:
     """Return the sections of these records, with their rows in the order of the records. A column
     that is empty in all rows is left out; what all rows have in common is said above, but where
     all is to be seen (`wide`)."""
-    kinds: dict[tuple[str, str], list[Record]] = {}
+    kinds: dict[tuple[str, str, tuple[str, ...]], list[Record]] = {}
     for record in records:
         search = "" if record.test.search in _NO_GOALS else record.test.search
-        kinds.setdefault((record.test.dimension, search), []).append(record)
-    return [_section(each, search, wide) for (_, search), each in kinds.items()]
+        kinds.setdefault((record.test.dimension, search, record.alike), []).append(record)
+    return [_section(each, search, wide) for (_, search, _), each in kinds.items()]
 
 
 def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
@@ -76,7 +76,7 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
         figures = _of_rate(rows)
     common = _common_doubts(rows) if not wide else []
     columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
-    columns += [_doubts(rows, common), *(_times(rows) if wide else [])]
+    columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
     below = [] if wide else _cores_in_words(rows)
     below += [f"all doubted: {', '.join(common)}"] if common else []
     kept = tuple(each for each in columns if any(each.cells))
@@ -225,6 +225,12 @@ def _verdicts(rows: _Rows) -> Column:
         return (row.goal.verdict or "") if row.goal else row.record.verdict
 
     return Column("verdict", tuple(map(text, rows)), expendable=_LOST, folds=True)
+
+
+def _testbeds(rows: _Rows) -> Column:
+    """Return on which testbeds of a lab each test was measured; nothing in a run of one host."""
+    cells = tuple(" ".join(row.record.testbeds) for row in rows)
+    return Column("testbed", cells, expendable=_GBPS, folds=True)
 
 
 # --- goals -----------------------------------------------------------------------------------

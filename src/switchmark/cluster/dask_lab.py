@@ -1,0 +1,260 @@
+"""This module is the lab as Dask's scheduler knows it: which testbeds there are, and what became of
+visits that were sent to them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from distributed import Client, Future, KilledWorker
+
+from switchmark import __version__
+from switchmark.cluster import worker
+from switchmark.cluster.agenda import Item
+from switchmark.cluster.dispatch import Landed
+from switchmark.cluster.wire import Content
+from switchmark.errors import Unavailable
+from switchmark.model.spec import Test
+
+__all__ = ["RESOURCE", "DaskLab", "equal_versions"]
+
+RESOURCE = "testbed"
+"""Each worker has one of it, and each visit takes it: one test at a time on one testbed."""
+
+_LOOK_S = 1.0
+"""How often the scheduler is asked for testbeds."""
+
+_END_S = 90.0
+_ANSWER_S = 30.0
+
+Told = Callable[[str], None]
+
+
+class DaskLab:
+    """A lab has those workers of a scheduler that are testbeds and equal. `told` is told of those
+    that are left out, and of what is waited for."""
+
+    def __init__(self, client: Client, *, share_machine: bool, told: Told) -> None:
+        self._client, self._shared, self._told = client, share_machine, told
+        self._looked = 0.0
+        self._sent: dict[Item, Future] = {}
+        self._ended: queue.Queue[tuple[Item, Future]] = queue.Queue()
+        self._names: dict[str, str] = {}
+        self._left_out: set[str] = set()
+        self._tests: Sequence[Test] = ()
+        self._versions: Sequence[Content] = ()
+        self.facts: dict[str, Content] = {}
+        with suppress(Exception):  # it is told of what is waited for, no more
+            client.subscribe_topic(worker.TOPIC, self._waiting)
+
+    def testbeds(self) -> Collection[str]:
+        """Return the testbeds that there are now."""
+        if time.monotonic() - self._looked > _LOOK_S:
+            self._look()
+            self._looked = time.monotonic()
+        return sorted(self._names.values())
+
+    @property
+    def left_out(self) -> int:
+        """Return how many workers are no testbeds of this lab."""
+        return len(self._left_out)
+
+    def wait(self, wait_s: float) -> None:
+        """Wait for the first testbed, and a moment for others. Unavailable if none comes."""
+        deadline = time.monotonic() + wait_s
+        while not self.testbeds():
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"no testbed came to the scheduler within {wait_s:g} s",
+                    hint=f"dask worker ADDRESS --nthreads 1 --resources {RESOURCE}=1",
+                )
+            time.sleep(0.1)
+
+    def agree(self, tests: Sequence[Test]) -> list[Mapping[str, str]]:
+        """Return the versions that the figures of these tests depend on, the same on all testbeds;
+        Unavailable where they are not."""
+        asked = {"do": "versions", "tests": [test.model_dump(mode="json") for test in tests]}
+        first, expected = "", list[Content]()
+        for address, name in sorted(self._names.items(), key=lambda each: each[1]):
+            got = self._ask(address, asked)["versions"]
+            if not first:
+                first, expected = name, got
+            elif differing := equal_versions(expected, got):
+                raise Unavailable(
+                    f"testbeds {first} and {name} are not equal: {differing}",
+                    hint="the same versions and as many CPUs on all testbeds",
+                )
+        self._tests, self._versions = tests, expected
+        return [each["versions"] for each in expected]
+
+    def measure(self, requests: Mapping[str, Content]) -> dict[str, Content]:
+        """Ask testbeds to measure at the same time; return their answers, of those that had one."""
+        futures = {name: self._submit(name, each, alone=True) for name, each in requests.items()}
+        answers = {}
+        for name, future in futures.items():
+            try:
+                answers[name] = future.result()
+            except Exception as error:  # noqa: BLE001 (a testbed that is lost is compared no more)
+                self._told(f"testbed {name} gave no answer: {error}")
+        return {name: each for name, each in answers.items() if "record" in each}
+
+    def send(self, item: Item, request: Content) -> None:
+        """Send a visit to be measured at the testbed that the item is at."""
+        assert item.at is not None
+        future = self._submit(item.at, request, alone=bool(request["stored"]))
+        self._sent[item] = future
+        future.add_done_callback(lambda done: self._ended.put((item, done)))
+
+    def landed(self, timeout_s: float) -> Landed | None:
+        """Return a visit that has ended, of those sent; None if there is none in time."""
+        try:
+            item, future = self._ended.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if self._sent.get(item) is not future:
+            return None
+        del self._sent[item]
+        return self._outcome(item, future)
+
+    def shares(self, testbed: str) -> bool:
+        """Say whether another testbed is on the same machine."""
+        boots = [self.facts[name]["boot_id"] for name in self._names.values()]
+        return boots.count(self.facts[testbed]["boot_id"]) > 1
+
+    def end(self) -> None:
+        """Take down what is up on all testbeds, also what is being measured."""
+        with suppress(Exception):  # whoever is gone takes it down by itself
+            self._client.cancel(list(self._sent.values()), force=True)
+            self._client.sync(
+                self._client._run,  # noqa: SLF001 (the public one has no limit)
+                worker.end,
+                on_error="return",
+                callback_timeout=_END_S,
+            )
+
+    def _submit(self, name: str, request: Content, *, alone: bool) -> Future:
+        address = next((a for a, each in self._names.items() if each == name), "")
+        return self._client.submit(
+            worker.visit,
+            request,
+            address,
+            alone,
+            key=f"switchmark-{uuid.uuid4().hex}",
+            workers=[address],
+            allow_other_workers=True,
+            resources={RESOURCE: 1},
+            pure=False,
+        )
+
+    def _outcome(self, item: Item, future: Future) -> Landed:
+        at = item.at or ""
+        if future.status == "error":
+            error = future.exception()
+            blame = 3 if isinstance(error, KilledWorker) else 1
+            return Landed(item, at, lost=str(error), blame=blame)
+        if future.status != "finished":
+            return Landed(item, at, lost="the scheduler lost it", blame=0)
+        try:
+            answer: Content = future.result(timeout=_ANSWER_S)
+        except Exception as error:  # noqa: BLE001 (whatever it is, there is no answer)
+            return Landed(item, at, lost=f"its answer is lost: {error}", blame=0)
+        if "elsewhere" in answer:
+            return Landed(item, at, lost="its testbed is gone", blame=0)
+        if "error" in answer:
+            return Landed(item, at, lost=answer["error"], blame=1)
+        if answer["address"] not in self._names:
+            self._look()
+        name = self._names.get(answer["address"])
+        if name is None:
+            return Landed(item, at, lost="it was measured on no testbed of this lab", blame=0)
+        return Landed(item, name, answer)
+
+    def _look(self) -> None:
+        """Ask the scheduler for its workers; take up new ones, forget those that are gone."""
+        try:
+            identity = self._client.sync(
+                self._client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_S
+            )
+        except Exception as error:
+            logging.getLogger("distributed").debug("no scheduler: %s", error)
+            self._names.clear()
+            if self._client.status == "closed":
+                raise Unavailable("the scheduler is gone") from error
+            return
+        workers = identity["workers"]
+        self._names = {a: name for a, name in self._names.items() if a in workers}
+        self._left_out &= set(workers)
+        known = {*self._names, *self._left_out}
+        order = sorted(workers, key=lambda each: str(workers[each]["name"]))
+        if new := [each for each in order if each not in known]:
+            got = self._client.run(worker.facts, workers=new, on_error="return")
+            for address in new:
+                self._take_up(address, workers[address], got.get(address))
+
+    def _take_up(self, address: str, told: Mapping[str, Any], got: Any) -> None:
+        name = self._new_name(str(told["name"]), address)
+        refused = "" if RESOURCE in told["resources"] else f"it has no --resources {RESOURCE}=1"
+        try:
+            facts = got.get("facts", got)
+            refused = refused or self._refused(facts)
+            if not refused and self._tests:
+                tests = [test.model_dump(mode="json") for test in self._tests]
+                got = self._ask(address, {"do": "versions", "tests": tests})["versions"]
+                refused = equal_versions(self._versions, got)
+        except Exception as error:  # noqa: BLE001 (it may be gone again)
+            refused, facts = str(error), {}
+        if refused:
+            self._left_out.add(address)
+            self._told(f"worker {name} is left out: {refused}")
+        else:
+            self._names[address], self.facts[name] = name, facts
+
+    def _refused(self, facts: Content) -> str:
+        """Return why a worker is no testbed of this lab; empty where it is one."""
+        if "error" in facts:
+            return str(facts["error"])
+        if facts["version"] != __version__:
+            return f"it has switchmark {facts['version']}, and this is {__version__}"
+        for other in self._names.values():
+            if self.facts[other]["boot_id"] == facts["boot_id"] and not self._shared:
+                return (
+                    f"it is on the same machine as {other} (one boot id); "
+                    "--share-machine allows that, and doubts what they measure"
+                )
+        return ""
+
+    def _ask(self, address: str, request: Content) -> Content:
+        answer: Content = self._client.run(worker.ask, request, workers=[address])[address]
+        if "error" in answer:
+            raise Unavailable(answer["error"], hint=answer.get("hint"))
+        return answer
+
+    def _new_name(self, told: str, address: str) -> str:
+        """Return the name of a worker, or where it has none that of its host."""
+        name = told if "://" not in told else address.rpartition("/")[2].rpartition(":")[0]
+        name = "".join(each if each.isalnum() or each in ".-_" else "-" for each in name)
+        taken, number, got = set(self._names.values()), 1, name
+        while got in taken:
+            number += 1
+            got = f"{name}-{number}"
+        return got
+
+    def _waiting(self, event: tuple[float, Any]) -> None:
+        self._told(f"a testbed waits: another run measures on its machine ({event[1]['waiting']})")
+
+
+def equal_versions(expected: Sequence[Content], got: Sequence[Content]) -> str:
+    """Return in what the versions of some tests differ; empty where they do not."""
+    for one, other in zip(expected, got, strict=True):
+        for name in sorted({*one["versions"], *other["versions"]}):
+            values = [each["versions"].get(name, "none") for each in (one, other)]
+            if values[0] != values[1]:
+                return f"{name} {values[0]} and {values[1]}"
+        if one.get("refused") != other.get("refused"):
+            return str(one.get("refused") or other.get("refused"))
+    return ""

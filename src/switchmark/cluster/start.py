@@ -1,0 +1,184 @@
+"""This module connects to a lab that is described, or starts it: a scheduler here, and a Dask
+worker for each testbed, by ssh, by Slurm or on this host."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client, Scheduler, SpecCluster
+from distributed.security import Security
+
+from switchmark.cluster.dask_lab import RESOURCE, DaskLab, Told
+from switchmark.cluster.description import Description, Local, Slurm, Ssh, Tls
+from switchmark.errors import Unavailable
+from switchmark.machine.host import LocalHost, LocalProcess
+
+__all__ = ["connected", "worker_command"]
+
+_CONNECT_S = 30.0
+_GRACE_S = 20.0
+
+
+@contextmanager
+def connected(
+    description: Description, logs: Path, *, share_machine: bool, told: Told
+) -> Iterator[DaskLab]:
+    """Hold a lab with at least one testbed; what was started ends with the block. The output of
+    workers goes into files in `logs`."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    security = _security(description.tls)
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set({"distributed.admin.tick.limit": "10s"}))
+        address = description.address
+        if (started := description.started) is not None:
+            cluster = stack.enter_context(_scheduler(started, security))
+            address = cluster.scheduler_address
+            if isinstance(started, Slurm):
+                cluster.scale(jobs=started.testbeds)
+            else:
+                stack.enter_context(_workers(started, description.tls, address, logs))
+        client = stack.enter_context(_client(str(address), security))
+        lab = DaskLab(client, share_machine=share_machine, told=told)
+        stack.callback(lab.end)
+        lab.wait(started.wait_s if started is not None else _CONNECT_S)
+        expected = _expected(started)
+        if expected > 1:
+            _wait_for_others(lab, expected, started.wait_s if started else 0.0, told)
+        yield lab
+
+
+def worker_command(
+    python: str, address: str, name: str, tls: Tls | None, listen: str | None = None
+) -> tuple[str, ...]:
+    """Return the command that makes a host a testbed of the scheduler at an address."""
+    files = (
+        (*("--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key),) if tls else ()
+    )
+    return (
+        *(python, "-m", "distributed.cli.dask_worker", address, "--name", name),
+        *("--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"),
+        *("--no-dashboard", "--death-timeout", "60", "--memory-limit", "0"),
+        *(("--host", listen) if listen else ()),
+        *files,
+    )
+
+
+def _security(tls: Tls | None) -> Security:
+    if tls is None:
+        return Security()  # what Dask's own configuration says
+    sides = {
+        f"tls_{role}_{what}": path
+        for role in ("client", "scheduler", "worker")
+        for what, path in (("cert", tls.cert), ("key", tls.key))
+    }
+    for path in (tls.ca, tls.cert, tls.key):
+        if not Path(path).is_file():
+            raise Unavailable(f"there is no file {path}, which [tls] names")
+    return Security(tls_ca_file=tls.ca, require_encryption=True, **sides)
+
+
+@contextmanager
+def _client(address: str, security: Security) -> Iterator[Client]:
+    try:
+        client = Client(
+            address, security=security, timeout=_CONNECT_S, set_as_default=False, name="switchmark"
+        )
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
+        raise Unavailable(
+            f"the scheduler at {address} does not answer: {error}",
+            hint="dask scheduler --host 127.0.0.1",
+        ) from error
+    try:
+        yield client
+    finally:
+        with suppress(Exception):  # whatever it is, the run is at its end
+            client.close(timeout=5)
+
+
+@contextmanager
+def _scheduler(started: Local | Ssh | Slurm, security: Security) -> Iterator[Any]:
+    protocol = "tls" if security.require_encryption else "tcp"
+    options = {"host": started.listen, "port": 0, "dashboard": False, "protocol": f"{protocol}://"}
+    if isinstance(started, Slurm):
+        with _slurm(started, security, protocol) as cluster:
+            yield cluster
+        return
+    with SpecCluster(
+        workers={},
+        scheduler={"cls": Scheduler, "options": {**options, "security": security}},
+        security=security,
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        yield cluster
+
+
+def _slurm(started: Slurm, security: Security, protocol: str) -> Any:
+    from dask_jobqueue import SLURMCluster
+
+    return SLURMCluster(
+        queue=started.queue,
+        account=started.account,
+        cores=1,  # of Dask: one thread, which waits for the testbed
+        processes=1,
+        job_cpu=started.cores,
+        memory=started.memory,
+        walltime=started.walltime,
+        job_extra_directives=list(started.directives),
+        job_script_prologue=list(started.prologue),
+        worker_extra_args=["--resources", f"{RESOURCE}=1", "--no-dashboard"],
+        python=started.python or sys.executable,
+        protocol=f"{protocol}://",
+        security=security if security.require_encryption else None,
+        scheduler_options={"host": started.listen, "dashboard": False},
+        silence_logs="critical",
+        log_directory=None,
+    )
+
+
+@contextmanager
+def _workers(started: Local | Ssh, tls: Tls | None, address: str, logs: Path) -> Iterator[None]:
+    """Start a worker for each testbed, by ssh or here."""
+    host, processes = LocalHost(), list[LocalProcess]()
+    python = started.python or sys.executable
+    logs.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in started.hosts if isinstance(started, Ssh) else _numbered(started.testbeds):
+            if isinstance(started, Ssh):
+                command = worker_command(python, address, name, tls)
+                argv: tuple[str, ...] = ("ssh", "-o", "BatchMode=yes", name, shlex.join(command))
+            else:
+                argv = worker_command(python, address, name, tls, started.listen)
+            processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker")))
+        yield
+    finally:
+        for process in processes:
+            process.stop(signal.SIGTERM, _GRACE_S)
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"testbed-{number}" for number in range(1, count + 1)]
+
+
+def _expected(started: Local | Ssh | Slurm | None) -> int:
+    if isinstance(started, Ssh):
+        return len(started.hosts)
+    return started.testbeds if started is not None else 0
+
+
+def _wait_for_others(lab: DaskLab, expected: int, wait_s: float, told: Told) -> None:
+    """Wait until all testbeds are there, or those that come are."""
+    deadline = time.monotonic() + wait_s
+    while len(lab.testbeds()) + lab.left_out < expected:
+        if time.monotonic() > deadline:
+            told(f"{len(lab.testbeds())} of {expected} testbeds came within {wait_s:g} s")
+            return
+        time.sleep(0.2)

@@ -1,0 +1,68 @@
+"""This module writes what a testbed is asked, and what it answers, as JSON, for networks and
+pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
+
+__all__ = ["Content", "as_record", "as_request", "as_trials", "as_visit"]
+
+Content = dict[str, Any]
+
+
+def as_request(visit: Visit, options: Content) -> Content:
+    """Return what asks a testbed for a visit, with the lab's options."""
+    return {
+        "do": "visit",
+        "options": options,
+        "test": visit.test.model_dump(mode="json"),
+        "then": None if visit.then is None else visit.then.model_dump(mode="json"),
+        "number": visit.number,
+        "key": visit.key,
+        "stored": [trial.model_dump(mode="json") for trial in visit.stored],
+        "r_plus_pps": visit.r_plus_pps,
+        "limit": visit.limit,
+    }
+
+
+def as_visit(request: Content, on_trial: Callable[[TrialResult], None]) -> Visit:
+    """Return the visit that a request asks for."""
+    then = request["then"]
+    return Visit(
+        Test.model_validate(request["test"]),
+        number=request["number"],
+        key=request["key"],
+        stored=tuple(TrialResult.model_validate(each) for each in request["stored"]),
+        on_trial=on_trial,
+        then=None if then is None else Test.model_validate(then),
+        r_plus_pps=request["r_plus_pps"],
+        limit=request["limit"],
+    )
+
+
+def as_record(reply: Content, testbed: str) -> Record | None:
+    """Return the record that a testbed of this name answered with; None if the visit was not
+    enough for one. Trials of now are this testbed's."""
+    if reply["record"] is None:
+        return None
+    record = Record.model_validate(reply["record"])
+    trials = tuple(_of(trial, testbed) for trial in record.trials)
+    error = record.error and f"testbed {testbed}: {record.error}"
+    return record.model_copy(update={"trials": trials, "error": error})
+
+
+def as_trials(reply: Content, testbed: str) -> list[TrialResult]:
+    """Return the new trials of an answer."""
+    return [_of(TrialResult.model_validate(each), testbed) for each in reply["trials"]]
+
+
+def _of(trial: TrialResult, testbed: str) -> TrialResult:
+    if trial.evidence.testbed:
+        return trial
+    evidence = trial.evidence.model_copy(update={"testbed": testbed})
+    return trial.model_copy(update={"evidence": evidence})

@@ -1,0 +1,403 @@
+"""These tests hold how a lab shares out a campaign, what may describe one, and how testbeds are
+compared, without any worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorded import fresh
+from switchmark.campaign.load import from_options
+from switchmark.campaign.store import RunFolder, key, read_records
+from switchmark.cluster import dispatch
+from switchmark.cluster.agenda import Agenda, Item
+from switchmark.cluster.comparison import Rate, differences, groups, rate_of, shared_tests
+from switchmark.cluster.description import described
+from switchmark.cluster.dispatch import Landed
+from switchmark.cluster.wire import Content, as_record, as_request, as_trials, as_visit
+from switchmark.errors import Unavailable, UsageError
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.search import Goal, SearchResult
+from switchmark.model.spec import Test
+from switchmark.model.visit import Visit
+from switchmark.report.answer import answer
+from switchmark.report.notes import footnotes
+from switchmark.report.sections import sections
+from unit.test_campaign_run import Watching
+
+TRIAL = fresh().trials[0]
+OPTIONS = {"share_machine": False}
+FOUND = SearchResult(name="max", trials=1, goals=(Goal(goal="r+", loss_ratio=0, rate_pps=1000),))
+
+
+def items(*sizes: int, apart: bool = False, repeat: int = 3) -> list[Item]:
+    return [
+        Item(number, Test(frame_size=size, repeat=repeat), f"k{number}", {}, number, apart=apart)
+        for number, size in enumerate(sizes)
+    ]
+
+
+def number(item: Item | None) -> int | None:
+    return None if item is None else item.index
+
+
+# --- the agenda ------------------------------------------------------------------------------
+
+
+def test_a_test_is_at_one_testbed_at_a_time() -> None:
+    agenda = Agenda(items(64, 128))
+    assert [number(agenda.next(bed, "ab")) for bed in "aba"] == [0, 1, None]
+
+
+def test_a_lost_visit_is_for_the_next_who_is_free() -> None:
+    agenda = Agenda(items(64, 128))
+    first = agenda.next("a", "ab")
+    assert first is not None
+    agenda.lost(first)
+    assert agenda.next("b", "b") is first
+
+
+def test_what_has_an_r_plus_of_its_own_waits_for_it() -> None:
+    reference, other = items(64, 128)
+    other.needs = reference
+    agenda = Agenda([reference, other])
+    assert agenda.next("a", "ab") is reference
+    assert agenda.next("b", "ab") is None
+    agenda.landed(reference, done=True)
+    assert agenda.next("b", "ab") is other
+
+
+def test_repeats_stay_at_the_testbed_that_began_them_while_it_lives() -> None:
+    agenda = Agenda(items(64, apart=True))
+    item = agenda.next("a", "ab")
+    assert item is not None
+    item.trials["a"] += 1
+    agenda.landed(item, done=False)
+    assert agenda.next("b", "ab") is None
+    assert agenda.next("b", "b") is item  # the other one is gone
+
+
+def test_spread_repeats_are_as_many_on_each_testbed() -> None:
+    agenda = Agenda(items(64, apart=True), spread=True)
+    where = []
+    for _ in range(3):
+        for bed in "abc":
+            if (item := agenda.next(bed, "abc")) is not None:
+                where.append(bed)
+                item.trials[bed] += 1
+                agenda.landed(item, done=False)
+    assert where == list("abcabcabc")
+
+
+def test_rounds_go_one_after_another_and_paths_stay_up() -> None:
+    both = ("ovs", "linux-bridge")
+    tests = [Test(switch=switch, frame_size=size) for size in (64, 128) for switch in both]
+    agenda = Agenda([Item(n, test, f"k{n}", {}, n) for n, test in enumerate(tests)])
+    first = agenda.next("a", "ab")
+    assert first is not None
+    assert agenda.then(first, "ab") == tests[2]  # of the same switch
+    second = agenda.next("b", "ab")
+    assert number(second) == 1  # not where the path of the other one is up
+    agenda.landed(first, done=True)
+    assert number(agenda.next("a", "ab")) == 2
+
+
+def test_what_is_measured_last_leaves_its_path_up_for_its_own_repeats() -> None:
+    (item,) = items(64, apart=True, repeat=2)
+    agenda = Agenda([item])
+    agenda.next("a", "a")
+    assert agenda.then(item, "a") == item.test
+    item.trials["a"] += 1
+    assert agenda.then(item, "a") is None
+
+
+# --- the run ---------------------------------------------------------------------------------
+
+
+class FakeLab:
+    """This lab gives its answers at once. `dies` are the testbeds that are lost with their first
+    visit; what `loses` names is lost each time."""
+
+    def __init__(
+        self, names: Sequence[str], dies: Collection[str] = (), loses: Collection[int] = ()
+    ) -> None:
+        self.names, self.dies, self.loses = list(names), set(dies), loses
+        self.sent: list[tuple[str, Content]] = []
+        self._waiting: list[Landed] = []
+
+    def testbeds(self) -> Collection[str]:
+        return tuple(self.names)
+
+    def shares(self, testbed: str) -> bool:
+        return testbed == "a"
+
+    def send(self, item: Item, request: Content) -> None:
+        at = item.at
+        assert at is not None
+        self.sent.append((at, request))
+        if at in self.dies or item.index in self.loses:
+            self.names = [name for name in self.names if name not in self.dies]
+            self._waiting.append(Landed(item, at, lost="it is dead", blame=1))
+            return
+        visit = as_visit(request, lambda trial: None)
+        trials = [TRIAL.model_dump(mode="json")]
+        short = visit.limit is not None and len(visit.stored) + 1 < visit.test.repeat
+        record = fresh(
+            key=visit.key,
+            number=visit.number,
+            test=visit.test,
+            trials=(*visit.stored, TRIAL),
+            search=FOUND if visit.test.search == "max" else None,
+            r_plus_pps=visit.r_plus_pps,
+        )
+        content = None if short else record.model_dump(mode="json")
+        answer = {"record": content, "trials": trials, "logs": {"steps.sh": f"# {at}\n"}}
+        self._waiting.append(Landed(item, at, answer))
+
+    def landed(self, timeout_s: float) -> Landed | None:
+        return self._waiting.pop(0) if self._waiting else None
+
+
+def new(tmp_path: Path, **axes: str) -> RunFolder:
+    return RunFolder.create(tmp_path, from_options(axes, lambda test: []), {})
+
+
+def go(folder: RunFolder, lab: FakeLab, **more: Any) -> list[str]:
+    watching = Watching()
+    versions: list[dict[str, str]] = [{} for _ in folder.campaign.tests]
+    dispatch.run(folder, lab, watching, versions, OPTIONS, **more)
+    return watching.seen
+
+
+def test_a_run_folder_of_a_lab_is_that_of_a_local_run(tmp_path: Path) -> None:
+    with new(tmp_path, frame_size="64,128", repeat="2") as folder:
+        seen = go(folder, FakeLab("ab"))
+        assert [record.number for record in folder.latest] == [1, 2]
+        assert [record.key for record in folder.latest] == [
+            key(test, {}) for test in folder.campaign.tests
+        ]
+    assert seen.count("ok") == 2
+    assert seen.count("trial") == 4
+    records = read_records(folder.path)
+    assert {record.testbeds for record in records} == {("a",), ("b",)}
+    lines = (folder.path / "trials.jsonl").read_text().splitlines()
+    told = [json.loads(line)["trial"]["evidence"]["testbed"] for line in lines]
+    assert sorted(told) == ["a", "a", "b", "b"]
+    assert (folder.path / "logs/a/steps.sh").read_text() == "# a\n" * 2
+
+
+def test_a_test_of_a_lost_testbed_begins_anew_elsewhere(tmp_path: Path) -> None:
+    with new(tmp_path, frame_size="64,128,256", repeat="2") as folder:
+        lab = FakeLab("ab", dies="b")
+        go(folder, lab)
+        assert [record.testbeds for record in folder.latest] == [("a",)] * 3
+        assert all(record.status == "ok" for record in folder.latest)
+    lines = (folder.path / "records.jsonl").read_text().splitlines()
+    assert len(lines) == 3  # each landed once
+
+
+def test_a_resumed_run_goes_on_with_the_trials_of_the_same_testbed(tmp_path: Path) -> None:
+    with new(tmp_path, frame_size="64,128", repeat="2") as folder:
+        keys = [key(test, {}) for test in folder.campaign.tests]
+        for name, each in zip("ab", keys, strict=True):
+            told = TRIAL.evidence.model_copy(update={"testbed": name})
+            folder.append_trial(each, 1, TRIAL.model_copy(update={"evidence": told}))
+        lab = FakeLab("ac")
+        go(folder, lab)
+    stored = {(at, request["number"]): len(request["stored"]) for at, request in lab.sent}
+    assert stored["a", 1] == 1
+    assert stored["c", 2] in (0, 1)  # b is gone: it begins anew
+    first = next(request for at, request in lab.sent if request["number"] == 2)
+    assert first["stored"] == []
+
+
+def test_an_r_plus_is_found_once_for_all_of_its_shares(tmp_path: Path) -> None:
+    with new(tmp_path, rate="20%,50%") as folder:
+        lab = FakeLab("ab")
+        go(folder, lab)
+        asked = [(request["test"]["rate"], request["r_plus_pps"]) for _, request in lab.sent]
+        assert asked[0] == ("max", None)
+        assert {rate for rate, _ in asked[1:]} == {"20%", "50%"}
+        assert all(r_plus for _, r_plus in asked[1:])
+        assert len(folder.latest) == 2  # the R+ is no test of its own
+
+
+def test_a_test_that_ends_testbeds_is_given_up(tmp_path: Path) -> None:
+    with new(tmp_path, frame_size="64,128") as folder:
+        lab = FakeLab("ab", loses={0})
+        go(folder, lab)
+        assert [record.status for record in folder.latest] == ["failed", "ok"]
+        assert "3 testbeds were lost" in str(folder.latest[0].error)
+
+
+def test_a_lab_without_testbeds_ends_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.cluster = "lab.toml"
+        with pytest.raises(Unavailable, match="--cluster lab.toml") as stopped:
+            go(folder, FakeLab(""), wait_s=0.0)
+        assert "no testbed any more" in stopped.value.message
+
+
+def test_only_testbeds_that_share_a_machine_are_told_so(tmp_path: Path) -> None:
+    OPTIONS["share_machine"] = True
+    try:
+        with new(tmp_path, frame_size="64,128") as folder:
+            lab = FakeLab("ab")
+            go(folder, lab)
+    finally:
+        OPTIONS["share_machine"] = False
+    assert {at: r["options"]["share_machine"] for at, r in lab.sent} == {"a": True, "b": False}
+
+
+def test_a_visit_survives_its_way_to_a_testbed_and_back() -> None:
+    visit = Visit(Test(frame_size=128), 3, "k", (TRIAL,), then=Test(), r_plus_pps=7.0, limit=1)
+    request = json.loads(json.dumps(as_request(visit, OPTIONS)))
+    kept: list[TrialResult] = []
+    again = as_visit(request, kept.append)
+    assert (again.test, again.number, again.key, again.then) == (visit.test, 3, "k", Test())
+    assert (again.stored, again.r_plus_pps, again.limit) == ((TRIAL,), 7.0, 1)
+    answer = {"record": fresh().model_dump(mode="json"), "trials": []}
+    record = as_record(json.loads(json.dumps(answer)), "a")
+    assert record is not None
+    assert record.testbeds == ("a",)
+    assert as_record({"record": None, "trials": []}, "a") is None
+    assert as_trials({"trials": [TRIAL.model_dump(mode="json")]}, "b")[0].evidence.testbed == "b"
+
+
+# --- what describes a lab --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:1", "tls://lab:8786"]
+)
+def test_a_scheduler_of_this_host_or_with_tls_is_taken(address: str) -> None:
+    assert described(address).address == address
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "lab:8786", "tcp://[fe80::1]:8786"])
+def test_without_tls_no_other_host_is_reached(address: str) -> None:
+    with pytest.raises(UsageError, match="there is no TLS"):
+        described(address)
+
+
+@pytest.mark.parametrize("address", ["ws://127.0.0.1:1", "nothing", "lab.toml", "inproc://a:1"])
+def test_what_is_neither_an_address_nor_a_file_is_refused(address: str) -> None:
+    with pytest.raises(UsageError):
+        described(address)
+
+
+TLS = '\n[tls]\nca = "ca"\ncert = "c"\nkey = "k"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is needed, and no other"),
+        ('address = "tcp://127.0.0.1:1"\n[local]\n', "is needed, and no other"),
+        ("[local]\ntestbeds = 0\n", "local.testbeds"),
+        ("[local]\nbeds = 2\n", "local.beds"),
+        ('[ssh]\nhosts = ["a"]\nlisten = "10.0.0.1"\n', "there is no TLS"),
+        ("[ssh]\nhosts = []\n", "ssh.hosts"),
+        ('address = "tcp://127.0.0.1:1"' + TLS, "is not encrypted"),
+        ("[local\n", "lab.toml"),
+    ],
+)
+def test_a_file_that_describes_no_lab_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=told):
+        described(str(path))
+
+
+def test_a_lab_is_described_in_toml_or_yaml(tmp_path: Path) -> None:
+    toml, text = tmp_path / "lab.toml", tmp_path / "lab.yaml"
+    toml.write_text('[ssh]\nhosts = ["a", "b"]\nlisten = "10.0.0.1"\n' + TLS)
+    text.write_text("ssh: {hosts: [a, b], listen: 10.0.0.1}\ntls: {ca: ca, cert: c, key: k}\n")
+    assert described(str(toml)) == described(str(text))
+    found = described(str(toml)).ssh
+    assert found is not None
+    assert found.hosts == ("a", "b")
+
+
+# --- what is shown ---------------------------------------------------------------------------
+
+
+def of_two_testbeds(tmp_path: Path, *testbeds: str, groups: list[list[str]]) -> list[Record]:
+    """Return the records of two switches, each measured on one of these testbeds."""
+    with new(tmp_path, switch="linux-bridge,ovs") as folder:
+        folder.keep_lab(
+            {
+                "testbeds": {name: {"facts": {"kernel": f"6.{name}"}} for name in "ab"},
+                "groups": groups,
+                "differences": ["testbeds differ: a is faster"] if len(groups) > 1 else [],
+            }
+        )
+        for number, (name, test) in enumerate(zip(testbeds, folder.campaign.tests, strict=True), 1):
+            reply = {"record": fresh(number, test=test).model_dump(mode="json"), "trials": []}
+            record = as_record(reply, name)
+            assert record is not None
+            folder.append_record(record, {})
+    return read_records(folder.path)
+
+
+def test_figures_of_testbeds_that_differ_are_kept_apart(tmp_path: Path) -> None:
+    records = of_two_testbeds(tmp_path, "a", "b", groups=[["a"], ["b"]])
+    first, second = sections(records)
+    assert "testbed a" in first.caption
+    assert "testbed b" in second.caption
+    said = " ".join(answer(records))
+    assert "on a: " in said
+    assert "times" not in said  # nothing is compared across
+    assert "testbeds differ: a is faster" in footnotes(records)
+    assert [record.origin and record.origin.host["kernel"] for record in records] == ["6.a", "6.b"]
+
+
+def test_figures_of_testbeds_that_are_alike_stand_in_one_table(tmp_path: Path) -> None:
+    records = of_two_testbeds(tmp_path, "a", "b", groups=[["a", "b"]])
+    (section,) = sections(records)
+    (column,) = (each for each in section.columns if each.heading == "testbed")
+    assert column.cells == ("a", "b")
+    assert "testbed" not in section.caption
+    assert not [each for each in footnotes(records) if "testbeds" in each]
+
+
+# --- the comparison --------------------------------------------------------------------------
+
+
+def test_testbeds_whose_intervals_lie_apart_are_named_and_grouped() -> None:
+    rates = {
+        "raw": {
+            "a": Rate(2.0e6, 1.9e6, 2.1e6),
+            "b": Rate(2.1e6, 2.0e6, 2.2e6),
+            "c": Rate(2.2e6, 2.15e6, 2.3e6),  # like b, which is like a
+            "d": Rate(1.0e6, 0.9e6, 1.1e6),
+        }
+    }
+    assert groups("abcd", rates) == [["a", "b", "c"], ["d"]]
+    (told,) = differences("abcd", rates)
+    assert told.startswith("testbeds differ: on a cable with raw c 2.2 [2.15, 2.3] Mpps, b 2.1")
+    assert differences("abc", rates) == []
+
+
+def test_a_testbed_that_was_not_measured_is_apart_from_none() -> None:
+    rates = {"raw": {"a": Rate(2e6, 2e6, 2e6)}}
+    assert groups("ab", rates) == [["a", "b"]]
+
+
+def test_testbeds_are_compared_by_the_engines_of_the_campaign() -> None:
+    engines = ("raw-mmsg", "udp-mmsg")
+    found = shared_tests([Test(engine=engine) for engine in (*engines, *engines)])
+    assert [test.engine for test in found] == list(engines)
+    assert {(test.repeat, test.search) for test in found} == {(5, "max")}
+
+
+def test_the_rate_of_a_testbed_is_a_median_with_its_interval() -> None:
+    record = fresh()
+    found = rate_of(record)
+    assert found is not None
+    assert found.low <= found.pps <= found.high
+    assert rate_of(fresh(status="failed", trials=())) is None
