@@ -88,6 +88,10 @@ verify: setup-all ## as root: try SWITCH=NAME with real frames in every scenario
 docs: setup ## write docs/reference from the tables
 	.venv/bin/python tools/reference.py
 
+.PHONY: pictures
+pictures: setup ## measure and draw docs/pictures, those of README and guide; PICTURES="rates" some
+	.venv/bin/python tools/pictures.py $(PICTURES)
+
 .PHONY: clean
 clean: ## remove what was built and .venv; run folders stay
 	rm -rf build dist .venv .hypothesis

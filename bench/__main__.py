@@ -15,6 +15,7 @@ from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
 from bench.own import NULL, PACING, SETUP, SETUP_SWITCHES
+from bench.page import PAGE
 from bench.peers import MissingPeer
 from bench.placed import PLACED
 from bench.records import RECORDS
@@ -37,6 +38,7 @@ COMPARISONS = (
     SETUP,
     SETUP_SWITCHES,
     RECORDS,
+    PAGE,
 )
 
 

@@ -282,6 +282,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "setup",
         "setup-switches",
         "records",
+        "page",
     ]
 
 

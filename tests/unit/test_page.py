@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,6 +124,8 @@ def test_a_thousand_tests_with_their_distributions_take_less_than_6_mb() -> None
         trial = latency_trial(1000, late)
         key = f"{number:064d}"[::-1]
         records.append(fresh(1, key=key, test=test, trials=(trial,)))
+    begun = time.process_time()
     text = page([("many", records)])
+    print(f"{time.process_time() - begun:.1f} s of CPU time, {len(text) / 1e6:.2f} MB")
     assert len(text) < 6_000_000
     assert len(data_of(text)["tests"]) == 1000

@@ -4,6 +4,7 @@ evenly it was shared."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import median
 
 from switchmark.metrics import statistics
@@ -78,6 +79,11 @@ def steady_pps(trial: TrialResult) -> float:
 
 def steady_rate_pps(intervals: Sequence[int], elapsed_ns: int, interval_ns: int) -> float | None:
     """Return the R+ of a trial's intervals; None where there are too few."""
+    return _steady_rate_pps(tuple(intervals), elapsed_ns, interval_ns)
+
+
+@lru_cache(maxsize=16384)
+def _steady_rate_pps(intervals: tuple[int, ...], elapsed_ns: int, interval_ns: int) -> float | None:
     steady = intervals[: elapsed_ns // interval_ns][1:-1]
     if not steady:
         return None

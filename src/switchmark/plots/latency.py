@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from switchmark.metrics.distribution import cdf
@@ -14,6 +15,9 @@ __all__ = ["CDF", "PERCENTILES", "thinned"]
 _POINTS, _FEWEST_POINTS, _ALL_POINTS = 300, 20, 9000
 """Points of a curve: more are not seen. Of many curves each has fewer, so that all have not many
 more than the last number."""
+
+_NEAR_END = 0.99
+"""The share beyond which every point is of interest."""
 
 _SURE = 10
 """Samples beyond a percentile, without which it is not drawn."""
@@ -73,13 +77,18 @@ def thinned(
     points: Sequence[tuple[float, float]], most: int = _POINTS
 ) -> list[tuple[float, float]]:
     """Return not many more than `most` points, the last among them, close where few frames are."""
-    step = 1 / most
+    step, at = 1 / most, 0
+    end = bisect_right(points, _NEAR_END, key=_share)
     kept: list[tuple[float, float]] = []
-    for late, share in points:
-        near_end = share > 0.99
-        if not kept or share - kept[-1][1] >= step or near_end:
-            kept.append((late, share))
+    while at < end:
+        kept.append(points[at])
+        at = max(at + 1, bisect_left(points, points[at][1] + step, at, key=_share))
+    kept += points[end:]
     return kept if len(kept) <= 2 * most else [*kept[:: -(-len(kept) // most)], kept[-1]]
+
+
+def _share(point: tuple[float, float]) -> float:
+    return point[1]
 
 
 def _chart(name: str, title: str, marks: Sequence[Mark], x: Scale, y: Scale) -> Chart | None:

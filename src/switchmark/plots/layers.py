@@ -238,7 +238,7 @@ def _across() -> list[Spec]:
 
 
 def _along(x: Spec, *, ticks: bool) -> list[Spec]:
-    """Return lines along the bottom, with the name of each at its beginning; or `ticks`, one for
+    """Return lines along the bottom, with the name of each where it is highest; or `ticks`, one for
     each bar."""
     chosen = [{"filter": "datum.kind == 'along'"}]
     y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
@@ -256,12 +256,20 @@ def _along(x: Spec, *, ticks: bool) -> list[Spec]:
             "mark": {"type": "line", **_DASHED},
             "encoding": {**of, **detail, "tooltip": _HELD_TOOLTIP},
         },
-        {
-            "transform": [{"filter": "datum.named"}],
-            "mark": {**_SAID, "align": "left"},
-            "encoding": {**of, "text": {"field": "series"}},
-        },
+        *(_named(of, side, align, dx) for side, align, dx in _SIDES),
     ]
+
+
+_SIDES = (("right", "left", 4), ("left", "right", -4))
+
+
+def _named(of: Spec, side: str, align: str, dx: int) -> Spec:
+    """Return the names of lines that stand on one side of a point."""
+    return {
+        "transform": [{"filter": f"datum.named == '{side}'"}],
+        "mark": {**_SAID, "align": align, "dx": dx},
+        "encoding": {**of, "text": {"field": "series"}},
+    }
 
 
 def _references(chart: Chart, x: Spec) -> list[Spec]:

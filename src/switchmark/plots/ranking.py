@@ -23,7 +23,9 @@ from switchmark.plots.references import references
 
 __all__ = ["BARS", "BOXES", "HEAT"]
 
-_MOST_BARS = 60
+_MOST_BARS, _MOST_NAMES, _MOST_PANELS = 60, 30, 12
+"""So many bars can be seen, so many with long names, and so many panels of bars."""
+
 _FEWEST_TRIALS = 3
 
 
@@ -39,29 +41,34 @@ class _Bars:
         name = figure_of(chosen[0])
         axes, panels = split(chosen)
         first, *rest = axes or ("switch",)
+        placed = [first]
+        if len({words_of(record.test, panels) for record in chosen}) > _MOST_PANELS:
+            placed, rest, panels = [*axes, *panels], [], ()
         marks = []
         for record in chosen:
-            x, series = words_of(record.test, [first]), words_of(record.test, rest)
+            x, series = words_of(record.test, placed), words_of(record.test, rest)
             mark = mark_of(record, name, x, series, words_of(record.test, panels))
             marks += [mark] if mark else []
         if not marks:
             return None
         marks.sort(key=lambda mark: -mark.y)
+        del marks[_MOST_BARS if len(placed) == 1 else _MOST_NAMES :]
+        kept = {mark.key for mark in marks}
         scale = scale_of_metric(name)
         words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         return Chart(
             self.name,
             "Median latency of each test" if name.startswith("latency") else "Rate of each test",
-            f"{scale.title} of {len(marks)} tests, the greatest first.",
+            f"{scale.title} of {len(marks)} of {len(chosen)} tests, the greatest first.",
             "bars",
-            Scale(AXES[first].words, words=words),
+            Scale(", ".join(AXES[axis].words for axis in placed), words=words),
             scale,
-            tuple(marks[:_MOST_BARS]),
+            tuple(marks),
             series=", ".join(AXES[axis].words for axis in rest),
             references=references(
-                chosen,
+                [record for record in chosen if record.key[:16] in kept],
                 name,
-                lambda r: (words_of(r.test, [first]), "", words_of(r.test, panels)),
+                lambda r: (words_of(r.test, placed), "", words_of(r.test, panels)),
                 marks[0].y,
             ),
         )

@@ -128,5 +128,10 @@ def _points(name: str, panel: str, line: _Line) -> Iterator[Reference]:
         y, low, high = values[0]
         yield Reference(y, name, panel, None, low, high)
         return
-    for x, (y, low, high) in line.items():
+    for x, (y, low, high) in sorted(line.items(), key=lambda each: _number(each[0])):
         yield Reference(y, name, panel, x, low, high)
+
+
+def _number(x: float | str | None) -> float:
+    """Return what places along the bottom are sorted by: words stay in their order."""
+    return x if isinstance(x, float) else 0.0

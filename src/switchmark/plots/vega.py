@@ -64,19 +64,34 @@ def _rows(chart: Chart) -> list[Spec]:
     """Return the marks as rows of data: of a curve only what its line takes."""
     rows = [row_of(mark) for mark in chart.marks]
     if chart.kind != "curves":
-        named = {(each.name, each.panel): each for each in reversed(chart.references)}
-        return rows + [_held(each, each in named.values()) for each in chart.references]
+        return rows + _held(chart.references)
     return [{k: v for k, v in row.items() if k not in ("low", "high", "bounded")} for row in rows]
 
 
-def _held(each: Reference, named: bool) -> Spec:
-    """Return a reference as a row of data: the name stands at one point of each line."""
+def _held(references: Sequence[Reference]) -> list[Spec]:
+    """Return references as rows of data. A line has its name where it is highest: on the right of
+    that point, or on its left if it is the last one."""
+    lines: dict[tuple[str, str], list[Reference]] = {}
+    for each in references:
+        lines.setdefault((each.name, each.panel), []).append(each)
+    rows = []
+    for line in lines.values():
+        highest = max(line, key=lambda each: each.y)
+        for each in line:
+            row = _held_row(each)
+            if each is highest and each.x is not None:
+                row["named"] = "left" if each is line[-1] else "right"
+            rows.append(row)
+    return rows
+
+
+def _held_row(each: Reference) -> Spec:
     low = each.y if each.low is None else each.low
     high = each.y if each.high is None else each.high
     kind = "across" if each.x is None else "along"
     row: Spec = {"y": each.y, "low": low, "high": high, "series": each.name, "panel": each.panel}
     row |= {"row": "", "kind": kind, "bounded": False, "told": "reference", "key": ""}
-    return row if each.x is None else {**row, "x": each.x, "named": named}
+    return row if each.x is None else {**row, "x": each.x}
 
 
 def _notes(chart: Chart) -> list[str]:
@@ -95,8 +110,8 @@ def _notes(chart: Chart) -> list[str]:
         notes.append(f"cross: published{at_least}")
     if chart.kind == "bars" and (held := [each for each in chart.references if each.x is not None]):
         notes.append(f"grey lines: {', '.join(dict.fromkeys(each.name for each in held))}")
-    notes += [chart.note] if chart.note else []
-    return ["; ".join(notes)] if notes else []
+    told = ["; ".join(notes)] if notes else []
+    return [*told, chart.note] if chart.note else told
 
 
 def _config(chart: Chart) -> Spec:

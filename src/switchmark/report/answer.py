@@ -81,7 +81,7 @@ def answer(records: Sequence[Record]) -> list[str]:
         *remarks.semantics(ranked),
         *remarks.cables(measured),
         *remarks.sureness(claims),
-        *remarks.left_out(records, [record for record in switches if record not in ranked]),
+        *remarks.left_out(records, [each for each in switches if FUNCTIONAL in each.doubts]),
     ]
 
 

@@ -8,6 +8,7 @@ from this object, so that all of them say the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import Any
 
 from pydantic import BaseModel
@@ -28,13 +29,20 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import AXES
 
-__all__ = ["origin", "plain", "to_object"]
+__all__ = ["DETAILS", "origin", "plain", "to_object"]
+
+DETAILS = (
+    *("evidence", "noise", "calibration", "gate", "discarded", "placement", "nics", "per_flow"),
+    *("host", "versions"),
+)
+"""Members of a test's object that no table shows: most of what it holds."""
 
 _DECIMALS = 9
 
 
-def to_object(record: Record) -> Printed:
-    """Return the object of one test; what was not measured is null."""
+def to_object(record: Record, without: Container[str] = ()) -> Printed:
+    """Return the object of one test; what was not measured is null. Members that nobody is going to
+    read can be left out."""
     content = {
         "schema": SCHEMA,
         **origin(record),
@@ -78,7 +86,7 @@ def to_object(record: Record) -> Printed:
         "teardown_s": record.teardown_s,
         "stop_s": record.stop_s,
     }
-    return {name: plain(value) for name, value in content.items()}
+    return {name: plain(value) for name, value in content.items() if name not in without}
 
 
 def origin(record: Record) -> Printed:

@@ -26,7 +26,7 @@ from switchmark.report.figures import (
     sure_rate,
     with_interval,
 )
-from switchmark.report.json import to_object
+from switchmark.report.json import DETAILS, to_object
 from switchmark.report.notes import SHOWN_CORES
 from switchmark.report.table import Column, Section, folded
 
@@ -86,12 +86,12 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
 
 
 def _row(record: Record) -> _Row:
-    return _Row(record, to_object(record))
+    return _Row(record, to_object(record, DETAILS))
 
 
 def _goals(record: Record) -> list[_Row]:
     """Return a row for each goal of a search, and one for the R+ that it began with."""
-    content, search = to_object(record), record.search
+    content, search = to_object(record, DETAILS), record.search
     if search is None or record.status != "ok":
         return [_Row(record, content)]
     rows = [_Row(record, content, goal) for goal in search.goals]
