@@ -582,3 +582,68 @@ def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_prog
         if name in built:
             assert built[name]["payload"] == engine.needs_ip
             assert built[name]["receives"] == (engine.receiver is None)
+
+
+@pytest.mark.parametrize("arrivals", ["burst", "even", "poisson", "on-off"])
+def test_arrivals_of_any_kind_are_as_many_as_the_rate_says(program: Program, arrivals: str) -> None:
+    """How far behind the sender was is told of every frame that it made."""
+    program.open_loop()
+    assert program.arm(sender={"rate_pps": 20000, "arrivals": arrivals, "seed": 5})["ok"]
+    for _ in range(2):
+        report = program.trial(10**8)
+        sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+        assert sent["frames"] + sent["unsent"] == 2000
+        assert sent["frames"] == sent["lag"]["count"] == received["frames"] > 1000
+        assert sent["lag"]["max"] <= sent["lag_max_ns"] + 1
+        assert received["reordered"] == received["corrupted"] == 0
+
+
+def test_single_frames_that_were_due_before_a_late_start_are_unsent(program: Program) -> None:
+    program.open_loop()
+    assert program.arm(sender={"rate_pps": 10**6, "arrivals": "poisson"}, interval_ns=10**7)["ok"]
+    late = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 5 * 10**7
+    assert program.ask("start", at_ns=late, duration_ns=10**8)["ok"]
+    assert program.ask("wait")["ok"]
+    assert program.ask("drain", quiet_ms=5)["ok"]
+    report = program.ask("report")
+    sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+    assert sent["frames"] + sent["unsent"] == 100_000
+    assert sent["unsent"] > 49_000
+    assert received["frames"] == sent["frames"]
+    assert max(received["intervals"]) < 40_000
+
+
+@pytest.mark.parametrize("by", ["port", "ip", "mac"])
+@pytest.mark.parametrize("order", ["sequential", "random", "zipf"])
+def test_a_million_flows_have_the_headers_that_were_promised(
+    program: Program, by: str, order: str
+) -> None:
+    program.open_loop()
+    subflows = {"count": 10**6, "by": by, "order": order, "seed": 3, "first": 5}
+    load = {"frame_bytes": [64, 594], "address": ADDRESS, "rate_pps": 0, "frames": 3000}
+    expected = {"expect": {"address": ADDRESS, "subflows": subflows}}
+    for touch in ("none", "header", "full"):
+        tasks = [{**load, "subflows": subflows}, expected]
+        assert program.ask("arm", run=7, longest_ns=10**9, touch=touch, tasks=tasks)["ok"]
+        received = program.trial(10**8)["tasks"][1]["received"]
+        assert received["frames"] == received["headers"]["compared"] == 3000
+        # Without a sequence number in it, a frame does not tell its flow.
+        broken = received["headers"]["broken"]
+        assert broken > 2900 if touch == "none" else broken == 0
+        assert received["corrupted"] == 0
+    tasks = [{**load, "subflows": {**subflows, "first": 6}}, expected]
+    assert program.ask("arm", run=7, longest_ns=10**9, tasks=tasks)["ok"]
+    headers = program.trial(10**8)["tasks"][1]["received"]["headers"]
+    assert (headers["compared"], headers["broken"]) == (3000, 3000)
+
+
+def test_flow_numbers_of_one_task_have_sub_flows_of_their_own(program: Program) -> None:
+    program.open_loop()
+    subflows = {"count": 1000, "step": 1000, "order": "random", "seed": 3}
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 0, "frames": 4000, "flows": 4}
+    expected = {"flows": 4, "expect": {"address": ADDRESS, "subflows": subflows}}
+    tasks = [{**load, "subflows": subflows}, expected]
+    assert program.ask("arm", run=7, longest_ns=10**9, tasks=tasks)["ok"]
+    received = program.trial(10**8)["tasks"][1]["received"]
+    assert received["flows"] == [[1000, 0, 0, 0]] * 4
+    assert (received["headers"]["compared"], received["headers"]["broken"]) == (4000, 0)

@@ -16,10 +16,12 @@ from pydantic import BaseModel
 from switchmark.campaign.store import key
 from switchmark.campaign.values import read_value
 from switchmark.engines import TABLE as ENGINES
+from switchmark.errors import UsageError
 from switchmark.lab.searching import bounds_of
 from switchmark.layout.cables import on_cable, without_switch
 from switchmark.layout.layout import lay_out
 from switchmark.layout.names import TABLES
+from switchmark.layout.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
 from switchmark.model.keys import axes_in_key
 from switchmark.model.spec import AXES, Test
@@ -35,6 +37,38 @@ def unusual(test: Test) -> dict[str, Any]:
     """Return the axes of a test that have not the usual value."""
     usual = Test().model_dump()
     return {name: value for name, value in test.model_dump().items() if value != usual[name]}
+
+
+def test_flows_are_written_as_counts() -> None:
+    for text, flows in (("1M", 1_000_000), ("1.5k", 1500), (64, 64), ("16K", 16_000)):
+        assert Test(flows=text).flows == flows
+    for text in ("0", "1.5", "1G", "M", "17M", "-1"):
+        with pytest.raises((ValueError, UsageError), match="number of things|less than or equal"):
+            Test(flows=text)
+
+
+def test_flows_that_frames_cannot_number_are_sub_flows() -> None:
+    for axes, numbers in (
+        ({"flows": 16384}, 16384),
+        ({"flows": 16384, "direction": "bi"}, 1),
+        ({"flows": "1M"}, 1),
+        ({"flows": "1M", "queues": 4}, 4),
+        ({"flows": 8, "flow_order": "zipf"}, 1),
+    ):
+        test = Test(**axes)
+        assert test.flow_numbers == numbers
+        assert has_subflows(test) == (numbers < test.flows)
+
+
+def test_sub_flows_of_queues_and_senders_are_others() -> None:
+    test = Test(flows="1M", queues=4, flows_by="ip", flow_order="random", seed=7)
+    of_queue = subflows_of(test, 2, several=1, answers=False)
+    assert (of_queue["count"], of_queue["first"], of_queue["step"]) == (250_000, 500_000, 0)
+    received = subflows_of(test, 0, several=4, answers=False)
+    assert (received["count"], received["first"], received["step"]) == (250_000, 0, 250_000)
+    assert (received["order"], received["seed"], received["by"]) == ("random", 7, "ip")
+    assert first_subflow(test, 1) == {"src_ip": "10.15.66.64"}
+    assert first_subflow(Test(flows="1M", flows_by="mac"), 1) == {"src_mac": "02:53:4d:8f:42:40"}
 
 
 def test_a_field_has_one_record() -> None:
@@ -149,7 +183,7 @@ def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
     assert later == {
         *("line_rate", "listen", "switch_burst", "buffers", "profile", "rx_affinity"),
-        "function_semantics",
+        *("function_semantics", "flow_order", "arrivals"),
     }
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"

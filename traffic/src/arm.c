@@ -9,6 +9,9 @@ static void sender_free(struct sender *s)
 {
 	free(s->templates);
 	free(s->frames);
+	free(s->dues);
+	free(s->lag);
+	subflows_free(&s->subflows);
 	*s = (struct sender){ .port = s->port };
 }
 
@@ -25,6 +28,7 @@ static void receiver_free(struct receiver *r)
 		watch_close(r->promise.watch);
 	free(r->promise.watch);
 	free(r->promise.templates);
+	subflows_free(&r->promise.subflows);
 	free(r->intervals);
 	memset(r, 0, sizeof(*r));
 }
@@ -78,6 +82,16 @@ static struct address address_of(const struct address_plan *plan, uint32_t flow,
 	return a;
 }
 
+static struct histogram *histogram_new(void)
+{
+	struct histogram *h =
+		aligned_alloc(CACHE_LINE, (sizeof(*h) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+	if (h)
+		histogram_clear(h); /* a report may be asked for before a phase is begun */
+	return h;
+}
+
 /* The length of a frame as the engine sees it. */
 static uint32_t frame_len(const struct port *port, uint32_t len)
 {
@@ -93,7 +107,8 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	sender_free(s);
 	if (!load->len_count)
 		return "a sender needs frame_bytes";
-	if (headless && (load->sent.list[0].vlan || (load->sent.vary & ~(uint32_t)VARY_SRC_PORT)))
+	if (headless && (load->sent.list[0].vlan || (load->sent.vary & ~(uint32_t)VARY_SRC_PORT) ||
+			 load->sent.subflows.count))
 		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, without a tag";
 	for (uint32_t i = 0; i < load->len_count; i++)
 		if (load->lens[i] > s->port->config.frame_max)
@@ -111,7 +126,13 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
 	s->frames = calloc(s->burst, sizeof(*s->frames));
-	if (!s->templates || !s->frames)
+	s->seed = mixed(load->seed + load->first_flow);
+	s->pacing.arrivals = load->arrivals;
+	s->subflows = load->sent.subflows;
+	s->dues = calloc(s->burst, sizeof(*s->dues));
+	s->lag = s->rate_pps > 0 ? histogram_new() : NULL;
+	if (!s->templates || !s->frames || !s->dues || (s->rate_pps > 0 && !s->lag) ||
+	    !subflows_make(&s->subflows))
 		return "no memory for so many flows";
 	for (uint32_t f = 0; f < s->flows; f++) {
 		struct address a = address_of(&load->sent, f, load->flows);
@@ -138,16 +159,6 @@ static uint32_t window_bits(uint32_t flows)
 	return bits;
 }
 
-static struct histogram *histogram_new(void)
-{
-	struct histogram *h =
-		aligned_alloc(CACHE_LINE, (sizeof(*h) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-
-	if (h)
-		histogram_clear(h); /* a report may be asked for before a phase is begun */
-	return h;
-}
-
 /* What a receiver's frames are to have in their headers; and where its engine does not see them,
  * something that does, if it may. */
 static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
@@ -156,7 +167,8 @@ static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
 	struct promise *p = &r->promise;
 
 	p->templates = aligned_alloc(CACHE_LINE, sizeof(*p->templates) * r->flows);
-	if (!p->templates)
+	p->subflows = expected->subflows;
+	if (!p->templates || !subflows_make(&p->subflows))
 		return "no memory for so many flows";
 	for (uint32_t i = 0; i < r->flows; i++) {
 		struct address a = address_of(expected, i, r->flows);

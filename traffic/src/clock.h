@@ -52,6 +52,12 @@ static inline uint64_t clock_at(const struct clock *c, uint64_t ns)
 	return c->ticks0 + (uint64_t)(since * (__int128)c->hz / 1000000000);
 }
 
+/* As many nanoseconds as so many ticks take. */
+static inline uint64_t clock_ns_in(const struct clock *c, uint64_t ticks)
+{
+	return (uint64_t)(((unsigned __int128)ticks * c->ns_per_tick) >> 32);
+}
+
 /* As many ticks as so many nanoseconds take. */
 static inline uint64_t clock_ticks_in(const struct clock *c, uint64_t ns)
 {

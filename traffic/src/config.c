@@ -447,10 +447,45 @@ static bool addresses_read(struct reader *r, const char *where, json_t *found, u
 	return true;
 }
 
+static bool subflows_read(struct reader *r, json_t *object, struct subflows *s)
+{
+	static const char *const by[] = { "port", "ip", "mac", NULL };
+	static const char *const orders[] = { "sequential", "random", "zipf", NULL };
+	uint64_t count = 0, first = 0, step = 0, seed = 0;
+	uint32_t what = SUBFLOW_PORT, order = ORDER_SEQUENTIAL;
+	const struct member members[] = {
+		{ .key = "count",
+		  .kind = NUMBER,
+		  .into = &count,
+		  .min = 1,
+		  .max = SUBFLOWS_MAX,
+		  .required = true },
+		{ .key = "first", .kind = NUMBER, .into = &first, .max = SUBFLOWS_MAX },
+		{ .key = "step", .kind = NUMBER, .into = &step, .max = SUBFLOWS_MAX },
+		{ .key = "by", .kind = CHOICE, .into = &what, .choices = by },
+		{ .key = "order", .kind = CHOICE, .into = &order, .choices = orders },
+		{ .key = "seed", .kind = NUMBER, .into = &seed, .max = 9.2e18 },
+		{ .key = "answered", .kind = BOOL, .into = &s->answered },
+		{ 0 },
+	};
+
+	if (!object_read(r, "arm: subflows", object, members))
+		return false;
+	s->count = (uint32_t)count;
+	s->first = (uint32_t)first;
+	s->step = (uint32_t)step;
+	s->by = (enum subflow_by)what;
+	s->order = (enum subflow_order)order;
+	s->seed = seed;
+	return true;
+}
+
 /* The addresses of a task's flows and how they vary, each if given. */
 static bool plan_read(struct reader *r, const char *where, json_t *address, json_t *vary,
-		      uint32_t flows, struct address_plan *plan)
+		      json_t *subflows, uint32_t flows, struct address_plan *plan)
 {
+	if (subflows && !subflows_read(r, subflows, &plan->subflows))
+		return false;
 	if (address && !addresses_read(r, where, address, ADDRESSES_MAX, plan->list, &plan->count))
 		return false;
 	if (plan->count && flows % plan->count)
@@ -461,28 +496,33 @@ static bool plan_read(struct reader *r, const char *where, json_t *address, json
 
 static bool expect_read(struct reader *r, json_t *object, struct task_load *load)
 {
-	json_t *address = NULL, *vary = NULL;
+	json_t *address = NULL, *vary = NULL, *subflows = NULL;
 	const struct member members[] = {
 		{ .key = "address", .kind = ANY, .into = &address, .required = true },
 		{ .key = "vary", .kind = ANY, .into = &vary },
+		{ .key = "subflows", .kind = ANY, .into = &subflows },
 		{ 0 },
 	};
 
 	return object_read(r, "arm: expect", object, members) &&
-	       plan_read(r, "arm: expect", address, vary, load->flows, &load->expected);
+	       plan_read(r, "arm: expect", address, vary, subflows, load->flows, &load->expected);
 }
 
 static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 {
+	static const char *const kinds[] = { "burst", "even", "poisson", "on-off", NULL };
 	uint64_t first = 0, flows = 1, burst = 32;
 	json_t *sizes = NULL, *vary = NULL, *rewrite = NULL, *address = NULL, *announce = NULL;
-	json_t *expect = NULL;
+	json_t *expect = NULL, *subflows = NULL;
+	uint32_t arrivals = ARRIVALS_BURST;
 	const struct member members[] = {
 		{ .key = "first_flow", .kind = NUMBER, .into = &first, .max = FLOW_MAX - 1 },
 		{ .key = "flows", .kind = NUMBER, .into = &flows, .min = 1, .max = FLOW_MAX },
 		{ .key = "burst", .kind = NUMBER, .into = &burst, .min = 1, .max = BURST_MAX },
 		{ .key = "rate_pps", .kind = REAL, .into = &load->rate_pps, .min = 0, .max = 1e9 },
 		{ .key = "stagger", .kind = REAL, .into = &load->stagger, .min = 0, .max = 1 },
+		{ .key = "arrivals", .kind = CHOICE, .into = &arrivals, .choices = kinds },
+		{ .key = "seed", .kind = NUMBER, .into = &load->seed, .max = 9.2e18 },
 		{ .key = "frames", .kind = NUMBER, .into = &load->frames, .max = UINT32_MAX },
 		{ .key = "latency", .kind = BOOL, .into = &load->latency },
 		{ .key = "ipdv", .kind = BOOL, .into = &load->ipdv },
@@ -490,6 +530,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		{ .key = "frame_bytes", .kind = ANY, .into = &sizes },
 		{ .key = "address", .kind = ANY, .into = &address },
 		{ .key = "vary", .kind = ANY, .into = &vary },
+		{ .key = "subflows", .kind = ANY, .into = &subflows },
 		{ .key = "announce", .kind = ANY, .into = &announce },
 		{ .key = "rewrite", .kind = ANY, .into = &rewrite },
 		{ .key = "expect", .kind = ANY, .into = &expect },
@@ -503,7 +544,8 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 	load->first_flow = (uint32_t)first;
 	load->flows = (uint32_t)flows;
 	load->burst = (uint32_t)burst;
-	if (!plan_read(r, "arm: address", address, vary, load->flows, &load->sent))
+	load->arrivals = (enum arrivals)arrivals;
+	if (!plan_read(r, "arm: address", address, vary, subflows, load->flows, &load->sent))
 		return false;
 	if (announce && !addresses_read(r, "arm: announce", announce, 2, load->announced,
 					&load->announce_count))

@@ -69,6 +69,7 @@ struct address_plan {
 	struct address list[ADDRESSES_MAX];
 	uint32_t count; /* divides flows; 0: none was given */
 	uint32_t vary;
+	struct subflows subflows; /* of each flow */
 };
 
 struct task_load {
@@ -77,6 +78,8 @@ struct task_load {
 	struct address_plan expected; /* to be compared with what arrives */
 	double rate_pps;
 	double stagger; /* of a period, later than the start */
+	enum arrivals arrivals;
+	uint64_t seed;
 	uint64_t frames; /* of a phase at full rate; 0: until it ends */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */
 	bool latency, ipdv;

@@ -219,6 +219,20 @@ always_inline void frame_write(uint8_t *data, const struct frame_template *t, ui
 	}
 }
 
+/* Writes the checksum of a frame whose headers differ from the template's, and its payload not; what
+ * they differ by is a sum. Or leaves it to the device, whose part does not cover ports. */
+always_inline void frame_sum(uint8_t *data, const struct frame_template *t, uint64_t differs,
+			     bool only_ports)
+{
+	uint16_t checksum = checksum_fold(t->sum + (only_ports ? 0 : differs));
+
+	if (!t->device_sums) {
+		checksum = (uint16_t)~checksum;
+		checksum = checksum ? checksum : 0xffff;
+	}
+	store16(data + t->payload_at - 2, checksum);
+}
+
 /* The same, with the checksum made here. */
 always_inline void frame_build(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,

@@ -13,11 +13,25 @@
 
 /* ---- sending ---------------------------------------------------------------------- */
 
+/* The same, of frames that are due one by one; `dues` has when each should have left. */
+static uint32_t sender_due_singly(struct sender *s, uint64_t now)
+{
+	while (s->ready < s->burst && s->window->start + pacing_due(&s->pacing) <= now) {
+		s->dues[s->ready++] = s->window->start + pacing_due(&s->pacing);
+		pacing_next(&s->pacing);
+	}
+	if (s->ready && now - s->dues[0] > s->lag_max)
+		s->lag_max = now - s->dues[0];
+	return s->ready;
+}
+
 /* How many frames are due, of one burst at most; sets when they should have left. */
 always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 {
 	uint64_t left = s->intended - s->built;
 
+	if (s->singly)
+		return sender_due_singly(s, now);
 	if (s->intended == UINT64_MAX) {
 		*due = now;
 		return now >= s->window->start && now < s->window->end ? s->burst : 0;
@@ -45,18 +59,20 @@ always_inline void sender_pay(struct sender *s, uint32_t got)
  * of the latter two may know when each frame arrived. */
 enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
 
-always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
-				const enum form form)
+always_inline void sender_write(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
+				const enum form form, const bool varied)
 {
 	const bool headless = form == FORM_PAYLOAD;
-	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
-	const uint64_t sum = time_sum(time_net);
+	uint64_t time_net = time_to_net(clock_ns(s->clock, due));
+	uint64_t sum = time_sum(time_net);
 	const uint32_t flows = s->flows, sizes = s->sizes;
 	const bool single = flows * sizes == 1;
 	struct frame *frames = s->frames;
 	const struct frame_template *t = &s->templates[(size_t)s->flow * sizes + s->size];
 	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
 	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
+	const struct subflows subflows = s->subflows;
+	uint32_t subflow = s->subflow;
 	/* Where the memory of sent frames comes back as it was, only what changes is written. A
 	 * frame that came in may lie in the memory of a port that receives. */
 	const bool reuse = !s->port->config.receives && !(headless && sizes > 1);
@@ -64,10 +80,33 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 	for (uint32_t i = 0; i < n; i++) {
 		uint8_t *d = frames[i].data;
 		bool prepared = reuse && frame_is_of(d, t, headless);
+		bool by_device = form == FORM_DEVICE && t->device_sums;
+		uint64_t differs = 0;
+		uint32_t number = 0;
 
+		if (varied && s->singly) {
+			time_net = time_to_net(clock_ns(s->clock, s->dues[i]));
+			sum = time_sum(time_net);
+		}
+		if (varied && subflows.count) {
+			number = subflows.first + subflow;
+			if (subflows.order != ORDER_SEQUENTIAL || flows > 1) {
+				number = subflow_of(&subflows, seq) + flow * subflows.step;
+			} else if (unlikely(++subflow == subflows.count)) {
+				/* Sizes begin one further in each round, as for flows. */
+				subflow = 0;
+				round_size++;
+			}
+			differs = subflow_sum(&subflows, t, number);
+		}
 		frames[i].len = t->len;
-		frame_write(d, t, seq, time_net, sum, touch, headless, prepared,
-			    form == FORM_DEVICE && t->device_sums);
+		frame_write(d, t, seq, time_net, sum + differs, touch, headless, prepared,
+			    by_device);
+		if (varied && subflows.count) {
+			subflow_write(&subflows, d, t, number, differs);
+			if (touch == TOUCH_NONE || by_device)
+				frame_sum(d, t, differs, by_device && subflows.by == SUBFLOW_PORT);
+		}
 		if (likely(single)) {
 			seq++;
 			continue;
@@ -78,8 +117,8 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 		if (++flow == flows) {
 			flow = 0;
 			seq++;
-			if (++round_size == sizes)
-				round_size = 0;
+			if (++round_size >= sizes)
+				round_size -= sizes;
 			size = round_size;
 		}
 		t = &s->templates[(size_t)flow * sizes + size];
@@ -89,7 +128,33 @@ always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, cons
 	s->seq = seq;
 	s->size = size;
 	s->round_size = round_size;
+	s->subflow = subflow;
 	s->built += n;
+}
+
+always_inline void sender_build(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
+				const enum form form)
+{
+	if (likely(!s->singly && !s->subflows.count)) {
+		sender_write(s, n, due, touch, form, false);
+		return;
+	}
+	sender_write(s, n, due, touch, form, true);
+	if (s->singly) {
+		s->ready -= n;
+		memmove(s->dues, s->dues + n, s->ready * sizeof(*s->dues));
+	}
+}
+
+/* Notes how long after they were due frames are built. */
+always_inline void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
+{
+	if (!s->singly) {
+		histogram_add(s->lag, clock_ns_in(s->clock, now - due), n);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		histogram_add(s->lag, clock_ns_in(s->clock, now - s->dues[i]), 1);
 }
 
 always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum touch touch,
@@ -103,7 +168,7 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		return 0;
 	s->polls++;
 	if (!s->held) {
-		uint64_t due;
+		uint64_t due = now;
 		uint32_t n = 0;
 
 		if (likely(now < s->window->end + s->grace) && !task->stop)
@@ -111,7 +176,9 @@ always_inline uint32_t sender_step(struct task *task, uint64_t now, const enum t
 		if (n) {
 			uint32_t got = s->port->engine->alloc(s->port, s->frames, n);
 
-			if (s->intended != UINT64_MAX)
+			if (s->intended != UINT64_MAX && s->lag && got)
+				sender_lag(s, got, now, due);
+			if (s->intended != UINT64_MAX && !s->singly)
 				sender_pay(s, got);
 			room = got == n;
 			n = got;
@@ -160,12 +227,15 @@ always_inline void receiver_vary(struct receiver *r, uint32_t flow, uint32_t seq
 	*n = (struct neighbour){ delay_ns, seq + 1, true };
 }
 
-void promise_check(struct promise *p, const struct frame *f, uint32_t flow)
+void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint32_t seq)
 {
+	struct frame_template wanted;
+
+	subflow_template(&p->subflows, &wanted, &p->templates[flow], flow, seq);
 	p->compared++;
-	if (headers_agree(f->data, f->len, &p->templates[flow]) || p->broken++)
+	if (headers_agree(f->data, f->len, &wanted) || p->broken++)
 		return;
-	p->flow = flow;
+	p->wanted = wanted;
 	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
 }
 
@@ -204,7 +274,7 @@ always_inline void receiver_count(struct receiver *r, const struct frame *f, uin
 	(*fresh)++;
 	r->bytes += f->len;
 	if (timing == TIMING_HEADERS) {
-		promise_check(&r->promise, f, flow);
+		promise_check(&r->promise, f, flow, p.seq);
 		return;
 	}
 	if (timing && touch != TOUCH_NONE) {
@@ -495,6 +565,12 @@ static void sender_pace(struct sender *s, long double ticks)
 	s->last_period = (unsigned __int128)((period - s->stagger * (period - room)) * unit);
 	s->due += (unsigned __int128)(s->stagger * (bursts > 1 ? period : room) * unit);
 	s->grace = s->clock->hz / 1000;
+	if (s->singly) {
+		/* Each phase draws anew. */
+		s->pacing.state = mixed(s->seed + s->window->phase);
+		s->pacing.share = s->stagger;
+		pacing_begin(&s->pacing, s->intended, (double)ticks, (double)s->clock->hz);
+	}
 }
 
 static void sender_begin(struct sender *s)
@@ -517,6 +593,10 @@ static void sender_begin(struct sender *s)
 	s->period = s->last_period = 0;
 	s->intended = UINT64_MAX;
 	s->missed = s->grace = 0;
+	s->subflow = s->ready = 0;
+	s->singly = s->rate_pps > 0 && s->pacing.arrivals != ARRIVALS_BURST;
+	if (s->lag)
+		histogram_clear(s->lag);
 	if (s->rate_pps > 0)
 		sender_pace(s, (long double)(w->end - w->start));
 	else if (s->limit)
@@ -530,6 +610,14 @@ static void sender_begin_late(struct sender *s, uint64_t now)
 	unsigned __int128 at = (unsigned __int128)now << 32;
 	uint64_t missed;
 
+	if (s->singly) {
+		while (s->window->start + pacing_due(&s->pacing) < now) {
+			s->missed++;
+			pacing_next(&s->pacing);
+		}
+		s->intended -= s->missed;
+		return;
+	}
 	if (!s->period) {
 		s->due = at > s->due ? at : s->due;
 		return;

@@ -11,7 +11,9 @@
 #include "engine.h"
 #include "frames.h"
 #include "histogram.h"
+#include "pacing.h"
 #include "sequence.h"
+#include "subflows.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,12 +47,20 @@ struct sender {
 	uint32_t owed; /* frames of the burst that is due next or has begun to leave */
 	uint64_t intended; /* frames of this phase; UINT64_MAX at full rate */
 	uint64_t missed; /* of a phase, due before this sender had begun: not in `intended` */
+	uint64_t seed; /* of what is drawn: another for each sender */
+	struct pacing pacing; /* of frames that are due one by one */
+	bool singly; /* whether they are, in this phase */
+	uint64_t *dues; /* ticks, a burst of them: frames that are due and have found no room yet */
+	uint32_t ready; /* so many */
+	struct histogram *lag; /* by which frames were built after they were due; NULL: not kept */
 	uint64_t grace; /* ticks past the end in which a paced backlog may still leave */
 
 	/* where we are */
 	uint64_t built, sent;
 	uint32_t flow, seq, size;
 	uint32_t round_size; /* with which the flows began this round */
+	struct subflows subflows; /* of each flow */
+	uint32_t subflow; /* of one flow with ORDER_SEQUENTIAL: of the next frame */
 	uint32_t first, held; /* frames built and not yet taken */
 	struct frame *frames;
 
@@ -73,10 +83,11 @@ enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
 /* The headers that a receiver's frames are to have, and the first frame that had others. */
 struct promise {
 	struct frame_template *templates; /* a flow each; NULL: not asked for */
+	struct subflows subflows; /* of each flow */
 	struct watch *watch; /* sees them for an engine that does not; else NULL */
 	uint64_t compared, broken;
 	uint64_t unkept; /* of those that the watch saw */
-	uint32_t flow;
+	struct frame_template wanted; /* of the first of these */
 	uint8_t found[HEAD_BYTES];
 };
 
@@ -192,8 +203,8 @@ void worker_quit(struct worker *w);
 /* Chooses the step for the role, the touch mode and the engine. */
 void task_choose_step(struct task *t, enum touch touch, enum timing timing);
 
-/* Compares the headers of one frame of that flow. */
-void promise_check(struct promise *p, const struct frame *f, uint32_t flow);
+/* Compares the headers of one frame of that flow, and of that number in it. */
+void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint32_t seq);
 
 /* Sets a task up for a phase; the window is set by then. */
 void task_begin(struct task *t);

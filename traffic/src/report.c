@@ -47,7 +47,7 @@ static void watched_frame(void *context, uint8_t *head, uint32_t len)
 		return;
 	/* A kernel numbers the frames of a socket as it likes. */
 	frame_clear_identification(head);
-	promise_check(&r->promise, &f, flow);
+	promise_check(&r->promise, &f, flow, p.seq);
 }
 
 /* Compares what a watch has kept, once; from then on it costs nothing. */
@@ -74,7 +74,7 @@ static json_t *promise_report(const struct promise *p)
 		json_object_set_new(report, "unseen", text_json(p->watch->why));
 	if (p->broken) {
 		json_object_set_new(report, "found", head_report(p->found));
-		json_object_set_new(report, "promised", head_report(p->templates[p->flow].head));
+		json_object_set_new(report, "promised", head_report(p->wanted.head));
 	}
 	return report;
 }
@@ -120,11 +120,15 @@ static json_t *sender_report(const struct control *c, const struct sender *s)
 {
 	uint64_t unsent = s->intended == UINT64_MAX ? 0 : s->intended + s->missed - s->sent;
 
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent), "unsent",
-			 COUNT(unsent), "polls", COUNT(s->polls), "empty_polls", COUNT(s->empty),
-			 "blocked", COUNT(s->blocked), "lag_max_ns",
-			 COUNT((__int128)s->lag_max * 1000000000 / c->clock.hz), "flows",
-			 COUNT(s->flows), "sizes", COUNT(s->sizes));
+	json_t *report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent),
+				   "unsent", COUNT(unsent), "polls", COUNT(s->polls), "empty_polls",
+				   COUNT(s->empty), "blocked", COUNT(s->blocked), "lag_max_ns",
+				   COUNT((__int128)s->lag_max * 1000000000 / c->clock.hz), "flows",
+				   COUNT(s->flows), "sizes", COUNT(s->sizes));
+
+	if (s->lag && s->lag->count)
+		json_object_set_new(report, "lag", histogram_report(s->lag));
+	return report;
 }
 
 static json_t *forwarder_report(const struct forwarder *w)

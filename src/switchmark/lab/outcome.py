@@ -15,7 +15,7 @@ from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
-from switchmark.metrics.latency import from_counts
+from switchmark.metrics.latency import from_counts, lags_of
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import Evidence
 from switchmark.model.objects import Message
@@ -30,7 +30,9 @@ __all__ = ["Outcome"]
 _SHORT_S = 1.0
 _STEAL = 0.01
 _TAKEN = 0.2
-_COUNTED = ("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign")
+_COUNTED = (
+    *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
+)
 _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
 the frames that look older, too few for the 99.9th percentile to be one of them."""
@@ -77,15 +79,17 @@ class Outcome:
             parts += self._part_reports(worker, report, used)
         for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
-        stray = sum(report["stray"] for report in received.values())
         tasks_sent = [report for each in sent.values() for _, report in each]
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(report["frames"] for report in received.values())
         elapsed_ns = int(reports[0]["duration_ns"])
-        headers = {flow: r["headers"] for flow, r in received.items() if "headers" in r}
+        others = {
+            "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
+            "early": sum(report["early"] for report in received.values()),
+            "lag": lags_of({flow: [task for _, task in each] for flow, each in sent.items()}),
+        }
         taken = self._taken(spec, reports, used)
         started_late = self._started_late(reports)
-        early = sum(report["early"] for report in received.values())
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
             if place in told:
@@ -101,13 +105,13 @@ class Outcome:
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
             copies=self.layout.test.copies,
             lost=tx * self.layout.test.copies - distinct,
-            lost_at=self._lost_at(reports, path, sums, stray),
+            lost_at=self._lost_at(reports, path, sums),
             late=sums["late"],
             duplicated=sums["duplicated"],
             reordered=sums["reordered"],
             corrupted=sums["corrupted"],
             foreign=sums["foreign"],
-            stray=stray,
+            stray=sums["stray"],
             interval_ns=interval_ns,
             intervals=_added([report["intervals"] for report in received.values()]),
             latency=self._latency(list(received.values())),
@@ -118,8 +122,7 @@ class Outcome:
             evidence=Evidence(
                 taken=taken,
                 started_late_ns=started_late,
-                **({"headers": headers} if headers else {}),
-                **({"early": early} if early else {}),
+                **{name: each for name, each in others.items() if each},
             ),
         )
 
@@ -163,11 +166,7 @@ class Outcome:
         return part_reports
 
     def _lost_at(
-        self,
-        reports: Sequence[Message],
-        path: PathCounters,
-        sums: Mapping[str, int],
-        stray: int,
+        self, reports: Sequence[Message], path: PathCounters, sums: Mapping[str, int]
     ) -> dict[Place, int]:
         """Return each lost frame's place, as far as somebody counted it."""
         places: dict[Place, int] = defaultdict(int)
@@ -205,7 +204,7 @@ class Outcome:
                 ):
                     places[place] *= self.layout.test.copies
         places[Place(PlaceKind.CORRUPTED)] = sums["corrupted"]
-        places[Place(PlaceKind.STRAY)] = stray
+        places[Place(PlaceKind.STRAY)] = sums["stray"]
         places[Place(PlaceKind.LATE)] = sums["after_drain"]
         places[Place(PlaceKind.BEYOND)] = sums["beyond"]
         return {place: frames for place, frames in places.items() if frames}
@@ -230,7 +229,6 @@ class Outcome:
         if test.touch == "none":
             return ()
         flows = []
-        apart = test.flows == 1 and len(sent) > 1
         for flow in self.layout.flows:
             if flow.id not in received:
                 continue  # counted with the first flow of its part
@@ -242,12 +240,12 @@ class Outcome:
                 for number in range(job.flows)
             ]
             names = [
-                one.id if test.flows == 1 else f"{one.id}#{number}"
+                one.id if test.flow_numbers == 1 else f"{one.id}#{number}"
                 for one in self.layout.sent_by(tasks[0][0].part)
-                for number in range(test.flows)
+                for number in range(test.flow_numbers)
                 if one.sink == flow.sink
             ]
-            alone = apart and len(names) == 1
+            alone = test.flow_numbers == len(names) == 1 < len(sent)
             for name, tx, (rx, duplicated, reordered, corrupted) in zip(
                 names, counts, received[flow.id]["flows"], strict=True
             ):

@@ -11,6 +11,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.layout import frame_sizes
+from switchmark.layout.subflows import has_subflows, reasons_of_flows
 from switchmark.machine.placement import SHARED_PROCESS, wanted_cpus
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
@@ -86,12 +87,15 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("rate", "duration"), f"at {test.rate} not one frame is sent in {test.duration:g} s"
         )
-    flows = test.flows * test.pairs * test.chains * (2 if test.direction == "bi" else 1)
-    if flows > 16384:
-        yield Refusal(
-            ("flows", "pairs", "chains", "direction"),
-            f"{flows} flows in all; a frame numbers at most 16384",
-        )
+    if test.arrivals != "burst" and (rate.is_max and test.line_rate is None):
+        if not SEARCHES[test.search].finds_rate or test.search in ("max", "back-to-back"):
+            yield Refusal(
+                ("arrivals", "rate"),
+                f"arrivals '{test.arrivals}' are those of a rate: max has none, as frames go when "
+                "there is room",
+                "--rate 100k",
+            )
+    yield from reasons_of_flows(test)
 
 
 def _engine_reasons(test: Test) -> Iterable[Refusal]:
@@ -114,7 +118,7 @@ def _engine_reasons(test: Test) -> Iterable[Refusal]:
             ("frame_size", "engine"),
             f"engine {engine.name} carries frames up to {engine.frame_max} bytes",
         )
-    if test.flows > engine.flows_max:
+    if test.flows > engine.flows_max and not has_subflows(test):
         yield Refusal(
             ("flows", "engine"),
             f"engine {engine.name} sends at most {engine.flows_max} flows, not {test.flows}",

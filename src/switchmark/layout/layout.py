@@ -89,8 +89,8 @@ class Layout:
         return tuple(each for each in self.flows if each.index == flow.index)
 
     def first_flow(self, flow: Flow) -> int:
-        """Return the number of a flow's first sub-flow."""
-        return flow.index * self.test.flows
+        """Return the first number of a flow's frames."""
+        return flow.index * self.test.flow_numbers
 
     @property
     def together(self) -> bool:

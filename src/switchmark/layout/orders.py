@@ -10,6 +10,7 @@ from switchmark.layout.layout import UDP_PORT, Layout, frame_sizes
 from switchmark.layout.needs import netns_of
 from switchmark.layout.roles import engine_of, own_kernel, place_of, rewrites_of
 from switchmark.layout.sharing import RX_BURST
+from switchmark.layout.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.placement import Placement
 from switchmark.model.objects import Message
@@ -70,11 +71,11 @@ def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> Message:
         "ifname": endpoint.ifname,
         "burst": max(test.burst, RX_BURST),
         "frame_bytes": _frame_bytes(layout, engine),
-        "flows": test.flows if layout.sent_by(part) else 1,
+        "flows": test.flow_numbers if layout.sent_by(part) else 1,
     }
     if engine.needs_ip:
         # With several flows answers and arrivals come from, or go to, other ports too.
-        opened |= {**_addresses(layout, port), "connected": test.flows == 1}
+        opened |= {**_addresses(layout, port), "connected": test.flow_numbers == 1}
     if not alone:
         opened["netns"] = netns_of(layout, part) or ""
     return opened
@@ -135,14 +136,15 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
     }
     if sends:
         load |= {
-            "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flows),
-            "frames": _share_of(spec.frames, job, len(flows) * test.flows),
+            "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flow_numbers),
+            "frames": _share_of(spec.frames, job, len(flows) * test.flow_numbers),
             "frame_bytes": list(frame_sizes(test)),
             "address": [_address(layout, flow, job.first) for flow in flows],
             "stagger": _stagger(layout, players, job),
         }
-        if test.flows > 1:
-            load["vary"] = [f"src_{test.flows_by}"]
+        load |= _flows_of(layout, job)
+        if test.arrivals != "burst":
+            load |= {"arrivals": test.arrivals, "seed": test.seed}
     if role in (Role.RECEIVER, Role.CLIENT):
         timed = role is Role.CLIENT or reads_one_clock(layout, part)
         load["latency"] = test.touch != "none" and timed
@@ -170,13 +172,15 @@ def _address(layout: Layout, flow: Flow, share: int) -> Message:
         "dst_mac": a.sent_dst_mac,
         "src_ip": a.source_ip,
         "dst_ip": a.sink_ip,
-        "src_port": UDP_PORT + (share if test.flows_by == "port" else 0),
+        "src_port": UDP_PORT + (0 if test.flows_by != "port" or has_subflows(test) else share),
         "dst_port": UDP_PORT,
     }
     # Addresses that vary begin where no port has its own.
-    if test.flows > 1 and test.flows_by == "mac":
+    if has_subflows(test):
+        address |= first_subflow(test, flow.index)
+    elif test.flows > 1 and test.flows_by == "mac":
         address["src_mac"] = f"02:53:4d:80:{first >> 8:02x}:{first & 255:02x}"
-    if test.flows > 1 and test.flows_by == "ip":
+    elif test.flows > 1 and test.flows_by == "ip":
         address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
     if test.vlan is not None:
         address["vlan"] = test.vlan
@@ -192,10 +196,17 @@ def expected_of(layout: Layout, job: Job) -> Message:
     flows = distinct(layout.sent_by(part) if answers else layout.received_by(part))
     originals = [layout.copies(flow)[0] for flow in flows]
     expect: Message = {"address": [_seen(layout, flow, answers) for flow in originals]}
-    by = layout.test.flows_by
-    if layout.test.flows > 1 and not (by == "mac" and _writes_macs(layout, originals[0])):
-        expect["vary"] = [f"dst_{by}" if answers else f"src_{by}"]
+    if layout.test.flows_by != "mac" or not _writes_macs(layout, originals[0]):
+        expect |= _flows_of(layout, job, answers=answers)
     return {"latency": False, "ipdv": False, "expect": expect}
+
+
+def _flows_of(layout: Layout, job: Job, *, answers: bool = False) -> Message:
+    """Return how the headers of a task's frames differ; those of answers in their other end."""
+    test = layout.test
+    if has_subflows(test):
+        return {"subflows": subflows_of(test, job.first, several=job.flows, answers=answers)}
+    return {"vary": [f"{'dst' if answers else 'src'}_{test.flows_by}"]} if test.flows > 1 else {}
 
 
 def _writes_macs(layout: Layout, flow: Flow) -> bool:

@@ -31,7 +31,7 @@ def jobs_of(layout: Layout, part: Part) -> list[Job]:
     on its queue; what is received is counted by one, which reads all queues."""
     queues = layout.wiring.queues
     jobs = []
-    flows = max(1, len(_flows_of(layout, part))) * layout.test.flows
+    flows = max(1, len(_flows_of(layout, part))) * layout.test.flow_numbers
     for role in roles_of(layout, part):
         if role is not Role.SENDER:
             jobs.append(Job(part, role, 0, 0, flows))

@@ -9,7 +9,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from switchmark.model.cable import CableLatency, NoCableLatency
-from switchmark.model.latency import Latency, LatencyFigures, Variation, VariationFigures
+from switchmark.model.latency import (
+    Lag,
+    Latency,
+    LatencyFigures,
+    Variation,
+    VariationFigures,
+)
 from switchmark.model.objects import Message
 from switchmark.model.record import Record, TrialResult
 
@@ -20,6 +26,7 @@ __all__ = [
     "counts_of",
     "figures_of",
     "from_counts",
+    "lags_of",
     "latency_ns",
     "latency_of",
     "merged",
@@ -140,6 +147,16 @@ def from_counts(
     if told is None:
         return None
     return Latency(kind=kind, **told, ipdv=None if varied is None else Variation(**varied))
+
+
+def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:
+    """Return by flow how far those who sent it were behind its times, from the traffic program's
+    histograms; those that had times."""
+    told = {
+        flow: _told([task["lag"] for task in tasks if "lag" in task], _OF_VARIATION)
+        for flow, tasks in reports.items()
+    }
+    return {flow: Lag(**figures) for flow, figures in told.items() if figures is not None}
 
 
 def _told(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from switchmark.model.latency import Lag
 from switchmark.model.noise import HostActivity
 from switchmark.model.place import WrittenPlace
 from switchmark.model.written import Written, object_schema
@@ -151,6 +152,9 @@ class Evidence(Written):
 
     early: int = 0
     """Frames that came before they were sent, by the clocks."""
+
+    lag: dict[str, Lag] = Field(default_factory=dict)
+    """By the first flow of each sender with a rate: how far it was behind the times of its frames."""
 
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
     """By stretch of the path, as far as counters tell: frames `in` and `out`. One that gives more

@@ -13,7 +13,40 @@ from pydantic import BaseModel, ConfigDict
 
 from switchmark.model.written import Written
 
-__all__ = ["Latency", "LatencyFigures", "Variation", "VariationFigures"]
+__all__ = ["Lag", "Latency", "LatencyFigures", "Variation", "VariationFigures"]
+
+
+class Lag(BaseModel):
+    """A lag says how long after it was due a sender made each frame that has a time by a rate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: int
+    """Frames."""
+
+    min: int
+    """The smallest, in nanoseconds."""
+
+    mean: float
+    """The mean, in nanoseconds."""
+
+    p50: int | None
+    """The median, in nanoseconds."""
+
+    p90: int | None
+    """90 % are no greater."""
+
+    p99: int | None
+    """99 % are no greater."""
+
+    p999: int | None
+    """99.9 % are no greater."""
+
+    max: int
+    """The greatest, in nanoseconds."""
+
+    histogram: str | None = None
+    """All of them: HdrHistogram's V2 compressed encoding."""
 
 
 class Variation(BaseModel):

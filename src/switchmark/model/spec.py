@@ -12,10 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from switchmark.model.axis import Axis, Property, axes_of
-from switchmark.model.set_up import SetUp
+from switchmark.model.sent import Sent
 from switchmark.model.units import (
+    FLOW_NUMBERS,
+    FLOWS_MAX,
     Rate,
     mean_frame_bytes,
+    parse_count,
     parse_cpu_limit,
     parse_duration,
     parse_frame_size,
@@ -38,10 +41,11 @@ def _limit(text: str | int | float) -> str:
     return str(parse_cpu_limit(text))
 
 
-class Test(SetUp):
+class Test(Sent):
     """A test has one value of each axis, and so it is one point of a campaign.
 
-    Its axes are those of what is set up, and, here, those of what is sent and how it is measured.
+    Its axes are those of what is set up, of what frames are like, and, here, those of what else
+    is sent and how it is measured.
     Each field says its type, its record and its usual value. Ranges are checked here, names against
     the tables later (`layout.resolve`). Rates are per sender and stay as written.
     """
@@ -112,9 +116,16 @@ class Test(SetUp):
     chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
         1, ge=1, le=64
     )
-    flows: Annotated[int, Axis("path", "flows of each sender", asked_as="load")] = Field(
-        1, ge=1, le=16384
-    )
+    flows: Annotated[
+        int,
+        Axis(
+            "path",
+            "flows of each sender: 64, 10k, 1M",
+            parse=parse_count,
+            values=f"`1` to `{FLOWS_MAX // 1_000_000}M`, `10k`",
+            asked_as="load",
+        ),
+    ] = Field(1, ge=1, le=FLOWS_MAX)
     flows_by: Annotated[
         Literal["mac", "ip", "port"],
         Axis("path", "what the flows of a sender differ in", asked_as="load"),
@@ -279,6 +290,14 @@ class Test(SetUp):
     def switch_core_count(self) -> int:
         """Return how many CPUs a switch that polls has: one, unless it is asked to have more."""
         return 1 if self.switch_cores == "auto" else self.switch_cores
+
+    @property
+    def flow_numbers(self) -> int:
+        """Return how many flows of a sender its frames number, which are counted by themselves: all
+        of them, or one a queue where they are too many or in no order. These have sub-flows."""
+        senders = self.pairs * self.chains * (2 if self.direction == "bi" else 1)
+        numbered = self.flow_order == "sequential" and self.flows * senders <= FLOW_NUMBERS
+        return self.flows if numbered else self.queues
 
     @property
     def limits(self) -> Mapping[str, float]:

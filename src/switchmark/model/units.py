@@ -17,6 +17,8 @@ from switchmark.errors import UsageError
 __all__ = [
     "CORES_MAX",
     "FCS_BYTES",
+    "FLOWS_MAX",
+    "FLOW_NUMBERS",
     "FRAME_MAX",
     "FRAME_MIN",
     "IMIX_SIZES",
@@ -31,6 +33,7 @@ __all__ = [
     "mean_frame_bytes",
     "mtu_for",
     "parse_cores",
+    "parse_count",
     "parse_cpu_limit",
     "parse_duration",
     "parse_frame_size",
@@ -44,6 +47,9 @@ __all__ = [
 
 CORES_MAX = 64
 FCS_BYTES = 4
+FLOWS_MAX = 16_000_000
+FLOW_NUMBERS = 16384
+"""Flows that a frame can number; more are sub-flows of one."""
 PREAMBLE_AND_GAP_BYTES = 20
 LAYER_2_BYTES = 18
 """Ethernet's header and FCS, which the MTU does not count."""
@@ -133,6 +139,15 @@ def parse_line_rate(text: str | int | float) -> Rate:
     if rate.is_max or rate.share is not None:
         raise UsageError(f"'{text}' is not the rate of a link", hint="write 10Gbps, 1M or none")
     return rate
+
+
+def parse_count(text: str | int) -> int:
+    """Read a number of things: `64`, `10k`, `1M`, `1.5M`. UsageError otherwise."""
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)([kKM]?)", str(text).strip().replace("_", ""))
+    count = 0.0 if match is None else float(match[1]) * _SCALE[match[2]]
+    if not count.is_integer() or count < 1:
+        raise UsageError(f"'{text}' is not a number of things", hint="write 64, 10k or 1M")
+    return int(count)
 
 
 def parse_frame_size(text: str | int) -> int | str:

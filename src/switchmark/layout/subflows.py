@@ -1,0 +1,82 @@
+"""This module knows the sub-flows of a test: flows that are too many to be numbered by frames, or
+that come in no order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.model.objects import Message
+from switchmark.model.refusal import Refusal
+from switchmark.model.spec import Test
+
+__all__ = ["first_subflow", "has_subflows", "reasons_of_flows", "subflows_of"]
+
+_ADDRESSES = IPv4Address("10.0.0.0")
+_MACS = 0x800000
+_MOST = {"ip": 2**24, "mac": 2**23}
+"""Sub-flows of all senders, of what has not as many values as all may have flows."""
+
+
+def has_subflows(test: Test) -> bool:
+    """Say whether frames of one flow number have different headers."""
+    return test.flows > 1 and (test.flow_order != "sequential" or test.flow_numbers < test.flows)
+
+
+def subflows_of(test: Test, first: int, *, several: int, answers: bool) -> Message:
+    """Return the sub-flows of `several` flow numbers of a sender, from number `first` on. Each
+    queue has its share of them, each chain all."""
+    each = test.flows // test.queues
+    return {
+        "count": each,
+        "first": each * first if test.queues > 1 else 0,
+        "step": each if test.queues > 1 and several > 1 else 0,
+        "by": test.flows_by,
+        "order": test.flow_order,
+        "seed": test.seed,
+        "answered": answers,
+    }
+
+
+def first_subflow(test: Test, index: int) -> Message:
+    """Return the address that the first sub-flow of a flow has, of those that differ."""
+    first = index * test.flows
+    if test.flows_by == "mac":
+        low = _MACS + first
+        return {"src_mac": f"02:53:4d:{low >> 16:02x}:{low >> 8 & 255:02x}:{low & 255:02x}"}
+    return {"src_ip": str(_ADDRESSES + first)} if test.flows_by == "ip" else {}
+
+
+def reasons_of_flows(test: Test) -> Iterable[Refusal]:
+    """Return every reason why a test cannot have such flows."""
+    senders = test.pairs * test.chains * (2 if test.direction == "bi" else 1)
+    if not has_subflows(test):
+        if test.flow_order != "sequential":
+            yield Refusal(
+                ("flow_order", "flows"),
+                f"one flow comes in no order: --flow-order {test.flow_order} means nothing to it",
+                "--flows 1M",
+            )
+        return
+    most = _MOST.get(test.flows_by)
+    if most is not None and test.flows * senders > most:
+        yield Refusal(
+            ("flows", "flows_by", "pairs", "chains", "direction"),
+            f"{test.flows * senders} flows in all; there are {most} addresses for --flows-by "
+            f"{test.flows_by}",
+            "--flows-by port",
+        )
+    if ENGINES[test.engine].needs_ip:
+        yield Refusal(
+            ("flows", "flow_order", "engine"),
+            f"engine {test.engine} sends each flow by a socket of its own, in turn, up to "
+            f"{ENGINES[test.engine].flows_max} flows",
+            "--engine raw-mmsg",
+        )
+    if test.flows % test.queues:
+        yield Refusal(
+            ("flows", "queues"),
+            f"{test.flows} flows do not share {test.queues} queues evenly",
+            f"--flows {test.flows // test.queues * test.queues or test.queues}",
+        )

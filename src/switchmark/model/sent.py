@@ -1,0 +1,36 @@
+"""The axes of what the frames of a test are like, and of when they come: those that came later.
+
+Their records are as those of the other axes (`model.spec`), which has all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from switchmark.model.axis import Axis
+from switchmark.model.set_up import SetUp
+
+__all__ = ["Sent"]
+
+
+class Sent(SetUp):
+    """What is sent is a set-up's, and is as these axes say."""
+
+    flow_order: Annotated[
+        Literal["sequential", "random", "zipf"],
+        Axis(
+            "path",
+            "which flow the next frame is of: in turn, any, or any by Zipf's law (the k-th 1/k)",
+            asked_as="load",
+            later=True,
+        ),
+    ] = "sequential"
+    arrivals: Annotated[
+        Literal["burst", "even", "poisson", "on-off"],
+        Axis(
+            "load",
+            "how frames come at a rate: bursts, singly and evenly, by chance, in trains of 4 times "
+            "the rate",
+            later=True,
+        ),
+    ] = "burst"

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames of one flow number whose headers differ all the same: its sub-flows, of which there may
+ * be millions. Which of them a frame belongs to follows from its sequence number alone, so that
+ * both ends know it and no table is needed but that of a Zipf distribution.
+ */
+#ifndef SWITCHMARK_SUBFLOWS_H
+#define SWITCHMARK_SUBFLOWS_H
+
+#include "frames.h"
+
+#define SUBFLOWS_MAX (1u << 24)
+#define SUBFLOW_PORTS 32768u /* source ports; then the destination port is the next */
+
+enum subflow_by { SUBFLOW_PORT, SUBFLOW_IP, SUBFLOW_MAC };
+enum subflow_order { ORDER_SEQUENTIAL, ORDER_RANDOM, ORDER_ZIPF };
+
+#define QUANTILE_BITS 14
+
+struct subflows {
+	uint32_t count; /* 0: no headers differ */
+	uint32_t first; /* of these, among those that differ from the template */
+	uint32_t step; /* from the first one of a flow to that of the next */
+	enum subflow_by by;
+	enum subflow_order order;
+	bool answered; /* what differs was swapped with its other end */
+	uint64_t seed;
+	/* ORDER_ZIPF: where the inverse of the distribution is at each 2^-QUANTILE_BITS, with eight
+	 * fractional bits; between them it is a line. Else NULL. */
+	uint32_t *quantiles;
+};
+
+/* Makes the table of a Zipf distribution (exponent 1) where one is needed. False without memory. */
+bool subflows_make(struct subflows *s);
+void subflows_free(struct subflows *s);
+
+/* Steele, Lea and Flood 2014 (SplitMix): every bit depends on every bit. */
+always_inline uint64_t mixed(uint64_t v)
+{
+	v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
+	v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
+	return v ^ (v >> 31);
+}
+
+/* The sub-flow of the frame with that number. */
+always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
+{
+	uint64_t drawn;
+	uint32_t at, from, to;
+
+	if (s->order == ORDER_SEQUENTIAL)
+		return s->first + seq % s->count;
+	drawn = mixed(s->seed + (uint64_t)seq * 0x9e3779b97f4a7c15u);
+	if (s->order == ORDER_RANDOM)
+		return s->first + (uint32_t)((drawn >> 32) * s->count >> 32);
+	at = (uint32_t)(drawn >> (64 - QUANTILE_BITS));
+	from = s->quantiles[at];
+	to = s->quantiles[at + 1];
+	return s->first +
+	       ((from + (uint32_t)((uint64_t)(to - from) * (drawn & 0xffffff) >> 24)) >> 8);
+}
+
+/* Where in a frame of this template the address is that differs. */
+always_inline uint32_t subflow_ip_at(const struct frame_template *t, bool destination)
+{
+	return t->payload_at - 16 + (destination ? 4 : 0);
+}
+
+/* Both ports, as they stand in the header: the low part of the number is added to one, the high
+ * part to the other, and neither goes beyond the last. */
+always_inline uint32_t subflow_ports(const struct subflows *s, const struct frame_template *t,
+				     uint32_t number)
+{
+	const uint32_t low = number % SUBFLOW_PORTS, high = number / SUBFLOW_PORTS;
+
+	return net32(net32(load32(t->head + t->payload_at - UDP_BYTES)) +
+		     (s->answered ? high << 16 | low : low << 16 | high));
+}
+
+always_inline uint32_t subflow_ip(const struct subflows *s, const struct frame_template *t,
+				  uint32_t number)
+{
+	return net32(net32(load32(t->head + subflow_ip_at(t, s->answered))) + number);
+}
+
+/* What the headers of a sub-flow add to the checksum of the template's: 2^32 - 1 is nothing in this
+ * arithmetic, and no difference is below 0. */
+always_inline uint64_t subflow_sum(const struct subflows *s, const struct frame_template *t,
+				   uint32_t number)
+{
+	if (s->by == SUBFLOW_PORT)
+		return (uint64_t)subflow_ports(s, t, number) + 0xffffffff -
+		       load32(t->head + t->payload_at - UDP_BYTES);
+	if (s->by == SUBFLOW_IP)
+		return (uint64_t)subflow_ip(s, t, number) + 0xffffffff -
+		       load32(t->head + subflow_ip_at(t, s->answered));
+	return 0;
+}
+
+/* Writes what differs into a frame of the template, with the checksum of its IP header. `sum` is
+ * what subflow_sum said. */
+always_inline void subflow_write(const struct subflows *s, uint8_t *data,
+				 const struct frame_template *t, uint32_t number, uint64_t sum)
+{
+	const uint32_t at = t->payload_at - UDP_BYTES;
+
+	if (s->by == SUBFLOW_PORT) {
+		store32(data + at, subflow_ports(s, t, number));
+	} else if (s->by == SUBFLOW_IP) {
+		const uint32_t header = at - IP_BYTES + 10;
+
+		store32(data + subflow_ip_at(t, s->answered), subflow_ip(s, t, number));
+		store16(data + header,
+			(uint16_t)~checksum_fold((uint16_t)~load16(t->head + header) + sum));
+	} else {
+		const uint32_t mac = (s->answered ? 0 : 6) + 2;
+		const uint32_t low = net32(load32(t->head + mac)) & 0xff000000;
+		const uint32_t next = (net32(load32(t->head + mac)) + number) & 0xffffff;
+
+		store32(data + mac, net32(low | next));
+	}
+}
+
+/* The template that a frame was made of, by its flow among those of the task, and its number. */
+void subflow_template(const struct subflows *s, struct frame_template *out,
+		      const struct frame_template *t, uint32_t flow, uint32_t seq);
+
+#endif

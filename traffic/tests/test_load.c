@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When frames are due, and which sub-flow each belongs to. */
+#include "pacing.h"
+#include "subflows.h"
+#include "tap.h"
+
+#include <math.h>
+
+#define HZ 2e9
+
+static void every_frame_of_a_phase_is_due_once_in_order_and_within_it(void)
+{
+	static const uint64_t frames[] = { 1, 2, 3, 50, 1000, 99999 };
+
+	for (int kind = ARRIVALS_EVEN; kind <= ARRIVALS_ON_OFF; kind++) {
+		for (uint32_t i = 0; i < 6 * 4; i++) {
+			struct pacing p = { .arrivals = (enum arrivals)kind,
+					    .share = (i / 6) / 4.0,
+					    .state = i };
+			uint64_t last = 0, count = 0;
+
+			pacing_begin(&p, frames[i % 6], HZ / 10, HZ);
+			for (; pacing_due(&p) != PACING_OVER; pacing_next(&p), count++) {
+				EXPECT(pacing_due(&p) >= last);
+				last = pacing_due(&p);
+			}
+			EXPECT(last < HZ / 10);
+			EXPECT_EQ(count, frames[i % 6]);
+		}
+	}
+	struct pacing none = { .arrivals = ARRIVALS_POISSON };
+
+	pacing_begin(&none, 0, HZ, HZ);
+	EXPECT(pacing_due(&none) == PACING_OVER);
+}
+
+/* The mean distance of two frames, in parts of the mean that the rate says, and its variation. */
+static double distances(enum arrivals kind, uint64_t seed, double *variation)
+{
+	struct pacing p = { .arrivals = kind, .state = seed };
+	const uint64_t frames = 100000;
+	const double mean = HZ / (double)frames;
+	double before, sum = 0, squares = 0;
+
+	pacing_begin(&p, frames, HZ, HZ);
+	before = p.at;
+	for (uint64_t i = 1; i < frames; i++) {
+		pacing_next(&p);
+		sum += p.at - before;
+		squares += (p.at - before) * (p.at - before);
+		before = p.at;
+	}
+	sum /= (double)frames - 1;
+	*variation = sqrt(squares / ((double)frames - 1) - sum * sum) / sum;
+	return sum / mean;
+}
+
+static void distances_are_those_of_the_process_and_of_its_rate(void)
+{
+	double variation;
+
+	EXPECT(fabs(distances(ARRIVALS_EVEN, 1, &variation) - 1) < 1e-6);
+	EXPECT(variation < 1e-3);
+	for (uint64_t seed = 0; seed < 4; seed++) {
+		EXPECT(fabs(distances(ARRIVALS_POISSON, seed, &variation) - 1) < 1e-3);
+		EXPECT(fabs(variation - 1) < 0.02);
+		/* Three quarters of the time are in the silences, 250 of them. */
+		EXPECT(fabs(distances(ARRIVALS_ON_OFF, seed, &variation) - 1) < 0.05);
+		EXPECT(variation > 10);
+	}
+}
+
+static void a_train_has_four_times_the_rate(void)
+{
+	struct pacing p = { .arrivals = ARRIVALS_ON_OFF, .state = 5 };
+	uint64_t near = 0, far = 0;
+	double before;
+
+	pacing_begin(&p, 100000, HZ, HZ);
+	for (before = p.at; p.next + 1 < p.frames; before = p.at) {
+		pacing_next(&p);
+		if (fabs(p.at - before - HZ / 400000) < 1)
+			near++;
+		else
+			far++;
+	}
+	EXPECT_EQ(near + far, 99999);
+	EXPECT(far > 150 && far < 251);
+}
+
+static void a_seed_says_when_frames_come(void)
+{
+	struct pacing one = { .arrivals = ARRIVALS_POISSON, .state = 1 }, same = one, other = one;
+	bool differs = false;
+
+	other.state = 2;
+	pacing_begin(&one, 1000, HZ, HZ);
+	pacing_begin(&same, 1000, HZ, HZ);
+	pacing_begin(&other, 1000, HZ, HZ);
+	for (uint32_t i = 0; i < 1000; i++) {
+		EXPECT(pacing_due(&one) == pacing_due(&same));
+		differs |= pacing_due(&one) != pacing_due(&other);
+		pacing_next(&one);
+		pacing_next(&same);
+		pacing_next(&other);
+	}
+	EXPECT(differs);
+}
+
+static void sub_flows_come_in_turn(void)
+{
+	struct subflows s = { .count = 1000000, .first = 7 };
+
+	EXPECT(subflows_make(&s));
+	for (uint32_t i = 0; i < 3; i++) {
+		EXPECT_EQ(subflow_of(&s, i * 1000000), 7);
+		EXPECT_EQ(subflow_of(&s, i * 1000000 + 999999), 1000006);
+	}
+}
+
+static void drawn_sub_flows_are_as_frequent_as_their_distribution_says(void)
+{
+	enum { COUNT = 1000, FRAMES = 1000000 };
+	static uint32_t seen[2][COUNT];
+	double harmonic = 0;
+
+	for (int zipf = 0; zipf < 2; zipf++) {
+		struct subflows s = { .count = COUNT,
+				      .order = zipf ? ORDER_ZIPF : ORDER_RANDOM,
+				      .seed = 99 };
+
+		EXPECT(subflows_make(&s));
+		for (uint32_t i = 0; i < FRAMES; i++) {
+			uint32_t number = subflow_of(&s, i);
+
+			EXPECT(number < COUNT);
+			seen[zipf][number]++;
+		}
+		subflows_free(&s);
+	}
+	for (uint32_t i = 1; i <= COUNT; i++)
+		harmonic += 1.0 / i;
+	for (uint32_t i = 0; i < COUNT; i++) {
+		const double wanted = FRAMES / harmonic / (i + 1);
+
+		/* Seven standard deviations of a count, and the steps of the table. */
+		EXPECT(fabs(seen[0][i] - (double)FRAMES / COUNT) <
+		       7 * sqrt((double)FRAMES / COUNT));
+		EXPECT(fabs(seen[1][i] - wanted) < 7 * sqrt(wanted) + wanted / 50 + 62);
+	}
+}
+
+static void the_most_sub_flows_have_room(void)
+{
+	struct subflows s = { .count = SUBFLOWS_MAX, .order = ORDER_ZIPF };
+	uint32_t most = 0;
+
+	EXPECT(subflows_make(&s));
+	for (uint32_t i = 0; i < 100000; i++) {
+		uint32_t number = subflow_of(&s, i);
+
+		most = number > most ? number : most;
+	}
+	EXPECT(most > SUBFLOWS_MAX / 2 && most < SUBFLOWS_MAX);
+	subflows_free(&s);
+}
+
+static void headers_of_a_sub_flow_are_right(void)
+{
+	static const uint32_t numbers[] = { 0, 1, 255, 256, 32767, 32768, 65535, 65536, 999999 };
+	const struct address a = {
+		.src_mac = { 2, 0x53, 0x4d, 0x80, 0xff, 0xf0 },
+		.dst_mac = { 2, 0x53, 0x4d, 0x80, 0, 2 },
+		.src_ip = 0x0a00fff0,
+		.dst_ip = 0x0a000002,
+		.src_port = 20000,
+		.dst_port = 20000,
+	};
+
+	for (uint32_t i = 0; i < 9 * 3 * 2 * 2; i++) {
+		struct subflows s = { .count = 1,
+				      .first = numbers[i % 9],
+				      .by = (enum subflow_by)(i / 9 % 3),
+				      .answered = i / 27 % 2 };
+		struct frame_template t, wanted;
+		uint8_t data[128] = { 0 };
+		struct payload p;
+		const uint32_t len = i / 54 ? 120 : 60;
+		uint64_t differs;
+
+		template_make(&t, &a, len, 9, 3, PHASE_MEASURED, false);
+		differs = subflow_sum(&s, &t, s.first);
+		frame_build(data, &t, 5, 6, time_sum(6) + differs, TOUCH_FULL, false, false);
+		subflow_write(&s, data, &t, s.first, differs);
+		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_FULL, false), FRAME_OURS);
+		subflow_template(&s, &wanted, &t, 0, 0);
+		EXPECT(headers_agree(data, len, &wanted));
+		EXPECT_EQ(headers_agree(data, len, &t), !numbers[i % 9]);
+		/* Where the payload stays, the checksum follows the headers alone. */
+		frame_build(data, &t, 0, 0, 0, TOUCH_NONE, false, false);
+		subflow_write(&s, data, &t, s.first, differs);
+		frame_sum(data, &t, differs, false);
+		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
+	}
+}
+
+int main(void)
+{
+	TEST(every_frame_of_a_phase_is_due_once_in_order_and_within_it);
+	TEST(distances_are_those_of_the_process_and_of_its_rate);
+	TEST(a_train_has_four_times_the_rate);
+	TEST(a_seed_says_when_frames_come);
+	TEST(sub_flows_come_in_turn);
+	TEST(drawn_sub_flows_are_as_frequent_as_their_distribution_says);
+	TEST(the_most_sub_flows_have_room);
+	TEST(headers_of_a_sub_flow_are_right);
+	return tap_end();
+}
