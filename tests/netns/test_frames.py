@@ -1,0 +1,40 @@
+"""Frames of other kinds than usual, on real paths with the gate on: many flows, other arrivals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs"])
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"flow_order": "sequential"},
+        {"flow_order": "random", "flows_by": "ip", "frame_size": "imix"},
+        {"flow_order": "zipf", "engine": "mmap", "direction": "bi"},
+        {"dimension": "latency", "rate": "2k"},
+    ],
+    ids=lambda axes: "-".join(map(str, axes.values())),
+)
+def test_a_million_flows_arrive_with_their_headers(
+    measure: Measure, switch: str, axes: dict[str, Any]
+) -> None:
+    record = measure(switch=switch, flows="1M", **axes)
+    assert_every_frame_is_accounted_for(record)
+    assert record.gate is not None
+    assert record.gate.passed
+    assert record.gate.headers > 0
+
+
+@pytest.mark.parametrize("arrivals", ["burst", "even", "poisson", "on-off"])
+def test_as_many_frames_as_the_rate_says_however_they_come(measure: Measure, arrivals: str) -> None:
+    record = measure(switch="linux-bridge", arrivals=arrivals, rate="20k", burst=8)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.tx_frames + trial.tx_unsent == 3000
+    (lag,) = trial.evidence.lag.values()
+    assert lag.count == trial.tx_frames
+    assert lag.max <= max(part.lag_max_ns for part in trial.parts) + 1
