@@ -1,4 +1,5 @@
-"""Frames of other kinds than usual, on real paths with the gate on: many flows, other arrivals."""
+"""These tests send other frames than usual on real paths, with the gate on: many flows, other
+arrivals."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Evidence(Written):
     """Frames that came before they were sent, by the clocks."""
 
     lag: dict[str, Lag] = Field(default_factory=dict)
-    """By the first flow of each sender with a rate: how far it was behind the times of its frames."""
+    """By the first flow of each sender with a rate: how far it was behind when a frame was made."""
 
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
     """By stretch of the path, as far as counters tell: frames `in` and `out`. One that gives more
