@@ -14,6 +14,7 @@ from bench.bed import Bed
 from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
+from bench.labs import LABS
 from bench.own import NULL, PACING, SETUP, SETUP_SWITCHES
 from bench.page import PAGE
 from bench.peers import MissingPeer
@@ -39,6 +40,7 @@ COMPARISONS = (
     SETUP_SWITCHES,
     RECORDS,
     PAGE,
+    LABS,
 )
 
 

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from host_state import COMMAND, start, wait_for
+from slurm import missing, slurm
+from ssh_hosts import SshdHost
 
 pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
 from switchmark.cluster.start import worker_command
@@ -53,9 +55,10 @@ class Lab:
         return scheduler
 
     def add(self, name: str) -> None:
-        _, *words = worker_command("python", self.address, name, None, "127.0.0.1")
-        log = self._folder / f"{name}.log"
-        self.workers[name] = self._start(*words, "--no-nanny", told=log)
+        command = worker_command(
+            "python", self.address, name, None, listen="127.0.0.1", again=False
+        )
+        self.workers[name] = self._start(*command[1:], told=self._folder / f"{name}.log")
 
     def kill(self, name: str) -> None:
         self.workers[name].kill()
@@ -193,3 +196,66 @@ def of_a_lab() -> list[str]:
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
     names = re.findall(r"^sm[0-9a-f]{4}-\S+", listed, re.MULTILINE)
     return names if len({name.partition("-")[0] for name in names}) == 2 else []
+
+
+# --- labs that are started -------------------------------------------------------------------
+
+
+def certificates(folder: Path) -> str:
+    """Make an authority and a certificate of it; return what a file says of them."""
+    names = {name: folder / name for name in ("ca.pem", "ca.key", "lab.csr", "lab.pem", "lab.key")}
+    new = "openssl req -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split()
+    ca = [*new, "-x509", "-subj", "/CN=ca", "-keyout", names["ca.key"], "-out", names["ca.pem"]]
+    asked = [*new, "-subj", "/CN=lab", "-keyout", names["lab.key"], "-out", names["lab.csr"]]
+    signed = ["openssl", "x509", "-req", "-in", names["lab.csr"], "-CA", names["ca.pem"]]
+    signed += ["-CAkey", names["ca.key"], "-CAcreateserial", "-out", names["lab.pem"]]
+    for command in (ca, asked, signed):
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    paths = {"ca": names["ca.pem"], "cert": names["lab.pem"], "key": names["lab.key"]}
+    return "".join(["[tls]\n", *(f'{name} = "{path}"\n' for name, path in paths.items())])
+
+
+def one_test(environment: dict[str, str], folder: Path, *words: str) -> dict[str, Any]:
+    (folder / "campaign.yaml").write_text(CAMPAIGN)
+    axes = ["--frame-size", "64", "--repeat", "1", "--cluster", "lab.toml", *OPTIONS]
+    run = start(environment, folder, "run", "campaign.yaml", *axes, *words)
+    (told,) = (json.loads(line) for line in ended(run).splitlines())
+    assert told["status"] == "ok"
+    return dict(told)
+
+
+def test_testbeds_are_reached_by_ssh_and_tls(
+    environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"  # what another host would have in its own environment
+    said = [f"export {name}={environment[name]}" for name in environment if "SWITCHMARK" in name]
+    python.write_text("\n".join(["#!/bin/sh", *said, f'exec {sys.executable} "$@"\n']))
+    python.chmod(0o755)
+    near = ssh_host.address.rpartition(".")[0] + ".1"
+    (tmp_path / "lab.toml").write_text(
+        f'[ssh]\nhosts = ["root@{ssh_host.address}"]\nlisten = "{near}"\n'
+        f'python = "{python}"\noptions = {json.dumps(ssh_host.options)}\n{certificates(tmp_path)}'
+    )
+    told = one_test(environment, tmp_path)
+    assert told["evidence"][0]["testbed"] == ssh_host.address
+    assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended
+
+
+def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path) -> None:
+    if lacking := missing():
+        pytest.skip(f"not installed: {', '.join(lacking)}: make setup PARTS=labs")
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "lab.toml").write_text('[slurm]\ntestbeds = 1\nmemory = "100MB"\n')
+    with slurm(tmp_path / "slurm") as known:
+        told = one_test({**environment, **known}, tmp_path)
+    assert "SLURMCluster" in told["evidence"][0]["testbed"]
+
+
+def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
+    words = [word for word in OPTIONS if word != "--share-machine"]
+    run = start(environment, tmp_path, "run", *words, *"--rate 1k --cluster lab.toml".split())
+    output, errors = run.communicate(timeout=100)
+    assert run.returncode == 0, errors
+    assert "is left out: it is on the same machine as testbed-1 (one boot id)" in errors
+    assert '"shared-machine"' not in output

@@ -52,7 +52,7 @@ def shared_tests(tests: Iterable[Test]) -> list[Test]:
             engine=engine,
             search="max",
             rate="max",
-            duration=0.3,
+            duration=0.2,
             warmup=0.1,
             repeat=_REPEATS,
         )

@@ -137,6 +137,17 @@ class DaskLab:
                 callback_timeout=_END_S,
             )
 
+    def close_workers(self) -> None:
+        """End all workers."""
+        with suppress(Exception):  # they end without their scheduler, too
+            self._client.sync(
+                self._client.scheduler.retire_workers,
+                names=None,
+                workers=[*self._names, *self._left_out],
+                close_workers=True,
+                callback_timeout=_ANSWER_S,
+            )
+
     def _submit(self, name: str, request: Content, *, alone: bool) -> Future:
         address = next((a for a, each in self._names.items() if each == name), "")
         return self._client.submit(

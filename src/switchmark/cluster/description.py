@@ -75,7 +75,10 @@ class Ssh(_Started):
     """These testbeds are reached by ssh, by the names of the user's config, without a password."""
 
     hosts: tuple[str, ...] = Field(min_length=1)
-    """The hosts, each a testbed."""
+    """The hosts, each a testbed: as OpenSSH knows them, `USER@HOST` too."""
+
+    options: tuple[str, ...] = ()
+    """Options of ssh, such as `IdentityFile=/root/lab`."""
 
 
 class Slurm(_Started):
@@ -99,7 +102,7 @@ class Slurm(_Started):
     memory: str = "1GiB"
     """Memory that a job asks for."""
 
-    directives: tuple[str, ...] = ("--exclusive",)
+    directives: tuple[str, ...] = ("--exclusive", "--output=/dev/null")
     """Further options of sbatch."""
 
     prologue: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,18 +39,25 @@ def connected(
     security = _security(description.tls)
     with ExitStack() as stack:
         stack.enter_context(dask.config.set({"distributed.admin.tick.limit": "10s"}))
-        address = description.address
+        address, workers = description.address, list[LocalProcess]()
         if (started := description.started) is not None:
             cluster = stack.enter_context(_scheduler(started, security))
             address = cluster.scheduler_address
             if isinstance(started, Slurm):
                 cluster.scale(jobs=started.testbeds)
             else:
-                stack.enter_context(_workers(started, description.tls, address, logs))
+                workers = stack.enter_context(
+                    _workers(started, description.tls, str(address), logs)
+                )
         client = stack.enter_context(_client(str(address), security))
         lab = DaskLab(client, share_machine=share_machine, told=told)
+        if started is not None:
+            stack.callback(lab.close_workers)
         stack.callback(lab.end)
-        lab.wait(started.wait_s if started is not None else _CONNECT_S)
+        try:
+            lab.wait(started.wait_s if started is not None else _CONNECT_S)
+        except Unavailable as error:
+            raise _with_last_words(error, workers) from error
         expected = _expected(started)
         if expected > 1:
             _wait_for_others(lab, expected, started.wait_s if started else 0.0, told)
@@ -57,19 +65,19 @@ def connected(
 
 
 def worker_command(
-    python: str, address: str, name: str, tls: Tls | None, listen: str | None = None
+    python: str, address: str, name: str, tls: Tls | None, *, listen: str = "", again: bool = True
 ) -> tuple[str, ...]:
-    """Return the command that makes a host a testbed of the scheduler at an address."""
-    files = (
-        (*("--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key),) if tls else ()
-    )
-    return (
-        *(python, "-m", "distributed.cli.dask_worker", address, "--name", name),
-        *("--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"),
-        *("--no-dashboard", "--death-timeout", "60", "--memory-limit", "0"),
-        *(("--host", listen) if listen else ()),
-        *files,
-    )
+    """Return the command that makes a host a testbed of the scheduler at an address, which is
+    reached at the address `listen`, or one that it finds; a worker that dies is started `again`."""
+    words = [python, "-m", "distributed.cli.dask_worker", address, "--name", name]
+    words += ["--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"]
+    words += ["--no-dashboard", "--death-timeout", "60", "--memory-limit", "0"]
+    words += ["--nanny" if again else "--no-nanny"]
+    if listen:
+        words += ["--host", listen]
+    if tls is not None:
+        words += ["--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
+    return tuple(words)
 
 
 def _security(tls: Tls | None) -> Security:
@@ -145,23 +153,51 @@ def _slurm(started: Slurm, security: Security, protocol: str) -> Any:
 
 
 @contextmanager
-def _workers(started: Local | Ssh, tls: Tls | None, address: str, logs: Path) -> Iterator[None]:
+def _workers(
+    started: Local | Ssh, tls: Tls | None, address: str, logs: Path
+) -> Iterator[list[LocalProcess]]:
     """Start a worker for each testbed, by ssh or here."""
     host, processes = LocalHost(), list[LocalProcess]()
-    python = started.python or sys.executable
-    logs.mkdir(parents=True, exist_ok=True)
     try:
-        for name in started.hosts if isinstance(started, Ssh) else _numbered(started.testbeds):
-            if isinstance(started, Ssh):
-                command = worker_command(python, address, name, tls)
-                argv: tuple[str, ...] = ("ssh", "-o", "BatchMode=yes", name, shlex.join(command))
-            else:
-                argv = worker_command(python, address, name, tls, started.listen)
+        for name, argv in _commands(started, tls, address):
             processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker")))
-        yield
+        yield processes
     finally:
-        for process in processes:
-            process.stop(signal.SIGTERM, _GRACE_S)
+        with ThreadPoolExecutor(max(1, len(processes))) as pool:
+            list(pool.map(_stop, processes))
+
+
+def _stop(process: LocalProcess) -> None:
+    """Give a worker time to end by itself, as the scheduler told it to: what ssh started elsewhere
+    takes no signal."""
+    deadline = time.monotonic() + _GRACE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.stop(signal.SIGTERM, _GRACE_S)
+
+
+def _commands(
+    started: Local | Ssh, tls: Tls | None, address: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each testbed with the command that starts its worker."""
+    python = started.python or sys.executable
+    if isinstance(started, Ssh):
+        options = [word for each in started.options for word in ("-o", each)]
+        for host in started.hosts:
+            name = host.rpartition("@")[2]
+            command = shlex.join(worker_command(python, address, name, tls))
+            yield name, ("ssh", "-T", "-o", "BatchMode=yes", *options, "--", host, command)
+    else:
+        for name in _numbered(started.testbeds):
+            listen = started.listen
+            yield name, worker_command(python, address, name, tls, listen=listen, again=False)
+
+
+def _with_last_words(error: Unavailable, workers: list[LocalProcess]) -> Unavailable:
+    """Return the error with what those workers said that have ended, such as why ssh refused."""
+    words = [worker.last_words(2) for worker in workers if worker.poll() is not None]
+    told = "".join(f"\n  {line}" for each in words for line in each.splitlines())
+    return Unavailable(error.message + told, hint=error.hint)
 
 
 def _numbered(count: int) -> list[str]:
