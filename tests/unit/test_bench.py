@@ -283,6 +283,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "setup-switches",
         "records",
         "page",
+        "labs",
     ]
 
 
