@@ -59,6 +59,59 @@ def test_the_page_is_drawn_asks_for_nothing_and_fits(
     assert (told["rows"], told["count"]) == (3, "3 of 6 tests")
 
 
+def test_of_many_panels_the_first_are_drawn_and_a_filter_shows_others(tmp_path: Path) -> None:
+    made = [(size, pairs) for size in (64, 1500) for pairs in range(1, 15)]
+    records = [
+        fresh(number, test=Test(frame_size=size, pairs=pairs, switch=switch, search="max"))
+        for number, (size, pairs, switch) in enumerate(
+            ((size, pairs, switch) for size, pairs in made for switch in ("ovs", "linux-bridge")), 1
+        )
+    ]
+    question = """
+    const text = () => document.querySelector("figure[data-chart='0'] svg").textContent;
+    told.first = text().includes("12 of 14 panels");
+    const select = document.querySelector("#filter select[name=pairs]");
+    select.value = "14"; select.dispatchEvent(new Event("change", { bubbles: true }));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    told.chosen = text().includes("pairs 14") && !text().includes("of 14 panels");
+    """
+    told = asked(page([("many", records)]), tmp_path, question)
+    assert told["errors"] == []
+    assert (told["first"], told["chosen"]) == (True, True)
+
+
+KEYBOARD = """
+const controls = [...document.querySelectorAll("a[href], select, button, summary, [tabindex]")]
+  .filter((each) => each.checkVisibility());
+const named = (each) => each.outerHTML.slice(0, 80);
+told.kinds = [...new Set(controls.map((each) => each.tagName))].sort();
+told.first = controls[0].className;
+told.unreachable = controls.filter((each) => each.tabIndex !== 0).map(named);
+told.unframed = controls.filter((each) => {
+  each.focus();
+  const style = getComputedStyle(each);
+  const framed = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+  return document.activeElement !== each || !framed;
+}).map(named);
+const tops = controls.slice(1).map((each) => each.getBoundingClientRect().top + scrollY);
+told.backwards = tops.filter((top, at) => at > 0 && top < tops[at - 1] - 60).length;
+"""
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_tab_reaches_every_control_from_top_to_bottom_and_shows_where_it_is(
+    width: int, written: str, tmp_path: Path
+) -> None:
+    told = asked(written, tmp_path, KEYBOARD, width)
+    assert told["errors"] == []
+    assert told["first"] == "skip"
+    assert {"A", "SELECT", "BUTTON", "SUMMARY", "DIV", "PRE"} >= set(told["kinds"])
+    assert {"A", "SELECT", "BUTTON", "SUMMARY", "DIV"} <= set(told["kinds"])
+    assert told["unreachable"] == []
+    assert told["unframed"] == []
+    assert told["backwards"] == 0
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_light_and_dark_are_pictures_of_their_own(dark: bool, written: str, tmp_path: Path) -> None:
     other = picture(written, tmp_path, 900, dark=not dark)

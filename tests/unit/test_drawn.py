@@ -110,7 +110,7 @@ def test_the_gallery_has_every_experiment_below_its_paper() -> None:
 
 def test_the_gallery_answers_claims_by_the_papers_values_and_by_what_was_measured() -> None:
     page = gallery_of("ara-2021/table2", measured=True)
-    assert "Measured here, at least in part: 1 results." in page
+    assert "Measured here, at least in part: 1 result." in page
     assert "<th scope='col'>in its own values</th><th scope='col'>here</th>" in page
 
 

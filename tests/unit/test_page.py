@@ -110,6 +110,14 @@ def test_stills_are_made_of_as_many_charts_as_are_asked_for() -> None:
     assert page(runs("one")).count("<svg") > 1
 
 
+def test_the_parts_of_a_still_say_nothing_that_the_figure_does_not() -> None:
+    text = page(runs("one"))
+    drawn = text[text.index("<svg") : text.index("</svg>")]
+    assert "role=" not in drawn
+    assert "aria-" not in drawn
+    assert "role='img' aria-label='" in text
+
+
 def test_the_same_records_make_the_same_page() -> None:
     assert page(runs("one")) == page(runs("one"))
 

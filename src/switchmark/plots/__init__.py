@@ -13,6 +13,8 @@ from switchmark.plugins import Table, load_plugins
 
 __all__ = ["TABLE", "charts"]
 
+_FEW_PANELS = 4
+
 TABLE: Table[Plot] = load_plugins(
     "switchmark.plots",
     Plot,  # type: ignore[type-abstract]
@@ -36,12 +38,16 @@ TABLE: Table[Plot] = load_plugins(
 
 def charts(records: Sequence[Record]) -> list[Chart]:
     """Return the charts of all plots that these records show, in the order of the table. Lines
-    along an axis come before bars that would be one panel for each of its values."""
+    along an axis come before bars that would be one panel for each of its values or show not all
+    tests, and in place of many panels."""
     drawn = (plot.draw(records) for plot in TABLE.values())
     shown = [in_handy_units(chart) for chart in drawn if chart is not None]
     answer = next((chart for chart in shown if chart.kind == "lines"), None)
-    apart = shown and shown[0].kind == "bars" and len(shown[0].panel_names()) > 1
-    if apart and answer is not None:
+    if answer is None or shown[0].kind != "bars":
+        return shown
+    if len(shown[0].panel_names()) > 1 or len(shown[0].marks) < len(answer.marks):
+        bars = shown.pop(0)
         shown.remove(answer)
-        shown.insert(0, answer)
+        few = len(bars.panel_names()) <= _FEW_PANELS
+        shown[:0] = [answer, bars] if few else [answer]
     return shown

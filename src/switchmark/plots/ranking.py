@@ -59,7 +59,8 @@ class _Bars:
         return Chart(
             self.name,
             "Median latency of each test" if name.startswith("latency") else "Rate of each test",
-            f"{scale.title} of {len(marks)} of {len(chosen)} tests, the greatest first.",
+            f"{scale.title[:1].upper()}{scale.title[1:]} of {_count(marks, chosen)}, the greatest "
+            "first.",
             "bars",
             Scale(", ".join(AXES[axis].words for axis in placed), words=words),
             scale,
@@ -129,6 +130,11 @@ class _Heat:
             tuple(marks),
             series=AXES[up].words,
         )
+
+
+def _count(marks: Sequence[Mark], chosen: Sequence[Record]) -> str:
+    of_all = "" if len(marks) == len(chosen) else f" of {len(chosen)}"
+    return f"{len(marks)}{of_all} tests"
 
 
 def _at(record: Record, axis: str) -> str:

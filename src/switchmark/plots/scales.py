@@ -30,13 +30,16 @@ def in_handy_units(chart: Chart) -> Chart:
             factors[unit] = (1e-3, _LARGER[unit])
         else:
             factors[unit] = (1.0, unit)
+    says = chart.says
+    for unit, (factor, other) in factors.items():
+        says = says if factor == 1 else says.replace(f"({unit})", f"({other})")
     x_factor, x = _scaled(chart.x, factors)
     y_factor, y = _scaled(chart.y, factors)
     if x_factor == y_factor == 1:
         return chart
     marks = tuple(_mark(mark, x_factor, y_factor) for mark in chart.marks)
     held = tuple(_reference(each, x_factor, y_factor) for each in chart.references)
-    return replace(chart, marks=marks, references=held, x=x, y=y)
+    return replace(chart, marks=marks, references=held, x=x, y=y, says=says)
 
 
 def _values(chart: Chart) -> Iterator[tuple[str, list[float]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from switchmark.plots.chart import Chart, Reference, spans
@@ -15,6 +16,9 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
 _WORDS_BESIDE = 70
 """So many letters of words stand beside each other below a chart; more of them are aslant."""
+_LETTER, _SMALL_LETTER = 8, 6
+"""How wide a letter of a title and one of the line below it are, in points."""
+
 _NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")
 
 
@@ -25,7 +29,15 @@ def specification(chart: Chart, width: int = 640) -> Spec:
     panels = chart.panel_names()
     spec: Spec = {
         "$schema": _SCHEMA,
-        "title": {"text": chart.title, "anchor": "start", "subtitle": _notes(chart)},
+        "title": {
+            "text": textwrap.wrap(chart.title, width // _LETTER),
+            "anchor": "start",
+            "subtitle": [
+                line
+                for note in _notes(chart)
+                for line in textwrap.wrap(note, width // _SMALL_LETTER)
+            ],
+        },
         "description": chart.says,
         "data": {"values": _rows(chart)},
         "config": _config(chart),

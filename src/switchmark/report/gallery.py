@@ -82,8 +82,8 @@ def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
     papers = len({result.experiment.paper for result in results})
     values = sum(len(result.experiment.published) for result in results)
     claims = sum(len(result.answers) for result in results)
-    told = [f"{len(results)} results of {papers} papers, with {values} published values and "
-            f"{claims} claims."]  # fmt: skip
+    told = [f"{_number(len(results), 'result')} of {_number(papers, 'paper')}, with "
+            f"{_number(values, 'published value')} and {_number(claims, 'claim')}."]  # fmt: skip
     begun = [result for result in results if _is_measured(result)]
     if begun:
         counts = ", ".join(
@@ -94,15 +94,18 @@ def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
                 ("cannot be told", "cannot be told"),
             )
         )
-        told.append(
-            f"Measured here, at least in part: {len(begun)} results. Of their claims {counts}."
-        )
+        some = _number(len(begun), "result")
+        told.append(f"Measured here, at least in part: {some}. Of their claims {counts}.")
     else:
         told.append(
             "None of them was measured for this page: the charts show published values alone."
         )
     lead = [f"<p class='answer'>{escape(each)}</p>" for each in told]
     return [*lead, f"<p>Runs: {escape(', '.join(runs))}.</p>" if runs else ""]
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count} {of}" if count == 1 else f"{count} {of}s"
 
 
 def _is_measured(result: Judged) -> bool:
@@ -120,7 +123,9 @@ def _contents(results: Sequence[Judged]) -> str:
             for result in chosen
         )
         begun = sum(map(_is_measured, chosen))
-        told = f"{paper}: {len(chosen)} results" + (f", {begun} measured here" if begun else "")
+        told = f"{paper}: {_number(len(chosen), 'result')}" + (
+            f", {begun} measured here" if begun else ""
+        )
         lists.append(f"<details><summary>{escape(told)}</summary><ul>{rows}</ul></details>")
     return f"<nav aria-label='experiments'>{''.join(lists)}</nav>"
 

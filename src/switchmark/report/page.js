@@ -34,15 +34,35 @@
       header: text, title: { ...config.title, color: ink }, text: { color: ink }, rule: {},
     };
   };
+  const MOST_PANELS = 12; // of more, a reader sees none
   const filters = {};
   const passes = (key) => {
     const test = data.tests[key];
     return !test || Object.entries(filters).every(([axis, value]) => test.axes[axis] === value);
   };
+  const wrapped = (lines, letters) => [lines].flat().flatMap((line) => {
+    const made = [""];
+    for (const word of line.split(" ")) {
+      const longer = made.at(-1) ? `${made.at(-1)} ${word}` : word;
+      if (longer.length > letters && made.at(-1)) made.push(word); else made[made.length - 1] = longer;
+    }
+    return made;
+  });
   const draw = (element, spec, filtered) => {
     const room = Math.max(240, Math.min(1080, element.clientWidth - 45));
     const shown = seenWell(spec);
+    shown.title.text = wrapped(shown.title.text, room / 8);
+    if (shown.title.subtitle) shown.title.subtitle = wrapped(shown.title.subtitle, room / 6);
+    if (filtered) shown.data.values = shown.data.values.filter((row) => passes(row.key));
     if (shown.spec && shown.columns) {
+      const left = new Set(shown.data.values.map((row) => row.panel));
+      const order = shown.facet.sort.filter((panel) => left.has(panel));
+      if (order.length > MOST_PANELS) {
+        const kept = new Set(order.slice(0, MOST_PANELS));
+        shown.data.values = shown.data.values.filter((row) => kept.has(row.panel));
+        const told = `${MOST_PANELS} of ${order.length} panels: choose others by the filters`;
+        shown.title.subtitle = [...(shown.title.subtitle ?? []), told];
+      }
       const panels = new Set(shown.data.values.map((row) => row.panel)).size;
       shown.columns = Math.max(1, Math.min(panels, Math.floor(room / 270)));
       shown.spec.width = Math.floor((room - 60) / shown.columns) - 24;
@@ -54,7 +74,6 @@
     const letters = words.reduce((sum, word) => sum + word.length + 2, 0);
     const aslant = letters * 6.5 > (shown.spec?.width ?? room - 60);
     shown.config.axisXDiscrete = { ...shown.config.axisXDiscrete, labelAngle: aslant ? -40 : 0 };
-    if (filtered) shown.data.values = shown.data.values.filter((row) => passes(row.key));
     shown.config = coloured(shown.config);
     const options = { renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false } };
     return window.switchmarkEmbed(element, shown, options).then(() => {

@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from switchmark.metrics.named import METRICS
+from switchmark.metrics.named import METRICS, metric
 from switchmark.model.axis import key_of
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
@@ -129,12 +130,17 @@ def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
     """Return a chart as a figure: its picture, which the script draws anew."""
     few = still and len(chart.marks) <= _STILL_MARKS
     says = escape(chart.says, quote=True)
-    picture = svg(specification(chart)) if few else "<p>This page's script draws it.</p>"
+    picture = _still(chart) if few else "<p>This page's script draws it.</p>"
     return (
         f"<figure class='still' data-chart='{number}'>"
         f"<div class='chart' role='img' aria-label='{says}'>{picture}</div>"
         f"<figcaption>{says}</figcaption></figure>"
     )
+
+
+def _still(chart: Chart) -> str:
+    """Return a chart as a picture without what its parts say of themselves: the figure says it."""
+    return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg(specification(chart)))
 
 
 def _packed(text: str) -> str:
@@ -161,8 +167,6 @@ def _tests(records: Sequence[Record]) -> dict[str, Any]:
 
 def _ends(record: Record, name: str) -> list[float] | None:
     """Return a figure with the ends of its interval."""
-    from switchmark.metrics.named import metric
-
     known = metric(name)
     value = known.of(record) if record.status == "ok" and record.trials else None
     if value is None:
@@ -179,11 +183,8 @@ def _word(record: Record, axis: str) -> str:
 def _numeric(tests: Mapping[str, Any]) -> list[str]:
     """Return the axes whose values are numbers in all tests."""
     axes = {axis for test in tests.values() for axis in test["axes"]}
-    return sorted(
-        axis
-        for axis in axes
-        if all(_is_number(test["axes"].get(axis, "")) for test in tests.values())
-    )
+    told = {axis: [test["axes"].get(axis, "") for test in tests.values()] for axis in axes}
+    return sorted(axis for axis in axes if all(map(_is_number, told[axis])))
 
 
 def _is_number(word: str) -> bool:
@@ -255,12 +256,15 @@ def _explore(records: Sequence[Record]) -> str:
 
 
 def _run(name: str, records: Sequence[Record]) -> str:
-    tables = "\n".join(_table(section) for section in sections(records))
+    tables = "\n".join(
+        _table(section, f"tests of {name}, {number}")
+        for number, section in enumerate(sections(records), 1)
+    )
     notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
     return f"<h3>{escape(name)}</h3>\n{tables}\n{notes}\n{_verdicts(records)}"
 
 
-def _table(section: Section) -> str:
+def _table(section: Section, named: str) -> str:
     columns = section.columns
     head = "".join(f"<th scope='col'>{escape(column.name)}</th>" for column in columns)
     body = []
@@ -278,7 +282,7 @@ def _table(section: Section) -> str:
     below = "".join(f"<p>{escape(line)}</p>" for line in section.below)
     caption = f"<caption>{escape(section.caption)}</caption>"
     return (
-        f"<div class='scroll' tabindex='0' role='region' aria-label='table of tests'>"
+        f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(named)}'>"
         f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{below}"
     )
 
@@ -323,9 +327,8 @@ def _noise(records: Sequence[Record]) -> str:
     told = [record.noise.model_dump(mode="json") for record in records if record.noise]
     if not told:
         return ""
-    text = json.dumps(told[0], indent=1)
-    head = "<summary>Its noise before the first test</summary>"
-    return f"<details>{head}<pre>{escape(text)}</pre></details>"
+    head, text = "Its noise before the first test", escape(json.dumps(told[0], indent=1))
+    return f"<details><summary>{head}</summary><pre>{text}</pre></details>"
 
 
 def _steps(steps: Mapping[str, str]) -> str:
