@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import ssh_hosts
 from switchmark.errors import CommandFailed, CommandTimedOut, Unavailable
 from switchmark.machine.host import Completed, Host, LocalHost, Process
-from switchmark.machine.remote_shell import assignments
+from switchmark.machine.shell_words import assignments
 
 
 @pytest.fixture(scope="module", params=("local", "ssh"))

@@ -66,12 +66,43 @@ def test_one_that_was_asked_for_has_to_be_there(written: Path) -> None:
         ("[hosts.local", ":1: Expected ']'"),
         ("[host.local]\n", ": unknown key 'host'; did you mean 'hosts'?\n  known: hosts"),
         (
-            "[hosts.locl]\n",
-            ": unknown key 'locl' in [hosts]; did you mean 'local'?\n  known: local",
+            "[hosts.a]\nadress = 'x'\n",
+            ": unknown key 'adress' in [hosts.a]; did you mean 'address'?\n"
+            "  known: address, ssh-options, cpus, nics, programs",
+        ),
+        (
+            "[hosts.a.nics]\nuplink = {nam = 'eth1'}\n",
+            ": [hosts.a.nics.uplink.name]: Field required",
+        ),
+        (
+            "[hosts.a.nics]\nuplink = {name = 'eth1', cabel = 'x'}\n",
+            ": unknown key 'cabel' in [hosts.a.nics.uplink]; did you mean 'cable'?\n"
+            "  known: name, cable",
+        ),
+        (
+            "[hosts.a]\naddress = '-oProxyCommand=x'\n",
+            ": [hosts.a.address]: address = '-oProxyCommand=x' is nothing that ssh connects to",
+        ),
+        (
+            "[hosts.a]\nssh-options = ['StrictHostKeyChecking=no']\n",
+            ": [hosts.a.ssh-options]: 'StrictHostKeyChecking=no' would let anybody be that host",
+        ),
+        (
+            "[hosts.a]\nssh-options = ['-v']\n",
+            ": [hosts.a.ssh-options]: '-v' is no option of ssh's configuration: NAME=VALUE",
+        ),
+        (
+            "[hosts.local]\naddress = 'x'\n",
+            ": [hosts]: local is this host, which is not reached by ssh",
+        ),
+        (
+            "[hosts.'a b']\n",
+            ": [hosts]: 'a b' is no name of a host: letters, digits, '-' and '_'",
         ),
         (
             "[hosts.local.program]\nvpp = '/x'\n",
-            ": unknown key 'program' in [hosts.local]; did you mean 'programs'?\n  known: programs",
+            ": unknown key 'program' in [hosts.local]; did you mean 'programs'?\n  known: address, "
+            "ssh-options, cpus, nics, programs",
         ),
         (
             "[hosts.local.programs]\nvpp = 'bin/vpp'\n",

@@ -25,6 +25,7 @@ from switchmark.cli.arguments import (
     JsonLines,
     Keep,
     Named,
+    OnHost,
     Out,
     Quiet,
     Rerun,
@@ -265,11 +266,13 @@ def list_(
 
 @command()
 @with_host_file
-def doctor(as_json: Json = False) -> int:
+def doctor(as_json: Json = False, host: OnHost = None) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
     from switchmark.cli.doctor import examine, print_findings
+    from switchmark.machine.reach import FileHosts
 
-    findings = examine()
+    with FileHosts() as hosts:
+        findings = examine() if host is None else examine(hosts[host])
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -278,16 +281,23 @@ def doctor(as_json: Json = False) -> int:
 
 
 @command()
+@with_host_file
 def clean(
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN]...", help="only these, such as sm3f2a")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
+    host: OnHost = None,
 ) -> int:
-    """Undo what dead runs left on this machine."""
-    from switchmark.machine.clean import clean
+    """Undo what dead runs left on this machine, and on the hosts that they used."""
+    from switchmark.machine.clean import clean, clean_there
+    from switchmark.machine.reach import FileHosts
 
-    cleaned = clean(runs=runs or (), dry_run=dry_run)
+    with FileHosts() as hosts:
+        if host is None:
+            cleaned = clean(runs=runs or (), dry_run=dry_run, hosts=hosts)
+        else:
+            cleaned = clean_there(hosts[host], runs=runs or (), dry_run=dry_run)
     for each in cleaned:
         print(f"{each.run}: {each.state}")
         for line in (*each.actions, *(f"failed: {failure}" for failure in each.failures)):

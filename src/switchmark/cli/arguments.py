@@ -17,6 +17,7 @@ __all__ = [
     "JsonLines",
     "Keep",
     "Named",
+    "OnHost",
     "Out",
     "Quiet",
     "Rerun",
@@ -87,6 +88,10 @@ ShareMachine = Annotated[
     typer.Option(
         "--share-machine", help="measure beside another run on this machine; trials are doubted"
     ),
+]
+OnHost = Annotated[
+    str | None,
+    typer.Option("--host", metavar="NAME", help="on this host of the host file, by ssh"),
 ]
 Tune = Annotated[
     int | None,

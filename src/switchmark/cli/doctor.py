@@ -19,7 +19,7 @@ from switchmark.errors import SwitchmarkError
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.facts import host_facts
-from switchmark.machine.host import LocalHost
+from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.noise import Steal, certificate
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.programs import find_program
@@ -66,9 +66,12 @@ class Finding:
     needed: bool = False
 
 
-def examine() -> list[Finding]:
-    """Look at everything, and return what was found, the most basic first."""
-    return [*_privileges(), *_tools(), *_kernel(), *_cores(), *_noise(), *_memory(), *_drivers()]
+def examine(host: Host = _HOST) -> list[Finding]:
+    """Look at everything on a host, and return what was found, the most basic first."""
+    findings: list[Finding] = []
+    for area in (_privileges, _tools, _kernel, _cores, _noise, _memory, _drivers):
+        findings += area(host)
+    return findings
 
 
 def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
@@ -88,7 +91,13 @@ def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
             print(f"    {'':{width}}  mend: {finding.mend}", file=stream)
 
 
-def _privileges() -> Iterator[Finding]:
+def _privileges(host: Host) -> Iterator[Finding]:
+    if host is not _HOST:
+        root = host.run(("id", "-u")).stdout.strip() == b"0"
+        mend = None if root else f'address = "root@..." in [hosts.{host.name}] of the host file'
+        text = "root" if root else "not root, which a run on this host needs"
+        yield Finding("privileges", "namespaces", root, text, mend, needed=True)
+        return
     try:
         available = privileges()
     except SwitchmarkError as error:
@@ -98,33 +107,43 @@ def _privileges() -> Iterator[Finding]:
         yield Finding("privileges", "namespaces", True, text, needed=True)
 
 
-def _tools() -> Iterator[Finding]:
+def _tools(host: Host) -> Iterator[Finding]:
     for tool, (package, needed) in TOOLS.items():
-        path = find_program(tool)
+        path = find_program(tool) if host is _HOST else _found(host, tool)
         mend = None if path else f"apt-get install {package}"
         yield Finding("tools", tool, path is not None, path or "not there", mend, needed)
 
 
-def _kernel() -> Iterator[Finding]:
+def _kernel(host: Host) -> Iterator[Finding]:
     for kind, rest in _LINKS.items():
         command = f"ip link add sm-base type veth peer name sm-end && ip link add sm-probe {rest}"
-        yield _tried("kernel", f"link {kind}", ("sh", "-c", command), f"modprobe {kind}")
-    try:
-        socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
-    except PermissionError:
-        yield Finding("kernel", "AF_XDP", True, "there; needs root")
-    except OSError as error:
-        yield Finding("kernel", "AF_XDP", False, str(error.strerror), "a kernel with XDP_SOCKETS")
-    else:
-        yield Finding("kernel", "AF_XDP", True, "there")
-    tun = _HOST.exists("/dev/net/tun")
+        yield _tried(host, "kernel", f"link {kind}", ("sh", "-c", command), f"modprobe {kind}")
+    if host is _HOST:
+        yield _af_xdp()
+    tun = host.exists("/dev/net/tun")
     yield Finding("kernel", "tun", tun, "there" if tun else "no /dev/net/tun", "modprobe tun")
 
 
-def _tried(area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:
+def _af_xdp() -> Finding:
     try:
-        user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-        done = _HOST.run(("unshare", *user, "--net", *argv))
+        socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
+    except PermissionError:
+        return Finding("kernel", "AF_XDP", True, "there; needs root")
+    except OSError as error:
+        return Finding("kernel", "AF_XDP", False, str(error.strerror), "a kernel with XDP_SOCKETS")
+    return Finding("kernel", "AF_XDP", True, "there")
+
+
+def _found(host: Host, tool: str) -> str | None:
+    done = host.run(("sh", "-c", 'command -v "$1"', "sh", tool))
+    return done.stdout.decode(errors="replace").strip() or None
+
+
+def _tried(host: Host, area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:
+    try:
+        root = host is not _HOST or os.geteuid() == 0
+        user = () if root else ("--user", "--map-root-user")
+        done = host.run(("unshare", *user, "--net", *argv))
     except SwitchmarkError as error:
         return Finding(area, name, False, error.message, error.hint)
     if done.status == 0:
@@ -132,9 +151,9 @@ def _tried(area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:
     return Finding(area, name, False, done.stderr.decode(errors="replace").strip(), mend)
 
 
-def _cores() -> Iterator[Finding]:
-    facts = host_facts(_HOST)
-    cpus = read_cpus(_HOST)
+def _cores(host: Host) -> Iterator[Finding]:
+    facts = host_facts(host)
+    cpus = read_cpus(host)
     enough = len(cpus) >= _CORES_OF_A_PAIR
     yield Finding(
         "cores",
@@ -161,7 +180,7 @@ def _cores() -> Iterator[Finding]:
         governor or "not scaled by this system",
         None if governor in (None, "performance") else "cpupower frequency-set -g performance",
     )
-    steal = Steal(_HOST)
+    steal = Steal(host)
     time.sleep(_STEAL_WINDOW_S)
     stolen = steal()
     yield Finding(
@@ -173,20 +192,20 @@ def _cores() -> Iterator[Finding]:
     )
     steady = len(facts["tsc"]) == 2
     yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
-    counting = probe_counters(_HOST)
+    counting = probe_counters(host)
     events = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
     yield Finding(
         "cores", "counters", not counting.missing, counting.missing or events, counting.hint
     )
-    within = within_threads(_HOST)
+    within = within_threads(host)
     words = {True: "is in the CPU time of threads", False: "is told apart", None: "is unknown"}
     yield Finding("cores", "softirq", within is not None, f"its time {words[within]}")
 
 
-def _noise() -> Iterator[Finding]:
+def _noise(host: Host) -> Iterator[Finding]:
     """Return the noise certificate of every CPU that may be used, as a test keeps it."""
-    cpus = [cpu.id for cpu in read_cpus(_HOST)]
-    noise = certificate(_HOST, traffic_program(), cpus)
+    cpus = [cpu.id for cpu in read_cpus(host)]
+    noise = certificate(host, traffic_program(), cpus)
     if noise.jitter is None:
         yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
     for cpu, jitter in (noise.jitter or {}).items():
@@ -206,8 +225,8 @@ def _noise() -> Iterator[Finding]:
         yield Finding("noise", "pressure", pressure < _PRESSURE_LIMIT, text)
 
 
-def _memory() -> Iterator[Finding]:
-    pages: dict[str, Any] = host_facts(_HOST)["hugepages"]
+def _memory(host: Host) -> Iterator[Finding]:
+    pages: dict[str, Any] = host_facts(host)["hugepages"]
     total = pages["total"] or 0
     yield Finding(
         "memory",
@@ -218,9 +237,9 @@ def _memory() -> Iterator[Finding]:
     )
 
 
-def _drivers() -> Iterator[Finding]:
+def _drivers(host: Host) -> Iterator[Finding]:
     for thing in (Thing.ENGINES, Thing.ENVIRONMENTS, Thing.SWITCHES):
-        for entry in listed(thing):
+        for entry in listed(thing, host=host):
             words = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
             text = ", ".join(filter(None, words)) or "there"
             yield Finding(str(thing), entry["name"], entry["usable"], text, entry["hint"])

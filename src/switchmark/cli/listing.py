@@ -43,8 +43,9 @@ def thing_named(text: str) -> Thing:
     return Thing(text)
 
 
-def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
-    """Return one object for each name: usable or why not, version, mode, how far it was verified.
+def listed(thing: Thing, port: str | None = None, host: Host | None = None) -> list[dict[str, Any]]:
+    """Return one object for each name: usable or why not, version, mode, how far it was verified;
+    on this host or on another one.
 
     `port` keeps what has that kind of port; UsageError if there is no such kind.
     """
@@ -58,7 +59,7 @@ def listed(thing: Thing, port: str | None = None) -> list[dict[str, Any]]:
     if isinstance(table, Switches):
         entries += [table[name] for name in table.versions]
     return [
-        _probed(entry, LocalHost())
+        _probed(entry, host or LocalHost())
         for entry in entries
         if port is None or port in getattr(entry, "port_kinds", ())
     ] + [

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path
+from switchmark.machine.programs import TRAFFIC, program_path
 from switchmark.model.plan import Node, Plan
 from switchmark.model.spec import AXES
 from switchmark.model.topology import Endpoint, PortKind, Wiring
@@ -18,8 +18,6 @@ from switchmark.model.units import FRAME_MAX
 from switchmark.model.version import Version
 
 __all__ = ["KERNEL_PORTS", "Engine", "traffic_program"]
-
-_PROGRAM = "switchmark-traffic"
 
 KERNEL_PORTS = frozenset(
     {
@@ -32,7 +30,7 @@ KERNEL_PORTS = frozenset(
 
 def traffic_program() -> str:
     """Return the path of `switchmark-traffic`, which SWITCHMARK_TRAFFIC may name."""
-    return program_path(_PROGRAM)
+    return program_path(TRAFFIC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Literal
 
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
+from switchmark.machine.far_undo import runs_there
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, boot_id
 from switchmark.machine.leases import Leases
 from switchmark.machine.processes import end, marked, open_process
 from switchmark.machine.signals import shielded
+from switchmark.machine.ssh import sweep
 from switchmark.machine.undo import carry_out, in_words
 from switchmark.machine.workspace import claims, default_base, remove_folder
 
-__all__ = ["Cleaned", "clean"]
+__all__ = ["Cleaned", "clean", "clean_there"]
 
 _GRACE_S = 2.0
 _ROUNDS = 3
@@ -59,12 +61,32 @@ def clean(
     for run in runs:
         if run not in known:
             raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")
-    hosts = {"local": LocalHost(), **(hosts or {})}
+    hosts = {"local": LocalHost()} if hosts is None else hosts
+    sweep()
     cleaned = []
     for run in known:
         if not runs or run in runs:
             with shielded():
                 cleaned.append(_clean_run(base, run, dry_run, hosts))
+    return cleaned
+
+
+def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False) -> list[Cleaned]:
+    """Undo what dead runs left on a host that is reached by ssh, whoever led them."""
+    cleaned = []
+    for run, folder, dead in runs_there(host):
+        if runs and run not in runs:
+            continue
+        if not dead or dry_run:
+            cleaned.append(Cleaned(run, "dead" if dead else "live"))
+            continue
+        try:
+            with shielded():
+                host.undo_run(run, folder)
+        except SwitchmarkError as error:
+            cleaned.append(Cleaned(run, "incomplete", failures=(str(error),)))
+        else:
+            cleaned.append(Cleaned(run, "cleaned", (f"end the run on host {host.name}",)))
     return cleaned
 
 

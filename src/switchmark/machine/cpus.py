@@ -9,8 +9,9 @@ from itertools import pairwise
 
 from switchmark.errors import UsageError
 from switchmark.machine.host import Host
+from switchmark.machine.ssh import SshHost
 
-__all__ = ["Cpu", "all_but", "cpu_mask", "format_cpus", "parse_cpus", "read_cpus"]
+__all__ = ["Cpu", "all_but", "allowed_there", "cpu_mask", "format_cpus", "parse_cpus", "read_cpus"]
 
 _LAST_CPU = 1023  # more than any host has here: taskset leaves out those that are not there
 _SYSTEM = "/sys/devices/system"
@@ -32,10 +33,10 @@ class Cpu:
 
 def read_cpus(host: Host, allowed: Collection[int] | None = None) -> tuple[Cpu, ...]:
     """Return the CPUs of a host that are online and allowed, in order; `allowed` are by default
-    those that this process may be scheduled on."""
+    those that this process may be scheduled on, or one of another host's."""
     files = host.read_all(_ONLINE, _ISOLATED, _NODES, _SIBLINGS)
     online, isolated = (_listed(files.get(path, b"")) for path in (_ONLINE, _ISOLATED))
-    usable = _allowed(isolated) if allowed is None else frozenset(allowed)
+    usable = _allowed(host, isolated) if allowed is None else frozenset(allowed)
     nodes = {
         cpu: int(path.split("/")[-2].removeprefix("node"))
         for path in files
@@ -97,7 +98,19 @@ def all_but(cpus: Collection[int]) -> str:
     return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
 
 
-def _allowed(isolated: frozenset[int]) -> frozenset[int]:
+def allowed_there(host: SshHost) -> frozenset[int]:
+    """Return the CPUs that a process of another host may be scheduled on, and that the user lets
+    runs have of it."""
+    # The kernel grants what of these there is, isolated CPUs too.
+    done = host.run(("taskset", "-c", f"0-{_LAST_CPU}", "cat", "/proc/self/status"))
+    listed = done.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0]
+    granted = _listed(listed)
+    return granted if host.cpus is None else granted & frozenset(parse_cpus(host.cpus))
+
+
+def _allowed(host: Host, isolated: frozenset[int]) -> frozenset[int]:
+    if isinstance(host, SshHost):
+        return allowed_there(host)
     usual = os.sched_getaffinity(0)
     if not isolated or isolated <= usual:
         return frozenset(usual)

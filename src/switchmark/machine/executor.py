@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 import shlex
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from switchmark.errors import (
-    CommandFailed,
     CommandTimedOut,
     NotReady,
     SetupFailed,
     SwitchmarkError,
     Unavailable,
 )
-from switchmark.machine.host import Completed, Host, Process, last_lines
+from switchmark.machine.failures import ended, evidence, failure, place_of
+from switchmark.machine.host import Completed, Host, Process
 from switchmark.machine.hugepages import find_pool, reserve
-from switchmark.machine.journal import Command, Lease, Restore, Stop, Undo
+from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.machine.lifetimes import Lifetimes
 from switchmark.machine.script import Inside, command, describe, fill, is_host
 from switchmark.machine.signals import shielded
@@ -65,6 +64,7 @@ class Executor:
         for step in plan:
             with (self._logs_dir / "steps.sh").open("a") as log:
                 log.writelines(f"{line}\n" for line in describe((step,), self._inside))
+            self._host(step.check.at if isinstance(step, Wait) else step.at)
             match step:
                 case Run():
                     self._run(step)
@@ -117,6 +117,8 @@ class Executor:
             numbers = [number for number in self._journal.pending if number >= to]
             for number in reversed(numbers):
                 undo = self._journal.pending[number]
+                if to and isinstance(undo, Far):
+                    continue  # the run goes on there
                 try:
                     self._undo(number, undo)
                     self._journal.done(number)
@@ -129,6 +131,8 @@ class Executor:
             name, process = self._processes.pop(number)
             with self.lifetimes.stopping(name):
                 process.stop(undo.number, undo.grace_s)
+        elif isinstance(undo, Far):
+            self._workspace.let_go(undo.host)
         else:
             carry_out(
                 undo,
@@ -152,7 +156,7 @@ class Executor:
         stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
         completed = self._call(step.why, step.at, argv, stdin, step.timeout_s)
         if completed.status not in step.ok:
-            raise _failure(step.why, step.at, argv, completed)
+            raise failure(step.why, step.at, argv, completed)
         if step.save is not None:
             self.saved[step.save] = completed.stdout.decode(errors="replace").strip()
         return completed
@@ -162,7 +166,9 @@ class Executor:
             raise SetupFailed(f"{step.why}: a process named {step.name} is already running")
         argv = self._filled(command(step, self._inside), step.why)
         number, grace_s = step.stop
-        stop = self._journal.intend(Stop(name=step.name, number=number, grace_s=grace_s))
+        stop = self._journal.intend(
+            Stop(host=step.at.host, name=step.name, number=number, grace_s=grace_s)
+        )
         log = self._logs_dir / f"{step.name}.stderr"
         with shielded(), _explained(step.why), self.lifetimes.starting(step.name):
             host = self._host(step.at)
@@ -209,12 +215,12 @@ class Executor:
         elif b"No such file" in completed.stderr:
             undo = Command(host=step.at.host, argv=self._inside(step.at, ("rm", "-f", path)))
         else:
-            raise _failure(step.why, step.at, read, completed)
+            raise failure(step.why, step.at, read, completed)
         self._journal.intend(undo)
         write = self._inside(step.at, ("tee", path))
         written = self._call(step.why, step.at, write, content, 10.0)
         if written.status != 0:
-            raise _failure(step.why, step.at, write, written)
+            raise failure(step.why, step.at, write, written)
 
     def _make_folder(self, step: Folder) -> None:
         path = PurePosixPath(fill(step.path, self.saved, step.why))
@@ -268,7 +274,7 @@ class Executor:
             if last_try:
                 raise NotReady(
                     f"{step.why}: still not so after {step.timeout_s:g} s\n"
-                    f"  {_place(step.check.at)}: {shlex.join(argv)}{_evidence(completed)}"
+                    f"  {place_of(step.check.at)}: {shlex.join(argv)}{evidence(completed)}"
                     f"{self._last_words(step)}"
                 )
             time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
@@ -279,7 +285,7 @@ class Executor:
             return
         if (status := self.process(step.unless_dead).poll()) is not None:
             raise NotReady(
-                f"{step.why}: {step.unless_dead} {_ended(status)}{self._last_words(step)}"
+                f"{step.why}: {step.unless_dead} {ended(status)}{self._last_words(step)}"
             )
 
     def _last_words(self, step: Wait) -> str:
@@ -300,7 +306,9 @@ class Executor:
     def _host(self, at: Node) -> Host:
         if at.host not in self._hosts:
             raise SetupFailed(f"no host is named {at.host}; there are: {', '.join(self._hosts)}")
-        return self._hosts[at.host]
+        host = self._hosts[at.host]
+        self._workspace.reach(host)
+        return host
 
     def _filled(self, argv: tuple[str, ...], why: str) -> tuple[str, ...]:
         return tuple(fill(word, self.saved, why) for word in argv)
@@ -325,25 +333,3 @@ def _holds(step: Wait, completed: Completed) -> bool:
         return False
     output = completed.stdout.decode(errors="replace")
     return step.check.pattern is None or bool(re.search(step.check.pattern, output, re.MULTILINE))
-
-
-def _failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:
-    return CommandFailed(
-        f"{why}: the command {_ended(completed.status)}\n"
-        f"  {_place(at)}: {shlex.join(argv)}{_evidence(completed)}"
-    )
-
-
-def _evidence(completed: Completed) -> str:
-    output = last_lines(completed.stderr) or last_lines(completed.stdout) or "(no output)"
-    return "".join(f"\n  {line}" for line in output.splitlines())
-
-
-def _place(at: Node) -> str:
-    return f"on {at.host}" if is_host(at) else f"at {at.name} ({at.environment}) on {at.host}"
-
-
-def _ended(status: int) -> str:
-    if status < 0:
-        return f"was ended by signal {-status} ({signal.strsignal(-status)})"
-    return f"ended with status {status}"

@@ -1,8 +1,8 @@
 """This module tells what a host is, as far as it matters to a figure: for `host.json` and for
 `doctor`.
 
-It starts nothing. What cannot be read is None. Of the kernel's command line only known parameters
-are kept: the rest may hold secrets.
+It starts nothing here. What cannot be read is None. Of the kernel's command line only known
+parameters are kept: the rest may hold secrets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from fnmatch import fnmatch
 from typing import Any
 
 from switchmark import __version__
+from switchmark.machine.cpus import allowed_there
 from switchmark.machine.host import Host
+from switchmark.machine.ssh import SshHost
 
 __all__ = ["boot_id", "cpu_model", "host_facts", "kernel_options", "steady_tsc"]
 
@@ -46,19 +48,20 @@ def host_facts(host: Host) -> dict[str, Any]:
         *single, *more, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
     )
     files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
+    local = not isinstance(host, SshHost)
     online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
     memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
     return {
         "kernel": files.get(_RELEASE) or None,
         "kernel_build": files.get(_KERNEL_BUILD) or None,
-        "machine": platform.machine(),
+        "machine": platform.machine() if local else _said(host, "uname", "-m"),
         "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
         or None,
         "cpu_model": cpu.get("model name") or cpu.get("Model"),
         "microcode": cpu.get("microcode"),
         "numa_nodes": files.get(_NODES) or None,
         "cores_online": online,
-        "cores_usable": len(os.sched_getaffinity(0)),
+        "cores_usable": _usable(host),
         "cores_isolated": isolated,
         "smt": smt,
         "governor": governor,
@@ -83,10 +86,19 @@ def host_facts(host: Host) -> dict[str, Any]:
         ],
         "versions": {
             "switchmark": __version__,
-            "python": platform.python_version(),
+            "python": platform.python_version() if local else None,
             "dpdk": _dpdk(files),
         },
     }
+
+
+def _usable(host: Host) -> int:
+    """Return how many CPUs a process of a host may be scheduled on."""
+    return len(allowed_there(host) if isinstance(host, SshHost) else os.sched_getaffinity(0))
+
+
+def _said(host: Host, *argv: str) -> str:
+    return host.run(argv).stdout.decode(errors="replace").strip()
 
 
 def _boost(files: Mapping[str, str]) -> bool | None:

@@ -1,9 +1,14 @@
-"""The host file says what this host has and where: so far the paths of programs, by name.
+"""The host file says what hosts there are, and what each has and where.
 
     # ~/.config/switchmark/host.toml
     [hosts.local.programs]
     vpp = "/opt/vpp/bin/vpp"
     "vpp@24.06" = "/opt/vpp-24.06/bin/vpp"
+
+    [hosts.a]
+    address = "root@a.example"               # as ssh takes it; the rest is in ssh's configuration
+    cpus = "2-5"
+    nics.uplink = {name = "eth1", cable = "a-b"}   # the NICs of one cable have its name
 
 It is read when it is asked for, by `SWITCHMARK_HOST_FILE` if that is set. This module knows no
 program.
@@ -23,11 +28,32 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from switchmark.errors import UsageError
 
-__all__ = ["VARIABLE", "check_names", "host_file", "host_programs"]
+__all__ = [
+    "LOCAL",
+    "VARIABLE",
+    "HostEntry",
+    "Nic",
+    "check_names",
+    "host_entries",
+    "host_entry",
+    "host_file",
+    "host_programs",
+]
+
+LOCAL = "local"
+"""The name of this host."""
 
 VARIABLE = "SWITCHMARK_HOST_FILE"
 """The environment variable that names another host file: what `--host-file` sets."""
 
+_ADDRESS = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]/-]*")
+_OPTION = re.compile(r"[A-Za-z0-9]+=[^\n]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_WEAKER = {
+    *(("stricthostkeychecking", value) for value in ("no", "off", "accept-new")),
+    *((file, "/dev/null") for file in ("userknownhostsfile",)),
+    ("nohostauthenticationforlocalhost", "yes"),
+}
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -35,7 +61,22 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Host(_Section):
+class Nic(_Section):
+    """A NIC has the name of its interface; the two that a cable joins name the same cable."""
+
+    name: str
+    cable: str | None = None
+
+
+class HostEntry(_Section):
+    """A host of the file is reached at `address` by ssh, with `ssh_options`, such as
+    `Port=2222`; without an address at its name. `cpus` are those to use, all if there are none;
+    `nics` are by the names that the user gives them."""
+
+    address: str | None = None
+    ssh_options: tuple[str, ...] = Field((), alias="ssh-options")
+    cpus: str | None = None
+    nics: Mapping[str, Nic] = Field(default_factory=dict)
     programs: Mapping[str, str] = Field(default_factory=dict)
     """The path of each program, by the name of its switch or its own; `NAME@VERSION` for more."""
 
@@ -48,13 +89,37 @@ class _Host(_Section):
                 raise ValueError(f"{name} = '{path}' is no path that begins with / or ~")
         return paths
 
+    @field_validator("address")
+    @classmethod
+    def _destination(cls, address: str | None) -> str | None:
+        if address is not None and not _ADDRESS.fullmatch(address):
+            raise ValueError(f"address = '{address}' is nothing that ssh connects to")
+        return address
 
-class _Hosts(_Section):
-    local: _Host = Field(default_factory=_Host)
+    @field_validator("ssh_options")
+    @classmethod
+    def _no_weaker(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for option in options:
+            if not _OPTION.fullmatch(option):
+                raise ValueError(f"'{option}' is no option of ssh's configuration: NAME=VALUE")
+            name, _, value = option.lower().partition("=")
+            if (name, value.strip('"')) in _WEAKER:
+                raise ValueError(f"'{option}' would let anybody be that host")
+        return options
 
 
 class _File(_Section):
-    hosts: _Hosts = Field(default_factory=_Hosts)
+    hosts: Mapping[str, HostEntry] = Field(default_factory=dict)
+
+    @field_validator("hosts")
+    @classmethod
+    def _named(cls, hosts: Mapping[str, HostEntry]) -> Mapping[str, HostEntry]:
+        for name, entry in hosts.items():
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"'{name}' is no name of a host: letters, digits, '-' and '_'")
+            if name == LOCAL and (entry.address or entry.ssh_options):
+                raise ValueError("local is this host, which is not reached by ssh")
+        return hosts
 
 
 def host_file() -> Path:
@@ -66,8 +131,28 @@ def host_file() -> Path:
 
 
 def host_programs() -> Mapping[str, str]:
-    """Return the paths of programs that the host file names; none where it is not there. UsageError
-    for one that cannot be read, or that was asked for and is not there."""
+    """Return the paths of programs of this host that the host file names; none where it is not
+    there. UsageError as for `host_entries`."""
+    entries = host_entries()
+    return entries[LOCAL].programs if LOCAL in entries else {}
+
+
+def host_entry(name: str) -> HostEntry:
+    """Return what the host file says of a host; UsageError where it does not name it."""
+    entries = host_entries()
+    if name not in entries:
+        known = [each for each in entries if each != LOCAL]
+        raise UsageError(
+            f"the host file {host_file()} names no host '{name}'{_nearest(name, known)}\n"
+            f"  known: {', '.join(known) or 'none'}",
+            hint=f'[hosts.{name}] with address = "..." in that file',
+        )
+    return entries[name]
+
+
+def host_entries() -> Mapping[str, HostEntry]:
+    """Return the hosts of the host file; none where it is not there. UsageError for one that cannot
+    be read, or that was asked for and is not there."""
     path = host_file()
     try:
         changed = path.stat().st_mtime_ns
@@ -75,19 +160,20 @@ def host_programs() -> Mapping[str, str]:
         if VARIABLE in os.environ or not isinstance(error, FileNotFoundError):
             raise UsageError(f"the host file {path} cannot be read: {error.strerror}") from error
         return {}
-    return _read(path, changed).hosts.local.programs
+    return _read(path, changed).hosts
 
 
 def check_names(known: Iterable[str]) -> None:
     """Raise UsageError for a program in the host file that nobody looks for, with the nearest."""
     names = list(known)
-    for written in host_programs():
-        name = written.partition("@")[0]
-        if name not in names:
-            raise UsageError(
-                f"{host_file()}: [hosts.local.programs] names '{written}', which is no program of "
-                f"switchmark's{_nearest(name, names)}\n  known: {', '.join(names)}"
-            )
+    for host, entry in host_entries().items():
+        for written in entry.programs:
+            name = written.partition("@")[0]
+            if name not in names:
+                raise UsageError(
+                    f"{host_file()}: [hosts.{host}.programs] names '{written}', which is no "
+                    f"program of switchmark's{_nearest(name, names)}\n  known: {', '.join(names)}"
+                )
 
 
 @cache
@@ -114,13 +200,11 @@ def _told(error: ValidationError) -> str:
     if first["type"] != "extra_forbidden":
         wrong = first.get("ctx", {}).get("error", first["msg"])
         return f"[{'.'.join(where)}]: {wrong}"
-    model: type[BaseModel] = _File
-    for word in where[:-1]:
-        kind = model.model_fields[word].annotation
-        assert isinstance(kind, type) and issubclass(kind, BaseModel)
-        model = kind
+    # hosts, NAME, and then nics, NAME: what is below is of these models.
+    models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 5: Nic}
     inside = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
-    known = list(model.model_fields)
+    fields = models[len(where)].model_fields.items()
+    known = [field.alias or name for name, field in fields]
     return (
         f"unknown key '{where[-1]}'{inside}{_nearest(where[-1], known)}"
         f"\n  known: {', '.join(known)}"

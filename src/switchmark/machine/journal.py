@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,10 +23,15 @@ from switchmark.machine.processes import start_time
 from switchmark.machine.signals import shielded
 
 __all__ = [
+    "Begin",
     "Command",
+    "Done",
+    "Far",
+    "Intend",
     "Journal",
     "Lease",
     "Restore",
+    "Started",
     "Stop",
     "Undo",
     "boot_id",
@@ -56,6 +62,7 @@ class Stop(Entry):
     """This undo ends a process; pid and start time are known once it was spawned."""
 
     kind: Literal["stop"] = "stop"
+    host: str = "local"
     name: str
     number: int
     grace_s: float
@@ -71,13 +78,23 @@ class Lease(Entry):
     path: str
 
 
-Undo = Command | Restore | Stop | Lease
+class Far(Entry):
+    """This undo ends what the run has on a host that is reached by ssh; `folder` is its folder."""
+
+    kind: Literal["far"] = "far"
+    host: str
+    folder: str
+
+
+Undo = Command | Restore | Stop | Lease | Far
 
 
 _LINGER_S = 1.0
 
 
-class _Begin(Entry):
+class Begin(Entry):
+    """A journal begins with whose it is."""
+
     entry: Literal["begin"] = "begin"
     run: str
     boot: str
@@ -85,36 +102,44 @@ class _Begin(Entry):
     start: int
 
 
-class _Intend(Entry):
+class Intend(Entry):
+    """An undo is pending from here on."""
+
     entry: Literal["undo"] = "undo"
     number: int
     undo: Annotated[Undo, Field(discriminator="kind")]
 
 
-class _Started(Entry):
+class Started(Entry):
+    """The process of a Stop is known from here on."""
+
     entry: Literal["started"] = "started"
     number: int
     pid: int
     start: int
 
 
-class _Done(Entry):
+class Done(Entry):
+    """An undo was carried out."""
+
     entry: Literal["done"] = "done"
     number: int
 
 
-_Line = _Begin | _Intend | _Started | _Done
+_Line = Begin | Intend | Started | Done
 _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="entry")])
 
 
 class Journal:
     """A journal is open and locked. `pending` holds the undos that are still to be carried out, by
-    number, oldest first; it is what the file says, not a copy with a life of its own."""
+    number, oldest first; it is what the file says, not a copy with a life of its own. `mirrors` are
+    told each line that is written."""
 
     def __init__(self, descriptor: int, run: str) -> None:
         self.run = run
         self.boot = boot_id()
         self.pending: dict[int, Undo] = {}
+        self.mirrors: list[Callable[[Entry], None]] = []
         self._descriptor = descriptor
         self._next = 0
 
@@ -125,7 +150,7 @@ class Journal:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         journal = cls(descriptor, run)
         pid = os.getpid()
-        journal._append(_Begin(run=run, boot=journal.boot, pid=pid, start=start_time(pid) or 0))
+        journal._append(Begin(run=run, boot=journal.boot, pid=pid, start=start_time(pid) or 0))
         return journal
 
     @classmethod
@@ -156,16 +181,16 @@ class Journal:
     def intend(self, undo: Undo) -> int:
         """Note an undo, before the step that it is for; return its number."""
         number = self._next
-        self._append(_Intend(number=number, undo=undo))
+        self._append(Intend(number=number, undo=undo))
         return number
 
     def started(self, number: int, pid: int, start: int) -> None:
         """Note which process the Stop of that number is about."""
-        self._append(_Started(number=number, pid=pid, start=start))
+        self._append(Started(number=number, pid=pid, start=start))
 
     def done(self, number: int) -> None:
         """Note that the undo of that number was carried out."""
-        self._append(_Done(number=number))
+        self._append(Done(number=number))
 
     def close(self) -> None:
         """Release the lock; `clean` may take what is pending."""
@@ -175,20 +200,22 @@ class Journal:
         with shielded():
             append_entry(self._descriptor, entry)
             self._apply(entry)
+            for mirror in self.mirrors:
+                mirror(entry)
 
     def _apply(self, entry: _Line) -> None:
         match entry:
-            case _Begin():
+            case Begin():
                 self.boot = entry.boot
-            case _Intend():
+            case Intend():
                 self.pending[entry.number] = entry.undo
                 self._next = entry.number + 1
-            case _Started():
+            case Started():
                 stop = self.pending.get(entry.number)
                 if isinstance(stop, Stop):
                     known = {"pid": entry.pid, "start": entry.start}
                     self.pending[entry.number] = stop.model_copy(update=known)
-            case _Done():
+            case Done():
                 self.pending.pop(entry.number, None)
 
 
@@ -209,7 +236,7 @@ def _lock(descriptor: int) -> bool:
 
 def _owner_lives(descriptor: int) -> bool:
     try:
-        begin = _Begin.model_validate_json(os.pread(descriptor, 4096, 0).partition(b"\n")[0])
+        begin = Begin.model_validate_json(os.pread(descriptor, 4096, 0).partition(b"\n")[0])
     except ValidationError:
         return False
     return start_time(begin.pid) == begin.start

@@ -15,6 +15,7 @@ from switchmark.machine.host_file import host_programs
 
 __all__ = [
     "OTHER_SETTINGS",
+    "TRAFFIC",
     "beside_python",
     "chosen_program",
     "find_program",
@@ -32,6 +33,9 @@ OTHER_SETTINGS = ("traffic", "pcap-bridge", "qemu")
 """The programs that settings name, beside those of switches: each has the name of its switch."""
 
 _OWN = "switchmark-"
+TRAFFIC = f"{_OWN}traffic"
+"""The traffic program."""
+
 _MISSING = 'for it; do command -v "$it" >/dev/null || echo "$it"; done'
 
 

@@ -8,19 +8,18 @@ for, nor what a run is.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import select
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from switchmark.errors import HostLost, SetupFailed, Unavailable
 from switchmark.machine.host import last_lines
 
-__all__ = ["PREAMBLE", "RemoteShell", "assignments", "literal", "quoted", "word"]
+__all__ = ["PREAMBLE", "RemoteShell"]
 
 PREAMBLE = 'LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; export LC_ALL PATH; unset ENV'
 """What a shell of a remote host begins with: as commands of the local host are started."""
@@ -41,7 +40,6 @@ done
 echo {nonce}ready
 """
 )
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ANSWER_S = 30.0
 """How long a host may be silent that has nothing to wait for: then its connection is dead."""
 
@@ -79,9 +77,8 @@ class RemoteShell:
         self.round_trip_s = time.monotonic() - before
 
     def ask(self, script: str, marks: int, timeout_s: float = _ANSWER_S) -> list[bytes]:
-        """Ask by a script: return what it wrote before each of the `marks` times that it printed the
-        shell's nonce (`mark` is the word that prints it). HostLost where that takes longer than
-        `timeout_s`."""
+        """Ask by a script: return what it wrote before each of the `marks` times that it printed
+        the shell's nonce, which `mark` does. HostLost where that takes longer than `timeout_s`."""
         self.post(script)
         deadline = time.monotonic() + timeout_s + self.round_trip_s
         try:
@@ -202,39 +199,6 @@ class RemoteShell:
         before = bytes(self._unread[:at])
         del self._unread[: at + len(end)]
         return before
-
-
-def word(text: str) -> str:
-    """Return one word of a shell that stands for exactly this text. ValueError for a NUL, which no
-    argument of a command can hold."""
-    if "\0" in text:
-        raise ValueError("embedded null byte")
-    return shlex.quote(text)
-
-
-def quoted(argv: Sequence[str]) -> str:
-    """Return the words of a command as a shell reads them."""
-    return " ".join(map(word, argv))
-
-
-def assignments(env: Mapping[str, str]) -> str:
-    """Return variables as they stand before a command. ValueError for what is no name of one."""
-    for name in env:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"'{name}' is no name of a variable")
-    return "".join(f"{name}={word(value)} " for name, value in env.items())
-
-
-def literal(content: bytes) -> str:
-    """Return the command that prints exactly these bytes, by a shell's own `printf`."""
-    plain = frozenset(
-        b'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _./:;,=+-{}[]"'
-    )
-    return (
-        "printf -- '"
-        + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in content)
-        + "'"
-    )
 
 
 def _cure(words: str, host: str) -> str:

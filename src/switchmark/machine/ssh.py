@@ -6,29 +6,35 @@ No password is ever asked for, and a host key is judged as the user's configurat
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, Unavailable
+from switchmark.machine.carried import Carried
+from switchmark.machine.far_undo import undo_there
 from switchmark.machine.host import Completed, last_lines
-from switchmark.machine.remote_shell import (
-    RemoteShell,
+from switchmark.machine.processes import start_time
+from switchmark.machine.remote_shell import RemoteShell
+from switchmark.machine.shell_words import (
     assignments,
+    ending,
     literal,
+    os_error,
+    patterns_of,
     quoted,
+    why_not,
     word,
 )
 from switchmark.machine.ssh_process import SshProcess, ended, start
 
-__all__ = ["SshHost"]
+__all__ = ["SshHost", "sweep"]
 
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),
@@ -36,6 +42,7 @@ _OPTIONS = (
     *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "StdinNull=no"),
     *("ForkAfterAuthentication=no", "SessionType=default"),
 )
+_FOLDERS = "sm-ssh-"
 _SHELL = "exec /bin/sh"
 _LONG = 48 * 1024
 """Longer inputs go through a session of their own, as they are."""
@@ -43,14 +50,15 @@ _UPLOAD_S = 120.0
 _KILL_S = 10.0
 _SILENT_S = 30.0
 _TRY_AGAIN_S = 5.0
-_ERRORS = {os.strerror(number): number for number in errno.errorcode}
 _CAT = re.compile(rb"cat: (?:can't open |read error: )?'?(.*?)'?: [^:]+")
-_GLOB = re.compile(r"(\*|\?|\[[^]/]+\])")
 
 
 class SshHost:
     """A host is behind `address`, as `ssh` takes it; `options` are of its configuration, as behind
     `-o`. It is connected when it is first used, and again after its connection was lost.
+
+    `there` are the paths of programs on that host, by what plans call them; `carried` is put there
+    when it is first run. `cpus` are those that runs may have of it.
 
     The socket of the connection is in `folder`, or in a folder of its own, until `close`.
     """
@@ -61,12 +69,19 @@ class SshHost:
         address: str | None = None,
         options: Sequence[str] = (),
         folder: Path | None = None,
+        *,
+        there: Mapping[str, str] = {},
+        carried: Carried | None = None,
+        cpus: str | None = None,
     ) -> None:
         self.name = name
+        self.cpus = cpus
+        self._there = dict(there)
+        self._carried = carried
         self.address = address or name
         self._options = tuple(options)
-        self._made = None if folder else Path(tempfile.mkdtemp(prefix="sm-ssh-"))
-        self._folder = folder or self._made
+        self._folder = folder
+        self._made: Path | None = None
         self._connection: RemoteShell | None = None
         self._refused: tuple[float, SwitchmarkError] | None = None
         self.connected = 0
@@ -82,6 +97,7 @@ class SshHost:
         timeout_s: float = 10.0,
     ) -> Completed:
         shell = self._shell()
+        argv = self._as_there(argv)
         number = shell.new_number()
         out, err, source = (f'"$d"/{number}{end}' for end in "oei")
         feed, given = "", "</dev/null"
@@ -94,7 +110,7 @@ class SshHost:
         shell.post(
             f"{feed}{assignments(env)}setsid -- {quoted(argv)} {given} >{out} 2>{err} &\n"
             f"p=$!; printf '%s' \"$p\"; {shell.mark}; wait $p; s=$?; [ -e {err} ] || s=full\n"
-            f"[ $s != 126 ] && [ $s != 127 ] || {_why_not(argv[0])}\n"
+            f"[ $s != 126 ] && [ $s != 127 ] || {why_not(argv[0])}\n"
             f"[ ! -s {out} ] || cat {out}; {shell.mark}; [ ! -s {err} ] || cat {err}; "
             f"{shell.mark}; printf '%s' $s; {shell.mark}"
         )
@@ -112,7 +128,8 @@ class SshHost:
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
     ) -> SshProcess:
         self._shell()
-        why = f"s=0; {_why_not(argv[0])}"
+        argv = self._as_there(argv)
+        why = f"s=0; {why_not(argv[0])}"
         process, refused = start(self, self._session(), argv, stderr_path, env, why)
         if refused:
             raise _refusal(self.name, argv[0], refused)
@@ -127,6 +144,13 @@ class SshHost:
         """Say whether the connection is up, as far as this side knows."""
         return self._connection is not None and self._connection.lives()
 
+    def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
+        argv = ("sh", "-c", ending(pid, started, number, grace_s))
+        return self.run(argv, timeout_s=grace_s + 10.0).status == 0
+
+    def undo_run(self, run: str, folder: str) -> None:
+        undo_there(self, run, folder)
+
     # --- files ---------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes:
@@ -137,7 +161,7 @@ class SshHost:
             3,
         )
         if status != b"0":
-            raise _os_error(error, path)
+            raise os_error(error, path)
         return content
 
     def write(self, path: str, content: bytes) -> None:
@@ -158,7 +182,7 @@ class SshHost:
         shell = self._shell()
         # Behind each content comes a file that holds the mark, whether or not it could be read.
         shell.post(
-            f"set -- {_patterns(patterns)}; printf '%s\\0' \"$@\"; {shell.mark}; "
+            f"set -- {patterns_of(patterns)}; printf '%s\\0' \"$@\"; {shell.mark}; "
             "{ e=$(printf '%s\\0'\"$d\"'/s\\0' \"$@\" | xargs -0 cat -- 2>&1 >&3); } 3>&1; "
             f"printf '%s' \"$e\"; {shell.mark}"
         )
@@ -174,7 +198,7 @@ class SshHost:
     def inodes(self, *patterns: str) -> Mapping[str, int]:
         shell = self._shell()
         lines, *_ = shell.ask(
-            f"set -- {_patterns(patterns)}; printf '%s\\0' \"$@\" | "
+            f"set -- {patterns_of(patterns)}; printf '%s\\0' \"$@\" | "
             f"xargs -0 stat -L -c '%i %n' -- 2>/dev/null; {shell.mark}",
             1,
         )
@@ -193,6 +217,7 @@ class SshHost:
             self._connection = None
         if self._made is not None:
             shutil.rmtree(self._made, ignore_errors=True)
+            self._folder = self._made = None
 
     def _shell(self) -> RemoteShell:
         """Return the shell of this host; Unavailable where it cannot be reached."""
@@ -202,8 +227,8 @@ class SshHost:
             self._connection.close()
         if self._refused and time.monotonic() - self._refused[0] < _TRY_AGAIN_S:
             raise self._refused[1]
-        if self._made is not None:
-            self._made.mkdir(mode=0o700, exist_ok=True)
+        if self._folder is None:
+            self._folder = self._made = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
         try:
             self._connection = RemoteShell(self.name, self._ssh("ControlMaster=yes"))
         except SwitchmarkError as error:
@@ -211,6 +236,17 @@ class SshHost:
             raise
         self.connected += 1
         return self._connection
+
+    def _as_there(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a command with the programs that this host has elsewhere."""
+        if self._carried is not None and self._carried.path in argv:
+            carried, self._carried = self._carried, None
+            try:
+                self._there[carried.path] = carried.to(self)
+            except BaseException:
+                self._carried = carried
+                raise
+        return tuple(self._there.get(each, each) for each in argv)
 
     def _session(self) -> tuple[str, ...]:
         return self._ssh("ControlMaster=no")
@@ -287,7 +323,7 @@ class SshHost:
             start_new_session=True,
         )
         if done.returncode:
-            raise _os_error(done.stderr, path)
+            raise os_error(done.stderr, path)
 
     def _file_command(self, command: str, path: str) -> None:
         shell = self._shell()
@@ -297,16 +333,15 @@ class SshHost:
             2,
         )
         if status != b"0":
-            raise _os_error(error, path)
+            raise os_error(error, path)
 
 
-def _why_not(program: str) -> str:
-    """Return shell text that sets `s` to why a program cannot be started; as it was where it
-    can."""
-    name = word(program)
-    if "/" in program:
-        return f"if [ ! -e {name} ]; then s=missing; elif [ ! -x {name} ]; then s=forbidden; fi"
-    return f"if ! command -v {name} >/dev/null; then s=missing; fi"
+def sweep() -> None:
+    """Remove the folders of sockets of connections whose process is dead."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
+        pid = folder.name.removeprefix(_FOLDERS).partition("-")[0]
+        if pid.isdecimal() and start_time(int(pid)) is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refusal(host: str, program: str, why: str) -> Unavailable:
@@ -316,25 +351,6 @@ def _refusal(host: str, program: str, why: str) -> Unavailable:
             hint=f"switchmark doctor --host {host}",
         )
     return Unavailable(f"the program '{program}' may not be executed by this user of {host}")
-
-
-def _os_error(words: bytes, path: str) -> OSError:
-    """Return the error that a tool's message tells of, by the reason behind the last colon."""
-    last = last_lines(words, 1)
-    reason = last.rpartition(": ")[2].strip()
-    number = _ERRORS.get(reason, errno.EIO)
-    return OSError(number, reason or "it failed", path)
-
-
-def _patterns(patterns: Iterable[str]) -> str:
-    """Return patterns as words of a shell: their stars count, and nothing else in them."""
-    return " ".join(
-        "".join(
-            piece if number % 2 else word(piece) if piece else ""
-            for number, piece in enumerate(_GLOB.split(pattern))
-        )
-        for pattern in patterns
-    )
 
 
 def _socket(name: str) -> str:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from switchmark.errors import CommandTimedOut, SwitchmarkError
 from switchmark.machine.host import LocalProcess
-from switchmark.machine.remote_shell import PREAMBLE, assignments, quoted, word
+from switchmark.machine.remote_shell import PREAMBLE
+from switchmark.machine.shell_words import assignments, quoted, word
 from switchmark.machine.signals import shielded
 
 __all__ = ["SshProcess", "ended", "start"]

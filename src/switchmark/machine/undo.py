@@ -5,7 +5,6 @@ Undos are idempotent: what is already gone counts as undone.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import time
@@ -13,9 +12,8 @@ from collections.abc import Mapping
 
 from switchmark.errors import CommandTimedOut, SetupFailed, UsageError
 from switchmark.machine.host import Host, last_lines
-from switchmark.machine.journal import Command, Lease, Restore, Stop, Undo
+from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.machine.leases import Leases
-from switchmark.machine.processes import end, open_process
 
 __all__ = ["carry_out", "in_words"]
 
@@ -34,13 +32,16 @@ def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases
     process that was never journalled is found by its mark, which is `clean`'s work."""
     match undo:
         case Stop(pid=int(pid), start=int(start)):
-            _stop(undo, pid, start)
+            if not _host(hosts, undo.host).end(pid, start, undo.number, undo.grace_s):
+                raise CommandTimedOut(f"process {pid} ({undo.name}) survives SIGKILL")
         case Stop():
             pass
         case Command():
             _run(undo, _host(hosts, undo.host))
         case Restore():
             _restore(undo, _host(hosts, undo.host))
+        case Far():
+            _host(hosts, undo.host).undo_run(run, undo.folder)
         case Lease():
             try:
                 leases.give_back(run, _host(hosts, undo.host), undo.path)
@@ -61,17 +62,8 @@ def in_words(undo: Undo) -> str:
             return f"stop {undo.name}" + ("" if undo.pid is None else f" (process {undo.pid})")
         case Lease():
             return f"give back {undo.path}"
-
-
-def _stop(undo: Stop, pid: int, start: int) -> None:
-    pidfd = open_process(pid, start)
-    if pidfd is None:
-        return
-    try:
-        if not end(pidfd, undo.number, undo.grace_s):
-            raise CommandTimedOut(f"process {pid} ({undo.name}) survives SIGKILL")
-    finally:
-        os.close(pidfd)
+        case Far():
+            return f"end the run on host {undo.host}"
 
 
 def _run(undo: Command, host: Host) -> None:

@@ -17,10 +17,13 @@ from types import TracebackType
 from typing import Self
 
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.machine.journal import Journal
+from switchmark.machine.far_run import FarRun
+from switchmark.machine.host import Host
+from switchmark.machine.journal import Far, Journal
 from switchmark.machine.leases import Leases
 from switchmark.machine.processes import MARK
 from switchmark.machine.signals import shielded
+from switchmark.machine.ssh import SshHost
 
 __all__ = ["Workspace", "claims", "default_base", "remove_folder"]
 
@@ -40,6 +43,7 @@ class Workspace:
             self.run = self.folder.name
             self.journal = Journal.create(self.folder / "journal", self.run)
         self.leases = Leases(self.base)
+        self._far: dict[str, FarRun] = {}
         self.env: Mapping[str, str] = {MARK: self.run}
 
     def close(self) -> None:
@@ -47,10 +51,29 @@ class Workspace:
         undo failed or because it is to be kept, is left to `clean`."""
         with shielded(), claims(self.base):
             try:
+                for far in self._far.values():
+                    far.keep()
                 if not self.journal.pending:
                     remove_folder(self.folder)
             finally:
                 self.journal.close()
+
+    def reach(self, host: Host) -> None:
+        """Let the run have something on a host: one that is reached by ssh gets its folder and its
+        journal there, again where its connection was lost."""
+        if not isinstance(host, SshHost):
+            return
+        if host.name not in self._far:
+            self.journal.intend(Far(host=host.name, folder=str(self.folder)))
+            self._far[host.name] = FarRun(host, self.run, str(self.folder))
+            self.journal.mirrors.append(self._far[host.name].note)
+        self._far[host.name].hold()
+
+    def let_go(self, host: str) -> None:
+        """End the run on a host that is reached by ssh: nothing of it is there any more."""
+        if (far := self._far.pop(host, None)) is not None:
+            self.journal.mirrors.remove(far.note)
+            far.end()
 
     def __enter__(self) -> Self:
         return self

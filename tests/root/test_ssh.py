@@ -1,0 +1,175 @@
+"""These tests check what a run leaves on a host that is reached by ssh: nothing, however it
+ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ssh_hosts import SshdHost, write_host_file
+from switchmark.environments import inside
+from switchmark.errors import HostLost
+from switchmark.machine.clean import clean, clean_there
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host_file import VARIABLE
+from switchmark.machine.reach import FileHosts
+from switchmark.machine.ssh import SshHost
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Node, Run, Spawn, Write
+
+AT = Node("host", "host", host="a")
+
+
+@pytest.fixture
+def host(ssh_host: SshdHost) -> Iterator[SshHost]:
+    host = ssh_host.connect()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def host_file(ssh_host: SshdHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = write_host_file(tmp_path / "host.toml", [ssh_host])
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def steps(run: str, folder: Path) -> tuple[Run | Spawn | Write, ...]:
+    """Return what makes a namespace, a file and a process on the host."""
+    node = f"{run}-f0"
+    return (
+        Run("a node", ("ip", "netns", "add", node), AT, undo=("ip", "netns", "del", node)),
+        Write("a file", f"{folder}/file", b"new", AT),
+        Spawn(
+            *("a process", "deaf", ("sh", "-c", "trap '' TERM; sleep 60; sleep 60"), AT),
+            stop=(signal.SIGTERM, 0.2),
+        ),
+    )
+
+
+DAEMON = Run("a daemon", ("sh", "-c", "setsid sleep 60 >/dev/null 2>&1 &"), AT)
+
+
+def left_there(host: SshHost, run: str) -> list[str]:
+    """Return what of a run is on a host: namespaces, processes, its folder."""
+    marked = f"grep -lszx SWITCHMARK_RUN={run} /proc/[0-9]*/environ"
+    spaces = host.run(("ip", "netns")).stdout.decode().split()
+    processes = host.run(("sh", "-c", marked)).stdout.decode().split()
+    folders = [f"/run/switchmark/{run}"] if host.exists(f"/run/switchmark/{run}") else []
+    return [*(name for name in spaces if name.startswith(run)), *processes, *folders]
+
+
+def drop(host: SshHost) -> None:
+    """End the connection, as a broken link does: by the server's process for it."""
+    host.run(("sh", "-c", "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)"))
+
+
+def test_a_plan_is_carried_out_and_undone_there(host: SshHost, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with Workspace() as workspace:
+        hosts: dict[str, Host] = {"local": LocalHost(), "a": host}
+        executor = Executor(hosts, workspace, inside=inside, logs_dir=tmp_path / "logs")
+        executor.execute(steps(workspace.run, tmp_path))
+        assert (tmp_path / "file").read_text() == "new"
+        left = left_there(host, workspace.run)
+        assert f"{workspace.run}-f0" in left
+        assert len(left) > 2
+        journal = host.read(f"/run/switchmark/{workspace.run}/journal").decode().splitlines()
+        assert len(journal) == 5  # its beginning, two undos, a Stop, and whose it is
+        assert executor.unwind() == ()
+        until(lambda: not host.exists(f"/run/switchmark/{workspace.run}"))
+    assert (tmp_path / "file").read_text() == "old"
+    until(lambda: left_there(host, workspace.run) == [])
+
+
+LEADER = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from test_ssh import *
+host = SshHost("a", {address!r}, {options!r})
+workspace = Workspace()
+executor = Executor({{"a": host}}, workspace, inside=inside, logs_dir=Path({logs!r}))
+executor.execute((*steps(workspace.run, Path({logs!r})), DAEMON))
+print(workspace.run, flush=True)
+time.sleep(60)
+"""
+
+
+def led(ssh_host: SshdHost, tmp_path: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start another process that leads a run on the host; return it, and the run's id."""
+    (tmp_path / "file").write_text("old")
+    source = LEADER.format(
+        tests=str(Path(__file__).parent),
+        address=f"root@{ssh_host.address}",
+        options=ssh_host.options,
+        logs=str(tmp_path),
+    )
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    leader = subprocess.Popen(
+        (sys.executable, "-c", source), stdout=subprocess.PIPE, text=True, env=environ
+    )
+    assert leader.stdout is not None
+    return leader, leader.stdout.readline().strip()
+
+
+def test_a_dead_orchestrator_leaves_nothing_there(
+    ssh_host: SshdHost, host: SshHost, host_file: Path, tmp_path: Path
+) -> None:
+    leader, run = led(ssh_host, tmp_path)
+    assert [each.state for each in clean_there(host)] == ["live"]
+    assert len(left_there(host, run)) > 3
+    leader.send_signal(signal.SIGKILL)
+    leader.wait()
+    until(lambda: left_there(host, run) == [])
+    assert (tmp_path / "file").read_text() == "old"
+    with FileHosts() as hosts:
+        (cleaned,) = clean(runs=[run], hosts=hosts)
+    assert cleaned.failures == ()
+    assert cleaned.state == "cleaned"
+
+
+def test_clean_undoes_what_even_the_watcher_left(
+    ssh_host: SshdHost, host: SshHost, host_file: Path, tmp_path: Path
+) -> None:
+    leader, run = led(ssh_host, tmp_path)
+    watcher = host.read(f"/run/switchmark/{run}/watcher").decode().strip()
+    host.run(("sh", "-c", f"kill -9 {watcher}"))
+    leader.send_signal(signal.SIGKILL)
+    leader.wait()
+    until(lambda: [each.state for each in clean_there(host, dry_run=True)] == ["dead"])
+    (cleaned,) = clean_there(host)
+    assert (cleaned.run, cleaned.state) == (run, "cleaned")
+    assert left_there(host, run) == []
+    with FileHosts() as hosts:
+        assert [each.state for each in clean(runs=[run], hosts=hosts)] == ["cleaned"]
+
+
+def test_a_connection_that_drops_is_told_and_made_again(
+    ssh_host: SshdHost, host: SshHost, tmp_path: Path
+) -> None:
+    with Workspace() as workspace:
+        executor = Executor({"a": host}, workspace, inside=inside, logs_dir=tmp_path / "logs")
+        executor.execute(steps(workspace.run, tmp_path))
+        process = executor.process("deaf")
+        with pytest.raises(HostLost, match="host a was lost"):
+            drop(host)
+        until(lambda: process.poll() is not None)
+        assert "host a was lost" in process.last_words()
+        assert executor.unwind() == ()
+        until(lambda: left_there(host, workspace.run) == [])
