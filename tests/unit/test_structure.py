@@ -82,6 +82,8 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("metrics/verdict.py", "host"): "a verdict",
     ("report/answer.py", "host"): "a verdict",
     ("report/json.py", "host"): "a member of a record",
+    ("machine/far_run.py", "host"): "a member of a line of the journal",
+    ("machine/far_undo.py", "netns"): "a word of ip's command line",
     ("report/schema.py", "host"): "a member of a record",
 }
 """(file, name of an environment): why the name may stand there."""

@@ -21,7 +21,7 @@ from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, b
 from switchmark.machine.leases import Leases
 from switchmark.machine.processes import end, marked, open_process
 from switchmark.machine.signals import shielded
-from switchmark.machine.ssh import sweep
+from switchmark.machine.ssh_sockets import sweep
 from switchmark.machine.undo import carry_out, in_words
 from switchmark.machine.workspace import claims, default_base, remove_folder
 

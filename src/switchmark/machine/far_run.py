@@ -1,5 +1,5 @@
-"""A run's part on a host that is reached by ssh: its folder there, its journal, and a watcher that
-undoes what is left when the connection ends, however it does.
+"""A run has its folder and its journal on a host that is reached by ssh too, and a watcher that
+undoes what is left there when the connection ends, however it does.
 
 The journal is the same as here, so that `switchmark clean` on that host can read it; beside it each
 undo lies as a shell's text, as the watcher has nothing but a shell.
@@ -7,13 +7,12 @@ undo lies as a shell's text, as the watcher has nothing but a shell.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
 from switchmark.machine.far_undo import UNDO
 from switchmark.machine.host import Process
-from switchmark.machine.journal import Command, Done, Intend, Restore, Started, Stop, Undo
+from switchmark.machine.journal import Begin, Command, Done, Intend, Restore, Started, Stop, Undo
 from switchmark.machine.shell_words import ending, literal, quoted, word
 from switchmark.machine.ssh import SshHost
 
@@ -74,8 +73,8 @@ class FarRun:
                 hint=f"on {self._host.name}: df -h {self._folder.rpartition('/')[0]}",
             )
         self._watcher, self._connection = watcher, self._host.connected
-        begin = {"run": self._run, "boot": boot, "pid": watcher.pid, "start": watcher.started}
-        self._append(json.dumps({"entry": "begin", **begin}))
+        begin = Begin(run=self._run, boot=boot, pid=watcher.pid, start=watcher.started)
+        self._append(begin.model_dump_json())
 
     def note(self, entry: object) -> None:
         """Note a line of the run's journal there, if it is about that host."""
@@ -106,7 +105,7 @@ class FarRun:
         self._watcher = None
 
     def keep(self) -> None:
-        """Leave what is there to `clean`."""
+        """Keep what is there, for `clean`."""
         if self._watcher is not None and self._host.lives():
             with suppress(SwitchmarkError):
                 self._host.post(f": >{word(self._there)}/kept")

@@ -6,11 +6,9 @@ No password is ever asked for, and a host key is judged as the user's configurat
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +18,6 @@ from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, U
 from switchmark.machine.carried import Carried
 from switchmark.machine.far_undo import undo_there
 from switchmark.machine.host import Completed, last_lines
-from switchmark.machine.processes import start_time
 from switchmark.machine.remote_shell import RemoteShell
 from switchmark.machine.shell_words import (
     assignments,
@@ -33,8 +30,9 @@ from switchmark.machine.shell_words import (
     word,
 )
 from switchmark.machine.ssh_process import SshProcess, ended, start
+from switchmark.machine.ssh_sockets import new_folder, socket_name
 
-__all__ = ["SshHost", "sweep"]
+__all__ = ["SshHost"]
 
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),
@@ -42,7 +40,6 @@ _OPTIONS = (
     *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "StdinNull=no"),
     *("ForkAfterAuthentication=no", "SessionType=default"),
 )
-_FOLDERS = "sm-ssh-"
 _SHELL = "exec /bin/sh"
 _LONG = 48 * 1024
 """Longer inputs go through a session of their own, as they are."""
@@ -228,7 +225,7 @@ class SshHost:
         if self._refused and time.monotonic() - self._refused[0] < _TRY_AGAIN_S:
             raise self._refused[1]
         if self._folder is None:
-            self._folder = self._made = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+            self._folder = self._made = new_folder()
         try:
             self._connection = RemoteShell(self.name, self._ssh("ControlMaster=yes"))
         except SwitchmarkError as error:
@@ -254,7 +251,7 @@ class SshHost:
     def _ssh(self, *options: str) -> tuple[str, ...]:
         """Return the command that gives a shell over this host's connection. What is said here
         comes first: OpenSSH takes the first of what it finds."""
-        control = (f"ControlPath={self._folder}/{_socket(self.name)}", "ControlPersist=no")
+        control = (f"ControlPath={self._folder}/{socket_name(self.name)}", "ControlPersist=no")
         settings = (*options, *control, *_OPTIONS, *self._options)
         flags = (word for setting in settings for word in ("-o", setting))
         return ("ssh", "-T", *flags, "--", self.address, _SHELL)
@@ -336,14 +333,6 @@ class SshHost:
             raise os_error(error, path)
 
 
-def sweep() -> None:
-    """Remove the folders of sockets of connections whose process is dead."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
-        pid = folder.name.removeprefix(_FOLDERS).partition("-")[0]
-        if pid.isdecimal() and start_time(int(pid)) is None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def _refusal(host: str, program: str, why: str) -> Unavailable:
     if why == "missing":
         return Unavailable(
@@ -351,7 +340,3 @@ def _refusal(host: str, program: str, why: str) -> Unavailable:
             hint=f"switchmark doctor --host {host}",
         )
     return Unavailable(f"the program '{program}' may not be executed by this user of {host}")
-
-
-def _socket(name: str) -> str:
-    return "ssh-" + re.sub(r"[^A-Za-z0-9]", "-", name)[:16]
