@@ -49,12 +49,16 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+FORWARD = "/proc/sys/net/ipv4/conf/lo/forwarding"  # of the host's own network
+
+
 def steps(run: str, folder: Path) -> tuple[Run | Spawn | Write, ...]:
-    """Return what makes a namespace, a file and a process on the host."""
+    """Return what makes a namespace, a file and a process on the host, and sets a value of it."""
     node = f"{run}-f0"
     return (
         Run("a node", ("ip", "netns", "add", node), AT, undo=("ip", "netns", "del", node)),
         Write("a file", f"{folder}/file", b"new", AT),
+        Write("a value", FORWARD, b"1\n", AT, machine_wide=True),
         Spawn(
             *("a process", "deaf", ("sh", "-c", "trap '' TERM; sleep 60; sleep 60"), AT),
             stop=(signal.SIGTERM, 0.2),
@@ -90,10 +94,12 @@ def test_a_plan_is_carried_out_and_undone_there(host: SshHost, tmp_path: Path) -
         assert f"{workspace.run}-f0" in left
         assert len(left) > 2
         journal = host.read(f"/run/switchmark/{workspace.run}/journal").decode().splitlines()
-        assert len(journal) == 5  # its beginning, two undos, a Stop, and whose it is
+        assert len(journal) == 6  # its beginning, three undos, a Stop, and whose it is
+        assert host.read(FORWARD) == b"1\n"
         assert executor.unwind() == ()
         until(lambda: not host.exists(f"/run/switchmark/{workspace.run}"))
     assert (tmp_path / "file").read_text() == "old"
+    assert host.read(FORWARD) == b"0\n"
     until(lambda: left_there(host, workspace.run) == [])
 
 
@@ -138,6 +144,7 @@ def test_a_dead_orchestrator_leaves_nothing_there(
     leader.wait()
     until(lambda: left_there(host, run) == [])
     assert (tmp_path / "file").read_text() == "old"
+    assert host.read(FORWARD) == b"0\n"
     with FileHosts() as hosts:
         (cleaned,) = clean(runs=[run], hosts=hosts)
     assert cleaned.failures == ()

@@ -83,7 +83,10 @@ class FarRun:
                 self._noted.add(entry.number)
                 if isinstance(entry.undo, Stop):
                     self._stops[entry.number] = entry.undo
-                self._keep(entry.number, _script(entry.undo))
+                if isinstance(entry.undo, Lease):
+                    self._keep_value(entry.number, entry.undo.path)
+                else:
+                    self._keep(entry.number, _script(entry.undo))
                 there = entry.undo.model_copy(update={"host": "local"})
                 self._append(entry.model_copy(update={"undo": there}).model_dump_json())
             case Started() if entry.number in self._stops:
@@ -93,7 +96,7 @@ class FarRun:
             case Done() if entry.number in self._noted:
                 self._noted.discard(entry.number)
                 with suppress(SwitchmarkError):  # it is noted here; there it is idempotent
-                    self._host.post(f": >{word(self._there)}/undo/{entry.number}")
+                    self._host.post(f"printf '' >{word(self._there)}/undo/{entry.number}")
                     self._append(entry.model_dump_json())
 
     def end(self) -> None:
@@ -108,7 +111,7 @@ class FarRun:
         """Keep what is there, for `clean`."""
         if self._watcher is not None and self._host.lives():
             with suppress(SwitchmarkError):
-                self._host.post(f": >{word(self._there)}/kept")
+                self._host.post(f"printf '' >{word(self._there)}/kept")
                 self._watcher.stop(15, _WATCH_S)
         self._watcher = None
 
@@ -123,6 +126,12 @@ class FarRun:
     def _append(self, line: str) -> None:
         printed = literal(f"{line}\n".encode())
         self._host.post(f"{printed} >>{word(self._there)}/journal")
+
+    def _keep_value(self, number: int, path: str) -> None:
+        """Let the value that a file of the kernel has now be written back there."""
+        value = f"{word(self._there)}/value-{number}"
+        self._host.post(f"cat -- {word(path)} >{value} 2>/dev/null")
+        self._keep(number, f"tee -- {word(path)} <{value}\n")
 
     def _keep(self, number: int, script: str) -> None:
         self._host.post(f"{literal(script.encode())} >{word(self._there)}/undo/{number}")
