@@ -12,7 +12,17 @@ from contextlib import suppress
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
 from switchmark.machine.far_undo import UNDO
 from switchmark.machine.host import Process
-from switchmark.machine.journal import Begin, Command, Done, Intend, Restore, Started, Stop, Undo
+from switchmark.machine.journal import (
+    Begin,
+    Command,
+    Done,
+    Intend,
+    Lease,
+    Restore,
+    Started,
+    Stop,
+    Undo,
+)
 from switchmark.machine.shell_words import ending, literal, quoted, word
 from switchmark.machine.ssh import SshHost
 
