@@ -61,7 +61,7 @@ def clean(
     for run in runs:
         if run not in known:
             raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")
-    hosts = {"local": LocalHost()} if hosts is None else hosts
+    hosts = {"local": LocalHost(), **(hosts or {})}
     sweep()
     cleaned = []
     for run in known:
