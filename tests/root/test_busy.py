@@ -6,16 +6,21 @@ from __future__ import annotations
 import pytest
 
 from real_frames import Measure, only
-from switchmark.model.topology import PortKind
+from switchmark.model.record import TrialResult
+from switchmark.model.topology import PortKind, Semantics
 from switchmark.switches import TABLE as SWITCHES
 
 USER_SPACE = [name for name, switch in SWITCHES.items() if switch.program]
 LOADS = (
     {"rate": "200", "duration": 0.4},
     {"rate": "100k", "duration": 0.4},
-    # Many MACs are work for who learns them; the drain, without work, does not count for much.
-    {"rate": "max", "duration": 2, "placement": "pinned", "flows": 16384, "flows_by": "mac"},
+    # Long frames, which the switch copies and the sender does not, and many MACs are work for it:
+    # of 64 bytes, two ends on one CPU send less than it takes. The drain does not count for much.
+    {"rate": "max", "duration": 1, "frame_size": "1500", "flows": 16384, "flows_by": "mac"},
 )
+
+DISTURBED = {"host-busy", "cpu-stolen"}
+TRIES = 3
 
 
 def engine_of(switch: str) -> str:
@@ -23,24 +28,34 @@ def engine_of(switch: str) -> str:
     return "dpdk" if past_kernel else "raw-mmsg"
 
 
+def semantics_of(switch: str) -> str:
+    known = SWITCHES[switch].semantics
+    return Semantics.LEARNING if Semantics.LEARNING in known else known[0]
+
+
 @pytest.mark.parametrize("switch", USER_SPACE)
 def test_the_busy_share_follows_the_load(measure: Measure, switch: str) -> None:
-    """Nearly nothing without a load, nearly all at R+, and more with more. On a crowded host it is
-    not the switch that has no more time. A switch that does not tell it tells it at no load."""
-    told = []
-    for load in LOADS:
-        trial = only(measure(switch=switch, engine=engine_of(switch), **load))
-        assert trial.evidence.verdict is not None
-        told.append(trial.evidence.verdict.switch_busy)
-        if told == [None, None]:
+    """Nearly nothing without a load, nearly all at R+, and more with more. A switch that does not
+    tell it tells it at no load. On a crowded host it is not the switch that has no more time, and
+    what it tells is of the time that it had: it is tried again."""
+    asked = {"switch": switch, "engine": engine_of(switch), "semantics": semantics_of(switch)}
+    for _ in range(TRIES):
+        trials = [only(measure(**asked, **LOADS[0]))]
+        if busy_in(trials[0]) is None:
+            assert busy_in(only(measure(**asked, **LOADS[1]))) is None
             return
-    unloaded, loaded, saturated = told
-    assert unloaded is not None
-    assert loaded is not None
-    assert saturated is not None
-    assert unloaded < loaded < saturated
-    assert unloaded < 0.1
-    assert saturated > 0.9 or "host-busy" in trial.doubts
+        trials += [only(measure(**asked, **load)) for load in LOADS[1:]]
+        unloaded, loaded, saturated = (busy_in(trial) or 0.0 for trial in trials)
+        follows = unloaded < loaded < saturated and unloaded < 0.1 and saturated > 0.9
+        disturbed = any(DISTURBED & {*trial.doubts} for trial in trials)
+        if follows or not disturbed:
+            break
+    assert follows or disturbed, (unloaded, loaded, saturated)
+
+
+def busy_in(trial: TrialResult) -> float | None:
+    assert trial.evidence.verdict is not None
+    return trial.evidence.verdict.switch_busy
 
 
 @pytest.mark.parametrize("switch", USER_SPACE)

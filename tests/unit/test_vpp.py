@@ -6,7 +6,9 @@ interfaces; `stat.txt`, and the counters that tests write themselves, have their
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,6 +147,20 @@ def test_each_core_has_a_worker_and_the_main_thread_none_of_them() -> None:
             if isinstance(step, Run) and step.argv[0] == "taskset"
         )
         assert pinned[3] == others == all_but(cores)
+
+
+def test_workers_on_every_cpu_are_refused_before_anything_is_made() -> None:
+    cpus = tuple(range(max(2, (os.cpu_count() or 1))))
+    first = SWITCH.start(wiring_of(cores=cpus, program="/opt/vpp"))[0]
+    assert isinstance(first, Run)
+    refused = subprocess.run(first.argv, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert f"there is no CPU {len(cpus)}: --switch-cores {len(cpus) - 1}" in refused.stderr
+    # Where CPU 0 is free, it is the main thread's.
+    fewer = SWITCH.start(wiring_of(cores=(1, 2), program="/opt/vpp"))[0]
+    assert isinstance(fewer, Run)
+    assert subprocess.run(fewer.argv, check=False).returncode == 0
+    assert SWITCH.start(wiring_of(cores=(0,), program="/opt/vpp"))[0].why != first.why
 
 
 def test_hugepages_are_reserved_where_it_takes_them() -> None:

@@ -41,6 +41,7 @@ from switchmark.switches.vpp_config import (
     BUFFERS,
     home,
     interface,
+    main_core,
     number,
     process,
     script,
@@ -51,6 +52,7 @@ _HINT = "build it (https://fd.io), then SWITCHMARK_VPP=/its/bin/vpp"
 _VERSION = r"vpp v(\S+)"
 _BUFFER_BYTES = 2560  # of which 2048 are a frame's
 _NETWORKS = 255
+_CPUS = "/sys/devices/system/cpu"
 _INTERFACE = re.compile(r"^(\S+) +\d+ +(?:up|down) +\S+", re.MULTILINE)
 _COUNTER = re.compile(r"([a-z][a-z0-9]*(?:[ -][a-z0-9]+)*) +(\d+) *$", re.MULTILINE)
 _USED = re.compile(r"\) \S(?: -?\d+){10} (\d+) (\d+) ")  # of /proc/PID/stat, in ticks
@@ -152,6 +154,19 @@ def _empty(thread: str) -> int:
     return max(0, loops - calls.get("ethernet-input", ("", 0))[1])
 
 
+def _room_for_main(wiring: Wiring) -> Plan:
+    """Refuse several workers on a host that has no CPU but theirs: vpp ends there, untold."""
+    if len(wiring.cores) < 2:
+        return ()
+    cpu = main_core(wiring)
+    told = (
+        f"vpp's main thread must be on another CPU than its {len(wiring.cores)} workers, and there"
+        f" is no CPU {cpu}: --switch-cores {len(wiring.cores) - 1}"
+    )
+    check = ("sh", "-c", 'test -e "$0" || { echo "$1" >&2; exit 1; }', f"{_CPUS}/cpu{cpu}", told)
+    return (Run("a CPU for its main thread", check),)
+
+
 def _no_sockets(wiring: Wiring) -> Plan:
     """Remove the sockets that it listens on, which it leaves when it is killed."""
     ends = {} if wiring.given else SWITCH.endpoints(wiring)
@@ -213,6 +228,7 @@ class Vpp(Switch):
             megabytes = -(-(wiring.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
             made += (Reserve(f"hugepages for {who}'s buffers", megabytes, node=wiring.node),)
         return (
+            *_room_for_main(wiring),
             *made,
             Run(f"a place for {who}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
             *_no_sockets(wiring),

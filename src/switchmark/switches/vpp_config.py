@@ -16,7 +16,7 @@ from switchmark.model.topology import (
 )
 from switchmark.switches import links
 
-__all__ = ["BUFFERS", "home", "interface", "number", "process", "script", "startup"]
+__all__ = ["BUFFERS", "home", "interface", "main_core", "number", "process", "script", "startup"]
 
 BUFFERS = 16384
 """Of a NUMA node, without those that NICs hold."""
@@ -38,6 +38,12 @@ def process(wiring: Wiring) -> str:
 def number(wiring: Wiring) -> str:
     """Return what stands for the number of the process."""
     return f"${{{process(wiring)}-pid}}"
+
+
+def main_core(wiring: Wiring) -> int:
+    """Return the CPU on which the main thread is begun: it must be none of the workers', from which
+    it is let go then."""
+    return min(set(range(len(wiring.cores) + 1)) - set(wiring.cores))
 
 
 def _kind(wiring: Wiring, port: Port) -> PortKind:
@@ -65,16 +71,15 @@ def startup(wiring: Wiring) -> str:
     ring = f"num-rx-desc {wiring.descriptors or _RING} num-tx-desc {wiring.descriptors or _RING}"
     queues = f"num-rx-queues {wiring.queues} num-tx-queues {wiring.queues}"
     devices = [f"dev {port.nic} {{ name nic{port.index} {queues} {ring} }}" for port in nics]
-    # The main thread is begun beside the workers' CPUs, as it must; then it is let go.
-    main = min(set(range(len(wiring.cores) + 1)) - set(wiring.cores))
-    workers = f"main-core {main} corelist-workers {','.join(map(str, sorted(wiring.cores)))}"
+    cores = ",".join(map(str, sorted(wiring.cores)))
+    workers = f"main-core {main_core(wiring)} corelist-workers {cores}" if cores else ""
     lines = (
         f"unix {{ nodaemon nosyslog nobanner runtime-dir {folder} cli-listen {folder}/cli.sock"
         f" pidfile {folder}/vpp.pid }}",
         f"api-segment {{ prefix {process(wiring)} }}",
         f"statseg {{ socket-name {folder}/stats.sock }}",
         f"buffers {{ buffers-per-numa {(wiring.buffers or BUFFERS) + rings} page-size {page} }}",
-        f"cpu {{ {workers} }}" if wiring.cores else "",
+        f"cpu {{ {workers} }}" if workers else "",
         "plugins { plugin default { disable }"
         + "".join(f" plugin {name}_plugin.so {{ enable }}" for name in _PLUGINS)
         + " }",
