@@ -190,6 +190,12 @@ def test_a_run_folder_of_a_lab_is_that_of_a_local_run(tmp_path: Path) -> None:
     assert (folder.path / "logs/a/steps.sh").read_text() == "# a\n" * 2
 
 
+def test_the_repeats_of_a_single_test_are_spread_too(tmp_path: Path) -> None:
+    with new(tmp_path, repeat="3") as folder:
+        go(folder, FakeLab("abc"), spread=True)
+        assert [record.testbeds for record in folder.latest] == [("a", "b", "c")]
+
+
 def test_a_test_of_a_lost_testbed_begins_anew_elsewhere(tmp_path: Path) -> None:
     with new(tmp_path, frame_size="64,128,256", repeat="2") as folder:
         lab = FakeLab("ab", dies="b")

@@ -76,7 +76,9 @@ def run(
 ) -> None:
     """Run what the folder's campaign has and its records lack. `versions` are those of each of its
     tests, on all testbeds. Interrupted and Unavailable say how to go on."""
-    agenda = Agenda(list(_items(folder, versions)), seed=folder.campaign.seed, spread=spread)
+    agenda = Agenda(
+        list(_items(folder, versions, spread)), seed=folder.campaign.seed, spread=spread
+    )
     try:
         with interruptible():
             _Run(folder, lab, progress, agenda, options, spread).go(wait_s)
@@ -87,7 +89,9 @@ def run(
         raise type(error)(f"{told}\nresume with: {folder.resume_command}") from error
 
 
-def _items(folder: RunFolder, versions: Sequence[Mapping[str, str]]) -> Iterator[Item]:
+def _items(
+    folder: RunFolder, versions: Sequence[Mapping[str, str]], spread: bool
+) -> Iterator[Item]:
     """Yield each test without a good record, after the one that finds its R+."""
     tests = folder.campaign.tests
     order = run_order(tests, folder.campaign.seed)
@@ -96,7 +100,7 @@ def _items(folder: RunFolder, versions: Sequence[Mapping[str, str]]) -> Iterator
     references: dict[str, Item] = {}
     for position, index in enumerate(missing):
         test = tests[index]
-        apart = len(missing) > 1 and is_independent(test)
+        apart = (spread or len(missing) > 1) and is_independent(test)
         item = Item(index, test, keys[index], versions[index], position, apart=apart)
         if (reference := saturated(test)) is not None:
             result_key = key(reference, versions[index])
