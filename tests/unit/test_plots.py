@@ -344,3 +344,16 @@ def test_cells_of_two_axes_are_named_as_their_values_are_written() -> None:
         *("64", "128", "256"),
         *("1", "2", "3"),
     }
+
+
+def test_a_cable_that_only_some_had_is_named_or_left_out() -> None:
+    sizes = list(enumerate((64, 128)))
+    one = [calibrated(10 + n, 1e6, switch="ovs", frame_size=size) for n, size in sizes]
+    other = [
+        fresh(20 + n, test=Test(switch="macvlan", frame_size=size, search="max"))
+        for n, size in enumerate((64, 128))
+    ]
+    names = {held.name for held in drawn("rate-against-size", one + other).references}
+    assert names == {"bare cable (ovs)"}
+    without = fresh(30, test=Test(switch="ovs", frame_size=512, search="max"))
+    assert drawn("rate-against-size", [*one, without]).references == ()

@@ -5,6 +5,7 @@ Colours and shapes are told apart by colour-blind readers (Okabe and Ito, 2008) 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import Any
@@ -19,6 +20,9 @@ COLOURS = (
 )
 GREY = "#767676"
 _TICKS = 12
+_LETTERS = 44
+"""So many letters stand beside an upright scale."""
+
 _DECADES = 4
 """A logarithmic scale of so many powers of ten has no ticks between them."""
 
@@ -57,6 +61,11 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
     return {**spec, "axis": axis, "scale": {"type": "log", "nice": False, "padding": 8}}
 
 
+def _upright(scale: Spec) -> Spec:
+    """Return a scale whose title is no longer than a chart is high."""
+    return {**scale, "title": textwrap.wrap(scale["title"], _LETTERS) or None}
+
+
 _TIMES = (
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s' : "
     "datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' ms' : "
@@ -78,7 +87,9 @@ def _ticks(values: Sequence[float]) -> list[float]:
 def layers_of(chart: Chart) -> list[Spec]:
     """Return the layers of a chart: its marks, and the lines that they are held against."""
     ends = (end for mark in chart.marks for end in (mark.low, mark.high, mark.y))
-    y = _scale(chart.y, "y", [end for end in ends if end is not None] if chart.y.log else [])
+    y = _upright(
+        _scale(chart.y, "y", [end for end in ends if end is not None] if chart.y.log else [])
+    )
     x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
     if chart.kind == "heat":
         return _heat(chart, x)
@@ -289,7 +300,7 @@ def _references(chart: Chart, x: Spec) -> list[Spec]:
 
 def _second(chart: Chart, x: Spec, scale: Scale) -> Spec:
     """Return the marks on the scale at the right: a dashed grey line with hollow squares."""
-    y = {**_scale(scale, "y"), "axis": {"orient": "right", "grid": False}}
+    y = {**_upright(_scale(scale, "y")), "axis": {"orient": "right", "grid": False}}
     base = {"x": x, "y": y, "color": {"value": GREY}}
     line = {"mark": {"type": "line", "strokeDash": [4, 3]}, "encoding": base}
     dots = {

@@ -75,20 +75,23 @@ def _told(
     placed: Callable[[Record], Place],
 ) -> dict[tuple[str, str], _Line]:
     """Return what is told of each series of each panel along the bottom. One with two values at a
-    place tells nothing."""
+    place, or with a record that tells nothing, is an empty line."""
     lines: dict[tuple[str, str], _Line] = {}
     spoiled = set()
     for record in records:
         rates = of(record)
-        if rates is None:
-            continue
         x, series, panel = placed(record)
+        if rates is None:
+            spoiled.add((panel, series))
+            continue
         value = tuple(scaled(each, record) for each in rates)
         line = lines.setdefault((panel, series), {})
         if x in line and not _alike(line[x][0], value[0]):
             spoiled.add((panel, series))
         line[x] = (value[0], value[1], value[2])
-    return {key: line for key, line in lines.items() if key not in spoiled}
+    return {key: line for key, line in lines.items() if key not in spoiled} | {
+        key: {} for key in spoiled
+    }
 
 
 def _alike(one: float, other: float) -> bool:
@@ -100,7 +103,7 @@ def _lines(name: str, told: dict[tuple[str, str], _Line], greatest: float) -> It
     for panel in dict.fromkeys(panel for panel, _ in told):
         kept: list[tuple[_Line, list[str]]] = []
         for (of, series), line in told.items():
-            if of != panel:
+            if of != panel or not line:
                 continue
             same = next((each for each in kept if _fits(each[0], line)), None)
             if same is None:
@@ -113,7 +116,8 @@ def _lines(name: str, told: dict[tuple[str, str], _Line], greatest: float) -> It
         if len(near) > _MOST:
             continue
         for line, of_series in near:
-            of_some = f" ({', '.join(filter(None, of_series))})" if len(kept) > 1 else ""
+            every = len(of_series) == sum(of == panel for of, _ in told)
+            of_some = "" if every else f" ({', '.join(filter(None, of_series))})"
             yield from _points(name + of_some, panel, line)
 
 

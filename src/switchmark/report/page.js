@@ -144,7 +144,7 @@
       if (!node || typeof node !== "object") return;
       if (node.field === "x" && "title" in node) node.title = x;
       if (node.field === "series" && "title" in node) node.title = by || null;
-      if ((node.field === "y" || node.field === "low") && "title" in node) node.title = data.metrics[y];
+      if ((node.field === "y" || node.field === "low") && "title" in node) node.title = wrapped(data.metrics[y], 44);
       Object.values(node).forEach(titled);
     };
     titled(spec.layer);
