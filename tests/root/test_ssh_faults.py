@@ -1,0 +1,216 @@
+"""These tests check what is said when a host that is reached by ssh is not as it should be: each
+error names the host."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssh_hosts import SshdHost, know
+from switchmark.environments import inside
+from switchmark.errors import SetupFailed, Unavailable
+from switchmark.machine.carried import Carried
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import Completed
+from switchmark.machine.programs import require_programs
+from switchmark.machine.ssh import SshHost
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Node, Run
+
+
+@pytest.fixture
+def host(ssh_host: SshdHost) -> Iterator[SshHost]:
+    host = ssh_host.connect()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """Make a program that is carried: it answers what the traffic program is asked."""
+    path = tmp_path / "switchmark-traffic"
+    path.write_text("#!/bin/sh\necho carried\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_host_whose_key_changed_is_refused(ssh_host: SshdHost) -> None:
+    known = ssh_host.folder / "known_hosts"
+    right = known.read_text()
+    try:
+        subprocess.run(
+            ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{ssh_host.folder}/other"),
+            check=True,
+        )
+        words = (ssh_host.folder / "other.pub").read_text().split()
+        known.write_text(f"{ssh_host.address} {words[0]} {words[1]}\n")
+        with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*key") as refused:
+            ssh_host.connect().run(("true",))
+        assert "known_hosts" in (refused.value.hint or "")
+        known.write_text("")
+        with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*verification failed"):
+            ssh_host.connect().run(("true",))
+    finally:
+        know(ssh_host.folder, ssh_host.address)
+        assert known.read_text() == right
+
+
+def test_a_host_that_takes_no_key_of_ours_is_refused_without_a_question(
+    ssh_host: SshdHost,
+) -> None:
+    others = SshHost("a", f"root@{ssh_host.address}", ("IdentityFile=none", *ssh_host.options[1:]))
+    with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*Permission denied"):
+        others.run(("true",))
+
+
+def test_a_host_that_is_down_is_unavailable_and_not_asked_again_at_once(
+    ssh_host: SshdHost,
+) -> None:
+    nobody = SshHost("a", "root@127.0.0.1", (*ssh_host.options, "Port=1"))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*refused"):
+            nobody.run(("true",))
+
+
+def test_a_program_that_a_host_lacks_is_named_with_it(host: SshHost) -> None:
+    with pytest.raises(Unavailable, match="'no-such-tool' is not installed on a"):
+        host.run(("no-such-tool",))
+    with pytest.raises(Unavailable, match="no-such-tool is not installed"):
+        require_programs(host, {"no-such-tool": "no-such-package"})
+
+
+def test_a_run_needs_root_there(ssh_host: SshdHost, tmp_path: Path) -> None:
+    class AsNobody(SshHost):
+        """This host lets a user in who is not root."""
+
+        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+            return super().run(("setpriv", "--reuid", "65534", *argv), **more)
+
+    host = AsNobody("a", f"root@{ssh_host.address}", ssh_host.options)
+    step = Run("nothing", ("true",), Node("host", "host", host="a"))
+    with Workspace() as workspace:
+        executor = Executor({"a": host}, workspace, inside=inside, logs_dir=tmp_path / "logs")
+        with pytest.raises(Unavailable, match="host a needs root"):
+            executor.execute((step,))
+        executor.unwind()
+    host.close()
+
+
+def test_the_traffic_program_is_carried_once_and_an_older_copy_is_replaced(
+    host: SshHost, program: Path
+) -> None:
+    carried = Carried(str(program)).to(host)
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
+    assert carried.endswith(f"/.cache/switchmark/{digest}/switchmark-traffic")
+    inode = host.inodes(carried)
+    assert Carried(str(program)).to(host) == carried
+    assert host.inodes(carried) == inode
+    host.write(carried, b"#!/bin/sh\necho old\n")
+    assert Carried(str(program)).to(host) == carried
+    assert host.run((carried,)).stdout == b"carried\n"
+
+
+def test_a_host_runs_what_it_is_given_under_the_name_of_plans(
+    ssh_host: SshdHost, program: Path
+) -> None:
+    host = SshHost(
+        "a",
+        f"root@{ssh_host.address}",
+        ssh_host.options,
+        there={"/opt/here": "/bin/echo"},
+        carried=Carried(str(program)),
+    )
+    assert host.run((str(program),)).stdout == b"carried\n"
+    assert host.run(("env", str(program))).stdout == b"carried\n"
+    assert host.run(("/opt/here", "word")).stdout == b"word\n"
+    host.close()
+
+
+def test_a_program_goes_with_its_libraries_where_it_does_not_run_without(
+    ssh_host: SshdHost, host: SshHost, tmp_path: Path
+) -> None:
+    # A loader that the host does not have stands for another distribution.
+    source = tmp_path / "it.c"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("by its own"); return 0; }\n')
+    loader = tmp_path / "ld-other.so"
+    shutil.copy("/lib64/ld-linux-x86-64.so.2", loader)
+    path = tmp_path / "switchmark-traffic"
+    subprocess.run(("cc", "-o", path, source, f"-Wl,--dynamic-linker={loader}"), check=True)
+    carried = Carried(str(path))
+    plain = carried.to(host)
+    assert host.run((plain,)).stdout == b"by its own\n"
+
+    class Other(SshHost):
+        """This host is another distribution: it has no such loader."""
+
+        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+            hidden = ("unshare", "--mount", "sh", "-c")
+            script = f'mount --bind /bin/false {loader} && exec "$@"'
+            return super().run((*hidden, script, "sh", *argv), **more)
+
+    other = Other("a", host.address, ssh_host.options)
+    there = Carried(str(path)).to(other)
+    assert host.exists(f"{there.rpartition('/')[0]}/lib/libc.so.6")
+    assert other.run((there,)).stdout == b"by its own\n"
+    other.close()
+
+
+def test_a_full_disk_there_is_told_with_its_host(
+    ssh_host: SshdHost, host: SshHost, program: Path
+) -> None:
+    mount = ("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", f"{ssh_host.folder}/home/.cache")
+    host.run(("mkdir", "-p", mount[-1]))
+    program.write_bytes(program.read_bytes() + b"# " + b"x" * 200_000)
+    try:
+        assert host.run(mount).status == 0
+        with pytest.raises(SetupFailed, match="(?s)copied to host a: No space left on device"):
+            Carried(str(program)).to(host)
+    finally:
+        host.run(("umount", mount[-1]))
+
+
+RELAY = """
+import collections, os, select, socket, sys, time
+far = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+ways, held = {0: far.fileno(), far.fileno(): 1}, collections.deque()
+while True:
+    wait = max(0, held[0][0] - time.monotonic()) if held else 5
+    for source in select.select([*ways], [], [], wait)[0]:
+        chunk = os.read(source, 65536)
+        if not chunk:
+            sys.exit()
+        held.append((time.monotonic() + 0.1, ways[source], chunk))
+    while held and held[0][0] <= time.monotonic():
+        _, target, chunk = held.popleft()
+        while chunk:
+            chunk = chunk[os.write(target, chunk):]
+"""
+
+
+def test_a_slow_link_costs_one_round_trip_a_command(ssh_host: SshdHost, tmp_path: Path) -> None:
+    # 200 ms there and back; a relay needs no netem in the kernel.
+    (tmp_path / "relay.py").write_text(RELAY)
+    slow = f"ProxyCommand={sys.executable} {tmp_path}/relay.py %h %p"
+    host = SshHost("a", f"root@{ssh_host.address}", (*ssh_host.options, slow))
+
+    def fastest_s(call: Callable[[], object]) -> float:
+        spent = []
+        for _ in range(3):
+            before = time.monotonic()
+            call()
+            spent.append(time.monotonic() - before)
+        return min(spent)
+
+    host.run(("true",))
+    assert 0.19 < fastest_s(lambda: host.run(("true",), stdin=b"in")) < 0.39
+    assert fastest_s(lambda: host.read_all("/proc/[0-9]*/stat", "/proc/sys/net/ipv4/*")) < 0.39
+    assert fastest_s(lambda: host.read("/proc/stat")) < 0.39
+    host.close()
