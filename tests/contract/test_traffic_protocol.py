@@ -613,15 +613,50 @@ def test_single_frames_that_were_due_before_a_late_start_are_unsent(program: Pro
     assert max(received["intervals"]) < 40_000
 
 
+IPV6 = {
+    **{name: value for name, value in ADDRESS.items() if not name.endswith("_ip")},
+    "src_ip6": "2001:2::ffff:ff00",
+    "dst_ip6": "2001:2::2",
+}
+
+
+@pytest.mark.parametrize("vary", ["src_port", "src_ip", "dst_mac"])
+@pytest.mark.parametrize("vlan", [0, 5])
+def test_frames_of_ipv6_have_the_headers_that_were_promised(
+    program: Program, vary: str, vlan: int
+) -> None:
+    program.open_loop()
+    address = {**IPV6, "vlan": vlan, "ttl": 9}
+    least = 88 if vlan else 84
+    flows = {"flows": 300, "vary": [vary]}
+    load = {"frame_bytes": [least, 594], "address": address, "rate_pps": 0, "frames": 3000, **flows}
+    for touch in ("none", "header", "full"):
+        expect = {"expect": {"address": address, "vary": [vary]}, "flows": 300}
+        members = {"run": 7, "longest_ns": 10**9, "touch": touch}
+        assert program.ask("arm", tasks=[load, expect], **members)["ok"]
+        received = program.trial(10**8)["tasks"][1]["received"]
+        assert received["frames"] == received["headers"]["compared"] == 3000
+        assert received["headers"]["broken"] == received["corrupted"] == 0
+        # All fields are compared.
+        for other in ({"ttl": 8}, {"dst_ip6": "2001:2::3"}, {"src_port": 7}, {"vlan": 9 - vlan}):
+            wrong = {"expect": {"address": {**address, **other}, "vary": [vary]}, "flows": 300}
+            assert program.ask("arm", tasks=[load, wrong], **members)["ok"]
+            headers = program.trial(10**8)["tasks"][1]["received"]["headers"]
+            assert headers["broken"] == headers["compared"] == 3000
+    answer = program.ask("arm", tasks=[{**load, "frame_bytes": [least - 1]}, {}], **members)
+    assert f"no size from {least}" in answer["error"]
+
+
 @pytest.mark.parametrize("by", ["port", "ip", "mac"])
 @pytest.mark.parametrize("order", ["sequential", "random", "zipf"])
+@pytest.mark.parametrize("address", [ADDRESS, IPV6], ids=["ipv4", "ipv6"])
 def test_a_million_flows_have_the_headers_that_were_promised(
-    program: Program, by: str, order: str
+    program: Program, by: str, order: str, address: dict[str, Any]
 ) -> None:
     program.open_loop()
     subflows = {"count": 10**6, "by": by, "order": order, "seed": 3, "first": 5}
-    load = {"frame_bytes": [64, 594], "address": ADDRESS, "rate_pps": 0, "frames": 3000}
-    expected = {"expect": {"address": ADDRESS, "subflows": subflows}}
+    load = {"frame_bytes": [84, 594], "address": address, "rate_pps": 0, "frames": 3000}
+    expected = {"expect": {"address": address, "subflows": subflows}}
     for touch in ("none", "header", "full"):
         tasks = [{**load, "subflows": subflows}, expected]
         assert program.ask("arm", run=7, longest_ns=10**9, touch=touch, tasks=tasks)["ok"]

@@ -31,6 +31,27 @@ def test_a_million_flows_arrive_with_their_headers(
     assert record.gate.headers > 0
 
 
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs", "tc-redirect"])
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"engine": "raw"},
+        {"engine": "mmap", "vlan": 7, "flows": "1M", "flows_by": "ip", "flow_order": "random"},
+        {"engine": "xdp", "direction": "bi"},
+        {"dimension": "latency", "rate": "2k", "flows": 8},
+    ],
+    ids=lambda axes: "-".join(map(str, axes.values())),
+)
+def test_frames_of_ipv6_arrive_with_their_headers(
+    measure: Measure, switch: str, axes: dict[str, Any]
+) -> None:
+    record = measure(switch=switch, ip_version="6", frame_size=88, **axes)
+    assert_every_frame_is_accounted_for(record)
+    assert record.gate is not None
+    assert record.gate.passed
+    assert record.gate.headers > 0
+
+
 @pytest.mark.parametrize("arrivals", ["burst", "even", "poisson", "on-off"])
 def test_as_many_frames_as_the_rate_says_however_they_come(measure: Measure, arrivals: str) -> None:
     record = measure(switch="linux-bridge", arrivals=arrivals, rate="20k", burst=8)

@@ -36,6 +36,7 @@ enum {
 	 * a veth, copying gives 1.4 times the frames at 252 bytes, 1.2 at 4000, 1.1 at 9000; but
 	 * contiguous memory of more than two pages is not always to be had. */
 	COPY_MAX = 4096,
+	LINEAR_BYTES = 64, /* of these, into memory of its own */
 };
 
 /* A handle: the slot's number, and which ring it is of. */
@@ -334,7 +335,7 @@ always_inline void slot_request(struct tpacket2_hdr *h, uint32_t len)
 {
 	struct virtio_net_hdr *v = (struct virtio_net_hdr *)((uint8_t *)h + SEND_HEADER);
 
-	v->hdr_len = (uint16_t)(len <= COPY_MAX ? len : HEAD_BYTES);
+	v->hdr_len = (uint16_t)(len <= COPY_MAX ? len : LINEAR_BYTES);
 	h->tp_len = len + (uint32_t)sizeof(*v);
 	slot_set_status(h, TP_STATUS_SEND_REQUEST);
 }

@@ -56,6 +56,11 @@ static void mac_step(uint8_t mac[6], uint32_t by)
 	mac[5] = (uint8_t)low;
 }
 
+static void ip6_step(uint8_t ip[16], uint32_t by)
+{
+	store32(ip + 12, net32(net32(load32(ip + 12)) + by));
+}
+
 static void address_step(struct address *a, uint32_t vary, uint32_t by)
 {
 	if (vary & VARY_SRC_MAC)
@@ -63,9 +68,9 @@ static void address_step(struct address *a, uint32_t vary, uint32_t by)
 	if (vary & VARY_DST_MAC)
 		mac_step(a->dst_mac, by);
 	if (vary & VARY_SRC_IP)
-		a->src_ip += by;
+		a->src_ip += by, ip6_step(a->src_ip6, by);
 	if (vary & VARY_DST_IP)
-		a->dst_ip += by;
+		a->dst_ip += by, ip6_step(a->dst_ip6, by);
 	if (vary & VARY_SRC_PORT)
 		a->src_port = (uint16_t)(a->src_port + by);
 	if (vary & VARY_DST_PORT)
@@ -107,9 +112,9 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	sender_free(s);
 	if (!load->len_count)
 		return "a sender needs frame_bytes";
-	if (headless && (load->sent.list[0].vlan || (load->sent.vary & ~(uint32_t)VARY_SRC_PORT) ||
-			 load->sent.subflows.count))
-		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, without a tag";
+	if (headless && (load->sent.list[0].vlan || load->sent.list[0].v6 ||
+			 (load->sent.vary & ~(uint32_t)VARY_SRC_PORT) || load->sent.subflows.count))
+		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, of IPv4, without a tag";
 	for (uint32_t i = 0; i < load->len_count; i++)
 		if (load->lens[i] > s->port->config.frame_max)
 			return "frame_bytes is above that of open";
@@ -142,7 +147,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 
 			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
 				      (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
-			if (s->port->completes_sums)
+			if (s->port->completes_sums && !a.v6)
 				template_leave_sum(made);
 		}
 	}
@@ -173,7 +178,7 @@ static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
 	for (uint32_t i = 0; i < r->flows; i++) {
 		struct address a = address_of(expected, i, r->flows);
 
-		template_make(&p->templates[i], &a, FRAME_MIN + (a.vlan ? VLAN_BYTES : 0), arm->run,
+		template_make(&p->templates[i], &a, frame_least(&a), arm->run,
 			      (uint16_t)(r->first_flow + i), PHASE_MEASURED, false);
 	}
 	if (!(r->port->engine->caps & ENGINE_PAYLOAD))
@@ -279,10 +284,10 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 		struct port *port = t->forwarder.ports[i];
 		const struct address *a = &load->announced[i];
 
-		template_make(&hello, a, frame_len(port, FRAME_MIN + (a->vlan ? VLAN_BYTES : 0)),
-			      arm->run, (uint16_t)load->first_flow, PHASE_ANNOUNCE,
+		template_make(&hello, a, frame_len(port, frame_least(a)), arm->run,
+			      (uint16_t)load->first_flow, PHASE_ANNOUNCE,
 			      port->engine->caps & ENGINE_PAYLOAD);
-		if (port->completes_sums)
+		if (port->completes_sums && !a->v6)
 			template_leave_sum(&hello);
 		if (!port_announce(port, &hello) || port->failed)
 			return port->why[0] ? port->why : "the port could not announce its MAC";

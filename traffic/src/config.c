@@ -31,14 +31,14 @@ __attribute__((format(printf, 2, 3))) static bool refuse(struct reader *r, const
 	return false;
 }
 
-enum kind { NUMBER, REAL, BOOL, TEXT, CHOICE, MAC, IPV4, ANY };
+enum kind { NUMBER, REAL, BOOL, TEXT, CHOICE, MAC, IPV4, IPV6, ANY };
 
 /* One member of an object: where it goes and what it may be. A table ends with key NULL. */
 struct member {
 	const char *key;
 	enum kind kind;
 	void *into; /* NUMBER: uint64_t, REAL: double, BOOL: bool, TEXT: char[size], CHOICE:
-		     * uint32_t, MAC: uint8_t[6], IPV4: uint32_t in host order, ANY: json_t * */
+		     * uint32_t, MAC: uint8_t[6], IPV4: uint32_t in host order, IPV6: uint8_t[16], ANY: json_t * */
 	double min, max;
 	size_t size;
 	const char *const *choices;
@@ -106,6 +106,10 @@ static bool member_read(struct reader *r, const char *where, const struct member
 		if (!text || inet_pton(AF_INET, text, &address) != 1)
 			return refuse(r, "%s: %s is not an IPv4 address", where, m->key);
 		*(uint32_t *)m->into = ntohl(address.s_addr);
+		return true;
+	case IPV6:
+		if (!text || inet_pton(AF_INET6, text, m->into) != 1)
+			return refuse(r, "%s: %s is not an IPv6 address", where, m->key);
 		return true;
 	case ANY:
 		*(json_t **)m->into = v;
@@ -349,7 +353,7 @@ static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 	load->len_count = (uint32_t)json_array_size(sizes);
 	for (uint32_t i = 0; i < load->len_count; i++) {
 		json_t *v = json_array_get(sizes, i);
-		json_int_t least = load->sent.list[0].vlan ? 68 : 64;
+		json_int_t least = frame_least(&load->sent.list[0]) + 4;
 
 		if (!json_is_integer(v) || json_integer_value(v) < least ||
 		    json_integer_value(v) > 9000)
@@ -415,6 +419,8 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 		{ .key = "dst_mac", .kind = MAC, .into = a->dst_mac },
 		{ .key = "src_ip", .kind = IPV4, .into = &a->src_ip },
 		{ .key = "dst_ip", .kind = IPV4, .into = &a->dst_ip },
+		{ .key = "src_ip6", .kind = IPV6, .into = a->src_ip6, .given = &a->v6 },
+		{ .key = "dst_ip6", .kind = IPV6, .into = a->dst_ip6, .given = &a->v6 },
 		{ .key = "src_port", .kind = NUMBER, .into = &src_port, .max = 65535 },
 		{ .key = "dst_port", .kind = NUMBER, .into = &dst_port, .max = 65535 },
 		{ .key = "vlan", .kind = NUMBER, .into = &vlan, .max = 4094 },

@@ -37,7 +37,8 @@ static void template_sum(struct frame_template *t)
 	uint16_t checksum;
 
 	store16(udp + 6, 0);
-	t->sum = checksum_add(udp - 8, 8) + net16(17) + load16(udp + 4); /* pseudo header */
+	/* pseudo header: both addresses, protocol, length */
+	t->sum = checksum_add(udp - (t->v6 ? 32 : 8), t->v6 ? 32 : 8) + net16(17) + load16(udp + 4);
 	if (t->device_sums) {
 		store16(udp + 6, checksum_fold(t->sum));
 		return;
@@ -45,6 +46,15 @@ static void template_sum(struct frame_template *t)
 	t->sum += checksum_add(udp, UDP_BYTES + PAYLOAD_BYTES);
 	checksum = (uint16_t)~checksum_fold(t->sum);
 	store16(udp + 6, checksum ? checksum : 0xffff);
+}
+
+static void udp_make(struct frame_template *t, uint8_t *udp, const struct address *a, uint32_t len)
+{
+	put16(udp, a->src_port);
+	put16(udp + 2, a->dst_port);
+	put16(udp + 4, (uint16_t)len);
+	t->payload_at = (uint8_t)(udp - t->head + UDP_BYTES);
+	t->head_len = t->payload_at + PAYLOAD_BYTES;
 }
 
 void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
@@ -68,10 +78,22 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 		put16(h + 14, a->vlan);
 		ip += VLAN_BYTES;
 	}
-	put16(ip - 2, 0x0800);
-	t->payload_at = (uint8_t)(ip - h + IP_BYTES + UDP_BYTES);
-	t->head_len = t->payload_at + PAYLOAD_BYTES;
+	t->v6 = a->v6;
+	if (a->v6) {
+		const uint32_t udp_len = len - (uint32_t)(ip - h) - IP6_BYTES;
 
+		put16(ip - 2, 0x86dd);
+		ip[0] = 0x60;
+		put16(ip + 4, (uint16_t)udp_len);
+		ip[6] = 17;
+		ip[7] = a->ttl ? a->ttl : TTL_SENT;
+		memcpy(ip + 8, a->src_ip6, 16);
+		memcpy(ip + 24, a->dst_ip6, 16);
+		udp_make(t, ip + IP6_BYTES, a, udp_len);
+		template_set(t, run, flow, phase);
+		return;
+	}
+	put16(ip - 2, 0x0800);
 	ip[0] = 0x45;
 	put16(ip + 2, (uint16_t)(len - (uint32_t)(ip - h)));
 	put16(ip + 6, 0x4000); /* don't fragment */
@@ -81,9 +103,7 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 	put32(ip + 16, a->dst_ip);
 	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
 
-	put16(ip + 20, a->src_port);
-	put16(ip + 22, a->dst_port);
-	put16(ip + 24, (uint16_t)(len - (uint32_t)(ip - h) - IP_BYTES));
+	udp_make(t, ip + IP_BYTES, a, len - (uint32_t)(ip - h) - IP_BYTES);
 	template_set(t, run, flow, phase);
 }
 
@@ -144,9 +164,13 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
 
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t)
 {
-	const uint32_t at = t->payload_at - UDP_BYTES - IP_BYTES;
+	const uint32_t at = t->payload_at - UDP_BYTES - (t->v6 ? IP6_BYTES : IP_BYTES);
 	const uint8_t *ip = data + at, *want = t->head + at;
 
+	if (t->v6) /* two bytes for its length */
+		return len >= t->head_len && !memcmp(data, t->head, at + 4) &&
+		       at + IP6_BYTES + net16(load16(ip + 4)) == len &&
+		       !memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);
 	/* Two bytes for its length, six beyond for the checksum. */
 	return len >= t->head_len && !memcmp(data, t->head, at + 2) &&
 	       at + net16(load16(ip + 2)) == len && !memcmp(ip + 4, want + 4, 6) &&
@@ -157,18 +181,29 @@ bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_templat
 void frame_clear_identification(uint8_t *data)
 {
 	uint8_t *ip = data + ETH_BYTES + (load16(data + 12) == net16(0x8100) ? VLAN_BYTES : 0);
+	uint64_t sum;
+
+	if (load16(ip - 2) != net16(0x0800))
+		return;
 	/* RFC 1624, equation 3 */
-	uint64_t sum = (uint64_t)(uint16_t)~load16(ip + 10) + (uint16_t)~load16(ip + 4);
+	sum = (uint64_t)(uint16_t)~load16(ip + 10) + (uint16_t)~load16(ip + 4);
 
 	store16(ip + 4, 0);
 	store16(ip + 10, (uint16_t)~checksum_fold(sum));
+}
+
+static void ports_swap(uint8_t *udp)
+{
+	uint16_t port = load16(udp);
+
+	store16(udp, load16(udp + 2));
+	store16(udp + 2, port);
 }
 
 void frame_reflect(struct frame *f)
 {
 	uint8_t *d = f->data, *ip = d + ETH_BYTES, mac[6];
 	uint32_t address;
-	uint16_t port;
 
 	if (f->len < FRAME_MIN)
 		return;
@@ -177,12 +212,20 @@ void frame_reflect(struct frame *f)
 	memcpy(d + 6, mac, 6);
 	if (load16(d + 12) == net16(0x8100))
 		ip += VLAN_BYTES;
+	if (load16(ip - 2) == net16(0x86dd) &&
+	    f->len >= (uint32_t)(ip - d) + IP6_BYTES + UDP_BYTES) {
+		uint8_t ip6[16];
+
+		memcpy(ip6, ip + 8, 16);
+		memcpy(ip + 8, ip + 24, 16);
+		memcpy(ip + 24, ip6, 16);
+		ports_swap(ip + IP6_BYTES);
+		return;
+	}
 	if (load16(ip - 2) != net16(0x0800) || f->len < (uint32_t)(ip - d) + IP_BYTES + UDP_BYTES)
 		return;
 	address = load32(ip + 12);
 	store32(ip + 12, load32(ip + 16));
 	store32(ip + 16, address);
-	port = load16(ip + 20);
-	store16(ip + 20, load16(ip + 22));
-	store16(ip + 22, port);
+	ports_swap(ip + IP_BYTES);
 }

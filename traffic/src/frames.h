@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Test frames: Ethernet, an optional 802.1Q tag, IPv4, UDP and 18 bytes of payload that are
+ * Test frames: Ethernet, an optional 802.1Q tag, IPv4 or IPv6, UDP and 18 bytes of payload that are
  * ours, in network order:
  *
  *     0  run     u32   the trial's run id; a frame of another run is foreign
@@ -21,12 +21,13 @@
 #define ETH_BYTES 14
 #define VLAN_BYTES 4
 #define IP_BYTES 20
+#define IP6_BYTES 40
 #define UDP_BYTES 8
 #define PAYLOAD_BYTES 18
 #define TTL_SENT 64
 #define FRAME_MIN 60 /* without the FCS */
 #define FLOW_MAX 16384
-#define HEAD_BYTES 64 /* all headers, tag and payload fit */
+#define HEAD_BYTES 96 /* all headers, tag and payload fit */
 
 enum touch { TOUCH_NONE, TOUCH_HEADER, TOUCH_FULL };
 enum phase { PHASE_WARMUP, PHASE_MEASURED, PHASE_ANNOUNCE };
@@ -35,6 +36,8 @@ enum phase { PHASE_WARMUP, PHASE_MEASURED, PHASE_ANNOUNCE };
 struct address {
 	uint8_t src_mac[6], dst_mac[6];
 	uint32_t src_ip, dst_ip;
+	bool v6; /* then in place of these: */
+	uint8_t src_ip6[16], dst_ip6[16];
 	uint16_t src_port, dst_port;
 	uint16_t vlan;
 	uint8_t ttl; /* 0: TTL_SENT */
@@ -52,7 +55,7 @@ struct frame_template {
 	uint32_t len; /* of the whole frame */
 	uint8_t payload_at; /* where our payload begins */
 	uint8_t head_len; /* payload_at + PAYLOAD_BYTES */
-	bool device_sums;
+	bool device_sums, v6;
 } __attribute__((aligned(CACHE_LINE)));
 
 /* What the parser found. */
@@ -133,6 +136,12 @@ always_inline uint16_t payload_flow(const void *payload)
 	return net16(load16((const uint8_t *)payload + 4)) & (FLOW_MAX - 1);
 }
 
+/* The shortest frame with such headers. */
+always_inline uint32_t frame_least(const struct address *a)
+{
+	return FRAME_MIN + (a->vlan ? VLAN_BYTES : 0) + (a->v6 ? IP6_BYTES - IP_BYTES : 0);
+}
+
 /* The 16-bit one's complement sum of a wide one; 2^16 = 1 modulo 65535. */
 always_inline uint16_t checksum_fold(uint64_t sum)
 {
@@ -171,7 +180,7 @@ always_inline bool frame_is_of(const uint8_t *data, const struct frame_template 
 	if (!headless) {
 		differs |= load64(data) ^ load64(head);
 		differs |= load64(data + 8) ^ load64(head + 8);
-		differs |= load16(data + at - 26) ^ load16(head + at - 26); /* length */
+		differs |= load16(data + at - 4) ^ load16(head + at - 4); /* length */
 	}
 	return !differs;
 }
@@ -196,9 +205,13 @@ always_inline void frame_write(uint8_t *data, const struct frame_template *t, ui
 			memcpy(data, t->head, PAYLOAD_BYTES);
 		} else {
 			memcpy(data, t->head, FRAME_MIN);
-			if (t->len >= HEAD_BYTES)
-				memcpy(data + FRAME_MIN, t->head + FRAME_MIN,
-				       HEAD_BYTES - FRAME_MIN);
+			if (t->head_len > FRAME_MIN)
+				memcpy(data + FRAME_MIN, t->head + FRAME_MIN, VLAN_BYTES);
+			if (unlikely(t->v6)) {
+				memcpy(data + 64, t->head + 64, 16);
+				if (t->head_len > 80)
+					memcpy(data + 80, t->head + 80, VLAN_BYTES);
+			}
 		}
 		if (touch != TOUCH_FULL && t->len > head)
 			memset(data + head, 0, t->len - head);
@@ -265,6 +278,9 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 
 	if (!headless) {
 		const uint8_t *ip = data + ETH_BYTES;
+		uint16_t type;
+		bool v6;
+
 		if (unlikely(len < FRAME_MIN))
 			return FRAME_FOREIGN;
 		if (load16(data + 12) == net16(0x8100)) {
@@ -272,27 +288,44 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 				return FRAME_FOREIGN;
 			ip += VLAN_BYTES;
 		}
+		type = load16(ip - 2);
+		v6 = type == net16(0x86dd);
 		p = ip + IP_BYTES + UDP_BYTES;
-		if (load32(p) != net32(run) || load16(ip - 2) != net16(0x0800))
+		if (unlikely(v6)) {
+			p = ip + IP6_BYTES + UDP_BYTES;
+			if (len < (size_t)(p - data) + PAYLOAD_BYTES)
+				return FRAME_FOREIGN;
+		}
+		if (load32(p) != net32(run) || (type != net16(0x0800) && !v6))
 			return FRAME_FOREIGN;
 		if (touch != TOUCH_NONE) {
-			uint32_t ip_len = net16(load16(ip + 2)), udp_len = net16(load16(ip + 24));
+			const uint8_t *udp = p - UDP_BYTES;
+			uint32_t udp_len = net16(load16(udp + 4));
+			bool right;
 			uint64_t sum;
 
 			/* What it says of itself, even if it turns out to be corrupt. */
 			out->flow = payload_flow(p);
-			if (unlikely(ip[0] != 0x45 || ip[9] != 17 || ip_len != udp_len + IP_BYTES ||
-				     udp_len < UDP_BYTES + PAYLOAD_BYTES ||
-				     ip + ip_len > data + len))
+			if (likely(!v6))
+				right = ip[0] == 0x45 && ip[9] == 17 &&
+					net16(load16(ip + 2)) == udp_len + IP_BYTES;
+			else
+				right = ip[0] >> 4 == 6 && ip[6] == 17 &&
+					net16(load16(ip + 4)) == udp_len;
+			if (unlikely(!right || udp_len < UDP_BYTES + PAYLOAD_BYTES ||
+				     udp + udp_len > data + len))
 				return FRAME_CORRUPT;
 			if (unlikely(device == DEVICE_SUM_BAD))
 				return FRAME_CORRUPT;
 			/* In a frame that carries no checksum a device finds nothing wrong. */
-			if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(ip + 26))) {
+			if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
 				/* pseudo header: addresses, protocol, length */
-				sum = (uint64_t)load32(ip + 12) + load32(ip + 16) + net16(17) +
-				      load16(ip + 24);
-				sum += (uint64_t)load32(ip + 20) + load32(ip + 24);
+				sum = net16(17) + (uint64_t)load16(udp + 4);
+				if (likely(!v6))
+					sum += (uint64_t)load32(udp - 8) + load32(udp - 4);
+				else
+					sum += checksum_add(udp - 32, 32);
+				sum += (uint64_t)load32(udp) + load32(udp + 4);
 				sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
 				       load32(p + 12) + load16(p + 16);
 				if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)

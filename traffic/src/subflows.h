@@ -63,7 +63,8 @@ always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 /* Where in a frame of this template the address is that differs. */
 always_inline uint32_t subflow_ip_at(const struct frame_template *t, bool destination)
 {
-	return t->payload_at - 16 + (destination ? 4 : 0);
+	/* Of IPv6 the last four bytes. */
+	return t->payload_at - (destination ? 12 : t->v6 ? 28 : 16);
 }
 
 /* Both ports, as they stand in the header: the low part of the number is added to one, the high
@@ -110,8 +111,9 @@ always_inline void subflow_write(const struct subflows *s, uint8_t *data,
 		const uint32_t header = at - IP_BYTES + 10;
 
 		store32(data + subflow_ip_at(t, s->answered), subflow_ip(s, t, number));
-		store16(data + header,
-			(uint16_t)~checksum_fold((uint16_t)~load16(t->head + header) + sum));
+		if (!t->v6)
+			store16(data + header, (uint16_t)~checksum_fold(
+						       (uint16_t)~load16(t->head + header) + sum));
 	} else {
 		const uint32_t mac = (s->answered ? 0 : 6) + 2;
 		const uint32_t low = net32(load32(t->head + mac)) & 0xff000000;

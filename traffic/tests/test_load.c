@@ -204,6 +204,45 @@ static void headers_of_a_sub_flow_are_right(void)
 	}
 }
 
+/* Of each bit of a frame of IPv6 either its checksum or what was promised of its headers tells. */
+static void every_flipped_bit_of_ipv6_is_found(void)
+{
+	struct address a = { .src_mac = { 2, 1 },
+			     .dst_mac = { 2, 2 },
+			     .v6 = true,
+			     .src_ip6 = { 0x20, 1, 0, 2, [15] = 1 },
+			     .dst_ip6 = { 0x20, 1, 0, 2, [15] = 2 },
+			     .src_port = 20000,
+			     .dst_port = 20001 };
+
+	for (uint16_t vlan = 0; vlan <= 5; vlan += 5) {
+		const uint32_t len = frame_least(&a) + 16 + (vlan ? VLAN_BYTES : 0);
+		struct frame_template t;
+		uint8_t data[128];
+		struct frame f = { .data = data, .len = len };
+		struct payload p;
+
+		a.vlan = vlan;
+		template_make(&t, &a, len, 9, 3, PHASE_MEASURED, false);
+		frame_build(data, &t, 7, 8, time_sum(8), TOUCH_FULL, false, false);
+		for (uint32_t bit = 0; bit < len * 8; bit++) {
+			data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			EXPECT(frame_parse(data, len, 9, &p, TOUCH_FULL, false) != FRAME_OURS ||
+			       !headers_agree(data, len, &t));
+			data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		}
+		for (uint32_t cut = 0; cut < len; cut++)
+			EXPECT(frame_parse(data, cut, 9, &p, TOUCH_FULL, false) != FRAME_OURS);
+		EXPECT(headers_agree(data, len, &t));
+		frame_reflect(&f);
+		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_FULL, false), FRAME_OURS);
+		EXPECT(!headers_agree(data, len, &t));
+		frame_reflect(&f);
+		EXPECT(headers_agree(data, len, &t));
+		EXPECT_EQ(p.seq, 7);
+	}
+}
+
 int main(void)
 {
 	TEST(every_frame_of_a_phase_is_due_once_in_order_and_within_it);
@@ -214,5 +253,6 @@ int main(void)
 	TEST(drawn_sub_flows_are_as_frequent_as_their_distribution_says);
 	TEST(the_most_sub_flows_have_room);
 	TEST(headers_of_a_sub_flow_are_right);
+	TEST(every_flipped_bit_of_ipv6_is_found);
 	return tap_end();
 }

@@ -23,6 +23,8 @@ from switchmark.switches.base import Switch
 __all__ = ["listed", "reasons_of_axes"]
 
 _VLAN_BYTES = 4
+_IP6_BYTES = 20
+"""By which its header is longer."""
 
 
 def reasons_of_axes(test: Test) -> Iterable[Refusal]:
@@ -107,12 +109,26 @@ def _engine_reasons(test: Test) -> Iterable[Refusal]:
                 ("vlan", "engine"),
                 f"engine {engine.name} leaves the headers to the kernel: it sends no VLAN tag",
             )
-        elif min(sizes) < FRAME_MIN + _VLAN_BYTES:
-            yield Refusal(
-                ("frame_size", "vlan"),
-                f"a tagged frame has at least {FRAME_MIN + _VLAN_BYTES} bytes, not {min(sizes)}",
-                f"--frame-size {FRAME_MIN + _VLAN_BYTES}",
-            )
+    if test.ip_version == "6" and engine.needs_ip:
+        yield Refusal(
+            ("ip_version", "engine"),
+            f"engine {engine.name} goes through the IP stack, where nodes have IPv4 alone",
+            "--engine raw-mmsg",
+        )
+    least = (
+        FRAME_MIN + _VLAN_BYTES * (test.vlan is not None) + _IP6_BYTES * (test.ip_version == "6")
+    )
+    if min(sizes) < least and (engine.vlan or test.vlan is None):
+        what = (
+            "a tagged frame"
+            if test.ip_version == "4"
+            else f"{'a tagged' * (test.vlan is not None) or 'a'} frame of IPv6"
+        )
+        yield Refusal(
+            ("frame_size", "vlan", "ip_version"),
+            f"{what} has at least {least} bytes, not {min(sizes)}",
+            f"--frame-size {least}",
+        )
     if max(sizes) > engine.frame_max:
         yield Refusal(
             ("frame_size", "engine"),

@@ -13,7 +13,9 @@ from switchmark.layout.sharing import RX_BURST
 from switchmark.layout.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by, reads_one_clock
 from switchmark.machine.placement import Placement
+from switchmark.model.addresses import ip6_address
 from switchmark.model.objects import Message
+from switchmark.model.spec import Test
 from switchmark.model.topology import Flow, Part, Port, Role, Semantics
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import LAYER_2_BYTES
@@ -184,7 +186,7 @@ def _address(layout: Layout, flow: Flow, share: int) -> Message:
         address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
     if test.vlan is not None:
         address["vlan"] = test.vlan
-    return address
+    return _of_version(test, address)
 
 
 def expected_of(layout: Layout, job: Job) -> Message:
@@ -223,7 +225,8 @@ def _seen(layout: Layout, flow: Flow, answered: bool) -> Message:
     back = {
         f"{one}_{what}": sent[f"{other}_{what}"]
         for one, other in (("src", "dst"), ("dst", "src"))
-        for what in ("mac", "ip", "port")
+        for what in ("mac", "ip", "ip6", "port")
+        if f"{other}_{what}" in sent
     }
     macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
     vlan = {"vlan": sent["vlan"]} if "vlan" in sent else {}
@@ -236,7 +239,7 @@ def _announcement(layout: Layout, port: Port) -> Message:
     flow = next(f for f in layout.flows if port.id in (f.sink, f.source, *f.hops))
     a = layout.addressing[flow.id]
     vlan = {} if layout.test.vlan is None else {"vlan": layout.test.vlan}
-    return {
+    hello = {
         "src_mac": layout.endpoints[port.id].mac,
         "dst_mac": _BROADCAST_MAC,
         "src_ip": a.sink_ip if port.id == flow.sink else a.source_ip,
@@ -245,6 +248,15 @@ def _announcement(layout: Layout, port: Port) -> Message:
         "dst_port": UDP_PORT,
         **vlan,
     }
+    return _of_version(layout.test, hello)
+
+
+def _of_version(test: Test, address: Message) -> Message:
+    """Return addresses as those of the test's version of IP."""
+    if test.ip_version == "4":
+        return address
+    ips = {f"{end}6": ip6_address(address.pop(end)) for end in ("src_ip", "dst_ip")}
+    return {**address, **ips}
 
 
 def _share_of(frames: int | None, job: Job, flows: int) -> int:

@@ -26,7 +26,7 @@ from switchmark.model.axis import ranked
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
-from switchmark.model.topology import PortKind
+from switchmark.model.topology import PortKind, Semantics
 from switchmark.noises import parse_noise
 from switchmark.switches import TABLE as SWITCHES
 
@@ -58,6 +58,9 @@ def check(test: Test) -> list[Refusal]:
         *_copy_reasons(test, layout),
         *_chain_reasons(test, layout),
     ]
+    if test.ip_version == "6" and layout.wiring.semantics is Semantics.ROUTED:
+        why = f"switch {test.switch} is told routes of IPv4 alone: frames of IPv6 are dropped"
+        refusals.append(Refusal(("ip_version", "switch"), why))
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
         refusals.append(_of_driver(refusal))

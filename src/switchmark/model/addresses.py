@@ -6,9 +6,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 
-__all__ = ["Addressing", "group_mac_address", "ip_address", "mac_address", "pci_address"]
+__all__ = [
+    "Addressing",
+    "group_mac_address",
+    "ip6_address",
+    "ip_address",
+    "mac_address",
+    "pci_address",
+]
 
+_BENCHMARK_6 = IPv6Address("2001:2::")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE)
 
 
@@ -40,6 +49,11 @@ def ip_address(index: int, *, net: int | None = None) -> str:
     if net is not None:
         return f"198.18.{net}.{index}"
     return f"198.18.{(index + 1) >> 8}.{(index + 1) & 255}"
+
+
+def ip6_address(address: str) -> str:
+    """Return the address of RFC 5180's benchmark network that stands for an IPv4 address."""
+    return str(_BENCHMARK_6 + int(IPv4Address(address)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ have."""
 from __future__ import annotations
 
 import struct
+from ipaddress import IPv6Address
 
 __all__ = ["differences"]
 
@@ -17,8 +18,8 @@ def differences(seen: bytes, expected: bytes) -> list[str]:
         for name in dict.fromkeys((*other, *one))
         if one.get(name) != other.get(name)
     ]
-    at = seen.find(b"\x08\x00\x45", 12) + 2
-    words = struct.unpack(">10H", seen[at : at + 20])
+    at = seen.find(b"\x08\x00\x45", 12, 19) + 2
+    words = struct.unpack(">10H", seen[at : at + 20]) if at > 1 else ()
     if sum(words) % 0xFFFF:
         wrong.append("a wrong checksum of the IP header")
     return wrong or ["another length than the IP header says"]
@@ -31,6 +32,17 @@ def _fields(head: bytes) -> dict[str, str]:
         fields["VLAN tag"] = str(int.from_bytes(head[14:16]))
         at += 4
     ip = head[at + 2 :]
+    if head[at : at + 2] == b"\x86\xdd":
+        return fields | {
+            "EtherType": "86dd",
+            "traffic class and flow label": ip[:4].hex(),
+            "next header": str(ip[6]),
+            "hop limit": str(ip[7]),
+            "source address": str(IPv6Address(ip[8:24])),
+            "destination address": str(IPv6Address(ip[24:40])),
+            "source port": str(int.from_bytes(ip[40:42])),
+            "destination port": str(int.from_bytes(ip[42:44])),
+        }
     return fields | {
         "EtherType": head[at : at + 2].hex(),
         "TOS": str(ip[1]),

@@ -16,6 +16,10 @@ __all__ = ["Sent"]
 class Sent(SetUp):
     """What is sent is a set-up's, and is as these axes say."""
 
+    ip_version: Annotated[
+        Literal["4", "6"],
+        Axis("path", "IP of every frame", parse=str, asked_as="load", later=True),
+    ] = "4"
     flow_order: Annotated[
         Literal["sequential", "random", "zipf"],
         Axis(
