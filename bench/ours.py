@@ -13,10 +13,9 @@ from bench.bed import Bed, Track
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
-from switchmark.functions.traffic import TrafficProcess
+from switchmark.functions.traffic import TrafficProcess, Worker
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
-from switchmark.lab.worker import Worker
 from switchmark.layout.assembly import join, settled
 from switchmark.machine.host import LocalHost
 from switchmark.machine.perf import Counting
@@ -82,6 +81,7 @@ def trial(
                 cpus=(),
                 pids=dict,
                 counting=Counting(missing="not asked for"),
+                hosts={},
             ),
         )
 

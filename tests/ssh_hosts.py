@@ -158,6 +158,7 @@ def one_host(folder: Path, name: str = "a", number: int = 1, more: str = "") -> 
         stack.callback(subprocess.run, ("ip", "link", "del", near), capture_output=True)
         _run("sysctl", "-q", "-w", f"net.ipv6.conf.{near}.disable_ipv6=1")
         _run("ip", "addr", "add", f"{ours}/30", "dev", near)
+        _run("ip", "link", "set", near, "addrgenmode", "none")
         _run("ip", "link", "set", near, "up")
         _run("ip", "-n", netns, "addr", "add", f"{theirs}/30", "dev", far)
         _run("ip", "-n", netns, "link", "set", far, "up")

@@ -70,6 +70,14 @@ def plans() -> Iterator[tuple[str, Test]]:
             test = plain(switch, scenario)
             if not (check(test) or (scenario in ENDS and switch in says_nothing_more)):
                 yield f"{switch}/{scenario}", test
+    remote = {"locality": "remote", "hosts": "left,right"}
+    for switch in ("direct", "linux-bridge", "ip-forward", "macvlan", "ovs"):
+        yield f"remote/{switch}", Test(switch=switch, **remote)
+    for switch in ("ovs-dpdk", "vpp"):
+        axes = {"engine": "dpdk", "semantics": "learning"}
+        yield f"remote/{switch}-pairs", Test(switch=switch, pairs=2, **axes, **remote)
+    static = {"semantics": "static", "pairs": 2, "direction": "bi"}
+    yield "remote/ovs-static-pairs", Test(switch="ovs", **static, **remote)
     for port in ("vhost-user", "memif"):
         yield f"variants/direct-{port}", Test(switch="direct", engine="dpdk", port=port)
     for switch in ("testpmd", "l2fwd", "ovs-dpdk"):

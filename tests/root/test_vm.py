@@ -192,8 +192,7 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
                 return b"MemTotal: 999999 kB\nMemAvailable:  409600 kB\n"
             return super().read(path)
 
-    with Lab(tmp_path) as lab:
-        lab._host = lab._probes.host = Full()
+    with Lab(tmp_path, hosts={"local": Full()}) as lab:
         record = lab.run(machines())
     assert record.status == "refused"
     assert record.error is not None

@@ -183,7 +183,7 @@ def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
     assert later == {
         *("line_rate", "listen", "switch_burst", "buffers", "profile", "rx_affinity"),
-        *("function_semantics", "flow_order", "arrivals", "ip_version"),
+        *("function_semantics", "hosts", "flow_order", "arrivals", "ip_version"),
     }
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"

@@ -552,6 +552,7 @@ RAISED_BY = {
     "cores-shared": "netns/test_real_frames.py::test_pairs_in_both_directions",
     "cores-overcommitted": "root/test_chains.py::test_functions_behind_a_switch",
     "sibling-busy": "unit/test_machine_placement.py::test_parts_are_seated",
+    "hosts-share-machine": "root/test_remote.py::test_accounts_for_every_frame_between_two_hosts",
     "not-isolated": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "host-busy": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "cpu-stolen": "root/test_truth.py::test_time_that_the_hypervisor_kept",
@@ -590,6 +591,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted"),
         "machine/seats.py": ("sibling-busy",),
+        "layout/placing.py": ("hosts-share-machine",),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
         ),

@@ -72,7 +72,7 @@ def test_a_switch_that_this_build_lacks_makes_points_that_wait() -> None:
 @pytest.mark.parametrize(
     ("axes", "waits"),
     [
-        ({"locality": "remote"}, "waiting for locality remote"),
+        ({"locality": "remote"}, "waiting for --hosts, two for locality remote"),
         ({"engine": "netmap"}, "waiting for engine netmap"),
         ({"switch": "linux-bridge@1"}, "waiting for switch linux-bridge@1"),
         ({"scenario": "p2p", "environment": "vmm"}, "waiting for environment vmm"),

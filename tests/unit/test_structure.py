@@ -77,6 +77,7 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("switches/links.py", "netns"): "a word of ip's command line",
     ("cluster/description.py", "host"): "a part of an address",
     ("cluster/start.py", "host"): "an option of Dask's scheduler",
+    ("switches/across.py", "netns"): "a word of ip's command line",
     ("noises/stress.py", "vm"): "a worker of stress-ng",
     ("model/record.py", "host"): "a verdict",
     ("metrics/verdict.py", "host"): "a verdict",
@@ -547,6 +548,7 @@ RESOURCES = "resources"
 """What a driver says that it follows: its own affair."""
 
 LISTS_OF_AXES: dict[tuple[str, str], str] = {
+    ("layout/combinations.py", "_OF_ONE_HOST"): "what is refused between two hosts",
     ("report/caption.py", "_SAID"): "what the caption of a table has words of its own for",
 }
 """(file, name of a constant): why it may list axes."""

@@ -19,6 +19,7 @@ from switchmark.layout.layout import lay_out
 from switchmark.layout.needs import switch_needs
 from switchmark.layout.resolve import check
 from switchmark.machine.host import Completed
+from switchmark.machine.hosts import Hosts
 from switchmark.machine.programs import beside_python
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Run, Spawn
@@ -147,7 +148,7 @@ def test_a_version_that_is_nowhere_is_refused_with_those_that_are(host_file: Pat
 
 def test_a_version_that_is_gone_when_a_run_is_resumed_is_a_refusal_and_no_bug() -> None:
     with pytest.raises(UsageError, match="has no 'testpmd@22.11': it names no version"):
-        Probes(Dpdk()).versions(Test(switch="testpmd@22.11", engine="dpdk"))
+        Probes(Hosts({"local": Dpdk()})).versions(Test(switch="testpmd@22.11", engine="dpdk"))
     with pytest.raises(KeyError):
         SWITCHES["testpdm@22.11"]
     assert not [each for each in ("testpmd@22.11", "testpdm@/x", "testpdm", 3) if each in SWITCHES]
@@ -228,8 +229,8 @@ def test_a_build_that_is_made_anew_is_another(tmp_path: Path) -> None:
     found = []
     for content in (b"one", b"two", b"one"):
         (tmp_path / "pmd").write_bytes(content)
-        probes = Probes(Local())
-        probes.probe("engine", "null", lambda host: SWITCHES["null"].probe(host))
+        probes = Probes(Hosts({"local": Local()}))
+        probes.probe("engine", "null", SWITCHES["null"].probe, probes.hosts["local"])
         found.append(dict(probes.versions(test)))
     assert found[0] == found[2] != found[1]
     assert found[0][f"switch {test.switch}"] == "22.11.5"

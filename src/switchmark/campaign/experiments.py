@@ -66,6 +66,8 @@ def planned(
         words |= {name: read_words(name, text) for name, text in options.items()}
         for combination in itertools.product(*words.values()):
             asked = dict(zip(words, combination, strict=True))
+            if asked.get("locality", "local") == "local":
+                asked.pop("hosts", None)  # are those of the points between hosts
             made = _planned(experiment, asked, check)
             kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
             if kept and made.point.is_at(experiment.shows):
@@ -112,6 +114,8 @@ def _on(at: At, axes: Sequence[str]) -> At:
 def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> PlannedPoint:
     """Return the point that some words ask for."""
     waits = [experiment.waits] if experiment.waits else list(_unknown(asked))
+    if not waits and asked.get("locality") == "remote" and "hosts" not in asked:
+        waits = ["--hosts, two for locality remote"]
     test, values = None, {}
     if not waits:
         try:

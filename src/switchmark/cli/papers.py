@@ -21,7 +21,8 @@ from switchmark.lab.drawing import sketch
 from switchmark.lab.probes import Probes
 from switchmark.layout.resolve import check
 from switchmark.machine.facts import kernel_options
-from switchmark.machine.host import LocalHost
+from switchmark.machine.hosts import Hosts
+from switchmark.model.plan import HOST
 from switchmark.model.record import Record
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
@@ -58,10 +59,14 @@ class ThisHost:
     """This object says which tests this host can run; it asks once for each path."""
 
     def __init__(self) -> None:
-        self._host = LocalHost()
-        self._probes = Probes(self._host)
+        self._hosts = Hosts()
+        self._probes = Probes(self._hosts)
         self._refusals: dict[str, Sequence[Refusal]] = {}
         self._paths: dict[tuple[object, ...], _Path] = {}
+
+    def close(self) -> None:
+        """End the connections to other hosts."""
+        self._hosts.close()
 
     def find(self, test: Test) -> _Path:
         """Return what this host makes of the path of a test."""
@@ -95,7 +100,7 @@ class ThisHost:
     @cached_property
     def kernel_options(self) -> frozenset[str]:
         """Return the options that the kernel is known to have."""
-        return kernel_options(self._host)
+        return kernel_options(self._hosts[HOST.host])
 
     def _seen(self, planned_point: PlannedPoint) -> PlannedPoint:
         test = planned_point.test
@@ -146,6 +151,7 @@ def run_papers(
             result = judged(each, _with_records(points[each.name], records), host.kernel_options)
             results.append(result)
             _print(result, show)
+    host.close()
     if len(results) > 1 and not show.as_json:
         print()
         print_summary(results, sys.stdout)

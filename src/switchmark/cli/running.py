@@ -69,14 +69,23 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
 def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
     """Return a new folder below `out`: of this name, or of the campaign's and the time."""
     from switchmark.campaign.store import RunFolder, check_name
+    from switchmark.layout.sides import hosts_of
     from switchmark.machine.anchor import anchor
     from switchmark.machine.facts import host_facts
     from switchmark.machine.host import LocalHost
+    from switchmark.machine.hosts import Hosts
 
     if name is not None:
         check_name(out, name)
     anchor()
-    return RunFolder.create(out, campaign, host_facts(LocalHost()), name)
+    facts = host_facts(LocalHost())
+    if names := dict.fromkeys(name for test in campaign.tests for name in hosts_of(test)):
+        hosts = Hosts()
+        try:
+            facts["hosts"] = {each: host_facts(hosts[each]) for each in names}
+        finally:
+            hosts.close()
+    return RunFolder.create(out, campaign, facts, name)
 
 
 def lab_options(

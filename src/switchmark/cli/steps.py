@@ -13,17 +13,21 @@ from switchmark.cli.progress import clock
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
-from switchmark.lab.prepare import PLAN_PREFIX, environments_of, find_nics, lend_nics, prepare
+from switchmark.lab.prepare import PLAN_PREFIX, find_nics, lend_nics, prepare
 from switchmark.layout.assembly import build
 from switchmark.layout.layout import Layout
 from switchmark.layout.noise import noise_beside
 from switchmark.layout.sharing import path_key
+from switchmark.layout.sides import environments_of, hosts_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host_file import host_entry
+from switchmark.machine.hosts import Hosts
 from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.placement import AUTO, Placement
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import default_base
+from switchmark.model.between import NOTHING
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.spec import AXES, Test
@@ -75,6 +79,9 @@ def plan(test: Test, *others: Test) -> list[str]:
 
     The placement is that of this host, the switch's mode what its probe finds, if it does.
     """
+    for name in (hosts := hosts_of(test)):
+        host_entry(name)
+    between = Hosts().planned(hosts) if hosts else NOTHING
     layout, placement = prepare(
         LocalHost(),
         test,
@@ -83,6 +90,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         _mode(partial(probe_asked, SWITCHES[test.switch])),
         {name: _mode(ENVIRONMENTS[name].probe) for name in environments_of(test)},
         _reservable,
+        between,
     )
     pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []

@@ -176,7 +176,7 @@ def configures_network(needs: Needs) -> bool:
 
 def prefix_of(node: Node) -> str:
     """Return the run's prefix, which is that of every node's name."""
-    return node.name.partition("-")[0]
+    return node.name.rpartition("-")[0]
 
 
 def quota_us(needs: Needs) -> int | None:

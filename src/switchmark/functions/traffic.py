@@ -5,6 +5,7 @@ One process serves many trials: a JSON object a line each way (`traffic/src/conf
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from switchmark.engines import TABLE as ENGINES
@@ -15,11 +16,11 @@ from switchmark.machine.host import Host, Process
 from switchmark.machine.jsonl import parse_line, to_line
 from switchmark.model.objects import Message
 from switchmark.model.plan import Node, Plan, Spawn
-from switchmark.model.topology import PortKind
+from switchmark.model.topology import Part, PortKind
 from switchmark.model.version import Version
 from switchmark.switches.base import NO_COUNTERS
 
-__all__ = ["Forwarder", "Traffic", "TrafficProcess", "process_name"]
+__all__ = ["Forwarder", "Traffic", "TrafficProcess", "Worker", "process_name"]
 
 _NO_SIGNAL = 0
 
@@ -120,6 +121,14 @@ class TrafficProcess:
             how = f"ended with status {status}"
         words = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())
         return TrialFailed(f"the traffic program of {self.part} {how}{words}")
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker is a traffic process that is up, and the parts that it plays."""
+
+    process: TrafficProcess
+    parts: tuple[Part, ...]
 
 
 FUNCTIONS = (Traffic(), Forwarder())

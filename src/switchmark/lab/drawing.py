@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
-from switchmark.lab.prepare import PLAN_PREFIX, environments_of, prepare
+from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.probes import Probes
 from switchmark.layout.capture import check_capture
 from switchmark.layout.layout import Layout
 from switchmark.layout.needs import vm_megabytes
 from switchmark.layout.roles import is_spread, parts_in_vms
+from switchmark.layout.sides import environments_of, hosts_of
 from switchmark.machine.anchor import privileges
 from switchmark.machine.cgroups import check_cpu_limit
 from switchmark.machine.host import Host
@@ -45,13 +46,8 @@ def draw(
 
 
 def sketch(test: Test, probes: Probes) -> tuple[Layout, Placement]:
-    """Return what would be built for a test, under names that nothing has. Unavailable or
-    UsageError if this host cannot."""
-    mode = probes.of_switch(test).mode
-    modes = {name: probes.of_environment(name).mode for name in environments_of(test)}
-    layout, placement = prepare(
-        probes.host, test, PLAN_PREFIX, "/run", mode, modes, lambda steps: True
-    )
+    """Return what would be built for a test, under names that nothing has, or raise why not."""
+    layout, placement = _prepared(test, PLAN_PREFIX, "/run", probes, lambda steps: True)
     _refuse_what_lacks(test, layout, probes)
     return layout, placement
 
@@ -60,15 +56,17 @@ def prepared(
     test: Test, workspace: Workspace, probes: Probes, can: Callable[[Plan], bool]
 ) -> tuple[Layout, Placement]:
     """Return the layout of a test in a run's folder, whether or not this host can build it."""
-    return prepare(
-        probes.host,
-        test,
-        workspace.run,
-        str(workspace.folder),
-        probes.of_switch(test).mode,
-        {name: probes.of_environment(name).mode for name in environments_of(test)},
-        can,
-    )
+    return _prepared(test, workspace.run, str(workspace.folder), probes, can)
+
+
+def _prepared(
+    test: Test, prefix: str, folder: str, probes: Probes, can: Callable[[Plan], bool]
+) -> tuple[Layout, Placement]:
+    between = probes.hosts.between(hosts_of(test))
+    mode = probes.of_switch(test).mode
+    modes = {name: probes.of_environment(name, test).mode for name in environments_of(test)}
+    host, far = probes.host_of(test), probes.far_of(test)
+    return prepare(host, test, prefix, folder, mode, modes, can, between, far)
 
 
 def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:
@@ -79,11 +77,12 @@ def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:
             f"engine {engine.name} needs root itself, not that of a user namespace",
             hint="run it with sudo",
         )
+    host = probes.host_of(test)
     if test.limits:
-        check_cpu_limit(probes.host)
+        check_cpu_limit(host)
     _refuse_missing_ports(layout, probes)
-    _refuse_without_memory(layout, probes.host)
-    _refuse_without_rps(layout, probes.host)
+    _refuse_without_memory(layout, host)
+    _refuse_without_rps(layout, host)
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:  # for a reason that only this host gives, such as its memory
         raise Unavailable(refusal)
@@ -95,7 +94,7 @@ def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
         name = layout.nodes[part.id].environment
         if part.physical:
             continue
-        missing = probes.of_environment(name).missing
+        missing = probes.of_environment(name, layout.test).missing
         for port in part.ports:
             if why := missing.get(layout.endpoints[port.id].kind):
                 raise Unavailable(why[0], hint=why[1])
@@ -120,8 +119,7 @@ def _refuse_without_rps(layout: Layout, host: Host) -> None:
 
 
 def _refuse_without_memory(layout: Layout, host: Host) -> None:
-    """Raise Unavailable where the virtual machines of a test would not fit into this host's
-    memory."""
+    """Raise Unavailable where virtual machines would not fit into this host's memory."""
     needed, meminfo = vm_megabytes(layout), host.read("/proc/meminfo")
     free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
     if needed > free:

@@ -14,7 +14,7 @@ from typing import Literal
 from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout
-from switchmark.layout.ways import ways_of
+from switchmark.layout.ways import between_hosts, ways_of
 from switchmark.machine.cpus import format_cpus
 from switchmark.metrics.balance import balanced
 from switchmark.model.gate import GateResult
@@ -60,7 +60,7 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
             starved += 1
             spec = _longer(layout, trial, spec)
             continue
-        trial = balanced(trial, ports=ports, through=False, ways=ways)
+        trial = balanced(trial, ports=ports, through=False, ways=ways, **between_hosts(layout))
         wrong = list(_wrong(layout, trial))
         past = bool(trial.evidence.past)
         if past and not trials.lag_s and _counted_by_devices(layout):
@@ -170,18 +170,22 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
 def _wrong_at_ports(layout: Layout, trial: TrialResult) -> Iterator[str]:
     """Return what is wrong at the switch's ports: frames merged, divided or flooded show in what
     they counted."""
-    ends = trial.counters.at_switch
-    if trial.lost or set(ends) != {port.id for port in layout.wiring.ports}:
+    ends, known = (
+        trial.counters.at_switch,
+        {port.id for each in layout.wirings for port in each.ports},
+    )
+    if trial.lost or set(ends) != known:
         return
-    entered = left = 0
-    for end in ends.values():
-        if end.rx is None or end.tx is None:
-            return
-        entered, left = entered + end.rx * trial.copies, left + end.tx
-    used = {port for flow in layout.wiring.flows for port in (flow.source, flow.sink)}
-    for port, end in ends.items():
-        if port not in used and end.tx:
-            yield f"{end.tx} frames left at port {port}, which no flow uses"
-    if entered != left:
-        copied = " as copies" * (trial.copies > 1)
-        yield f"{entered} frames entered the switch{copied} and {left} left it"
+    for wiring in layout.wirings:
+        entered = left = 0
+        used = {port for flow in wiring.flows for port in (flow.source, flow.sink)}
+        for port in (port.id for port in wiring.ports):
+            end = ends[port]
+            if end.rx is None or end.tx is None:
+                return
+            entered, left = entered + end.rx * trial.copies, left + end.tx
+            if port not in used and end.tx:
+                yield f"{end.tx} frames left at port {port}, which no flow uses"
+        if entered != left:
+            copied = " as copies" * (trial.copies > 1)
+            yield f"{entered} frames entered the switch{copied} and {left} left it"

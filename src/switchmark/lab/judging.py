@@ -11,13 +11,14 @@ from typing import Any
 from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import forwards
-from switchmark.layout.ways import uncounted_ports, ways_of
+from switchmark.layout.ways import between_hosts, uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.host import Host
 from switchmark.machine.noise import Snapshot
 from switchmark.machine.placement import Placement
 from switchmark.machine.threads import thread_times
 from switchmark.metrics.balance import balanced
+from switchmark.metrics.disturbed import frequency_changed, past_switch
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.profile import weighs
 from switchmark.metrics.throughput import is_unstable
@@ -32,23 +33,22 @@ __all__ = ["JudgedTrials"]
 
 _LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
-_FREQUENCY = 0.05
-_PAST = 0.01
 
 
 @dataclass(slots=True)
 class JudgedTrials:
     """This object measures and judges the trials of one test. `at_work` tells the processes that do
-    the switch's work, `noise` is the certificate from before the test, `calibration` what the
-    traffic does on a cable, `gate` what the functional trial showed, `capture` how many frames of
-    each port are kept; `rerun` is how often a trial that a passing disturbance spoiled is run
-    again, and `discarded` says for each that was why."""
+    the switch's work, `there` the host they are on, `noise` is the certificate from before the
+    test, `calibration` what the traffic does on a cable, `gate` what the functional trial showed,
+    `capture` how many frames of each port are kept; `rerun` is how often a trial that a passing
+    disturbance spoiled is run again, and `discarded` says for each that was why."""
 
     host: Host
     layout: Layout
     placement: Placement
     cpus: tuple[Cpu, ...]
     at_work: Callable[[], Collection[int]] = tuple
+    there: Host | None = None
     noise: NoiseCertificate | None = None
     calibration: Calibration | NoCalibration | None = None
     gate: GateResult | None = None
@@ -62,10 +62,10 @@ class JudgedTrials:
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
             before = Snapshot.read(self.host, cpus)
-            spent = thread_times(self.host, self.at_work())
+            spent = thread_times(self.there or self.host, self.at_work())
             trial = trials.measure(spec)
             window = Snapshot.read(self.host, cpus).since(before)
-            now = thread_times(self.host, self.at_work())
+            now = thread_times(self.there or self.host, self.at_work())
             ran = {name: ns - spent.get(name, 0) for name, ns in now.items()}
             trial = self._judged(_with_threads(trial, ran, window.elapsed_s), window)
             spoiled = passing(trial.doubts)
@@ -89,8 +89,8 @@ class JudgedTrials:
             for part in self.layout.parts
             if forwards(part)
         }
-        ways = ways_of(self.layout)
-        trial = balanced(trial, ports=ports, through=through, functions=functions, ways=ways)
+        ends: dict[str, Any] = {"ports": ports, "through": through, "ways": ways_of(self.layout)}
+        trial = balanced(trial, functions=functions, **ends, **between_hosts(self.layout))
         here = self._doubts_here(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *here)))
         trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
@@ -99,8 +99,8 @@ class JudgedTrials:
             self.layout.wiring.mode
         )
         cable = calibration is not None and calibration.switch == self.layout.switch.name
-        ends = {"cable": cable, "together": self.layout.together}
-        verdict, reasons = judge(trial, calibration, own_core=own_core, **ends)
+        ran = {"own_core": own_core, "cable": cable, "together": self.layout.together}
+        verdict, reasons = judge(trial, calibration, **ran)
         trial = trial.model_copy(update={"verdict": verdict})
         return _with_evidence(trial, verdict=reasons, doubts=self._told(trial, here, window))
 
@@ -109,14 +109,14 @@ class JudgedTrials:
         finders = {
             "not-isolated": self._not_isolated(trial),
             "interrupts": self._interrupts(window),
-            "frequency-changed": _frequency_changed(window),
+            "frequency-changed": frequency_changed(window),
             "emulated": self._emulated(),
             "no-hugepages": self._small_pages(),
             "clock": self._clock(trial),
             "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
-            "past-switch": _past_switch(trial),
+            "past-switch": past_switch(trial),
             "profiled": weighs(trial),
             "path-unseen": list(uncounted_ports(self.layout, trial)),
         }
@@ -196,22 +196,3 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
 def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
     """Return the trial with more of its evidence."""
     return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})
-
-
-def _past_switch(trial: TrialResult) -> dict[str, Any]:
-    """Return the ports that counted too few of the frames that arrived. The counters of a link,
-    read one by one, may be some frames apart."""
-    return {
-        str(place): frames.model_dump()
-        for place, frames in trial.evidence.past.items()
-        if frames.counted < (1 - _PAST) * frames.arrived
-    }
-
-
-def _frequency_changed(window: HostActivity) -> dict[str, Any]:
-    both = (window.frequency_khz or {}).items()
-    return {
-        cpu: [then, now]
-        for cpu, (then, now) in both
-        if then and now and abs(now - then) > _FREQUENCY * then
-    }

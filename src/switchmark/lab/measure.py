@@ -33,13 +33,15 @@ from switchmark.layout.roles import hosted_parts
 from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host import Host
+from switchmark.machine.hosts import Hosts
 from switchmark.machine.noise import certificate
 from switchmark.machine.perf import Counting
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.placement import Placement
 from switchmark.machine.workspace import Workspace
 from switchmark.model.noise import Noise, NoiseCertificate
+from switchmark.model.plan import HOST
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
@@ -57,7 +59,7 @@ class Lab:
 
     `calibrate` says whether the traffic program is measured without a switch first, `gate` what
     becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
-    disturbance spoiled is run again.
+    disturbance spoiled is run again; `hosts` are those of remote tests beside the host file's.
     """
 
     def __init__(
@@ -69,16 +71,18 @@ class Lab:
         calibrate: Mode = "never",
         gate: Gate = "refuse",
         rerun: int = 0,
+        hosts: Mapping[str, Host] | None = None,
     ) -> None:
         self._folder = folder
         self._keep = keep
         self._capture = capture
         self._gate: Gate = gate
         self._rerun = rerun
-        self._host: Host = LocalHost()
+        self._hosts = Hosts(hosts)
+        self._host = self._hosts[HOST.host]
         self._calibrations = Calibrations(calibrate, self._without_switch, self._host)
         self._cable_latencies = CableLatencies(calibrate != "never", self._without_switch)
-        self._probes = Probes(self._host)
+        self._probes = Probes(self._hosts)
         self._counting: Counting | None = None
         self._workspace: Workspace
         self._executor: Executor
@@ -90,7 +94,7 @@ class Lab:
     def __enter__(self) -> Self:
         self._workspace = Workspace()
         self._executor = Executor(
-            {self._host.name: self._host},
+            self._hosts,
             self._workspace,
             inside=inside,
             logs_dir=self._folder / "logs",
@@ -108,6 +112,7 @@ class Lab:
             clean = f"what is left is undone by: switchmark clean {self._workspace.run}"
             self.left = (*failures, clean) if failures else ()
         self._workspace.close()
+        self._hosts.close()
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return what a figure depends on beside its axes: versions, and the placement that this
@@ -167,6 +172,7 @@ class Lab:
             placement,
             read_cpus(self._host),
             at_work=path.at_work,
+            there=path.host,
             noise=noise,
             calibration=calibration,
             gate=path.gate,

@@ -39,7 +39,8 @@ joined by `+`."""
 @dataclass(frozen=True, slots=True)
 class Meter:
     """A meter counts on a path that is up. `cpus` are those of the test, `pids` tells its
-    processes, `counting` is what the processor counts here, `folder` is where perf may write.
+    processes, `counting` is what the processor counts here, `folder` is where perf may write;
+    `hosts` are those that the processes are on, by place.
 
     Switches of threads are read from the kernel's own counts, which it keeps anyway, and not
     counted by perf: an event that perf counts for a thread costs 0.4 us at each switch, a third of
@@ -54,6 +55,7 @@ class Meter:
     cpus: Collection[int]
     pids: Callable[[], Pids]
     counting: Counting
+    hosts: Mapping[str, Host]
 
     @contextmanager
     def armed(self, layout: Layout, hz: int | None) -> Iterator[Window]:
@@ -93,7 +95,8 @@ class Window:
         self._tell("ping")  # by its answer it has started
         self._softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
         self._switched = {
-            place: thread_switches(self._meter.host, pids) for place, pids in self._pids.items()
+            place: thread_switches(self._meter.hosts[place], pids)
+            for place, pids in self._pids.items()
         }
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
@@ -106,7 +109,8 @@ class Window:
         elapsed_ns = time.monotonic_ns() - self._since_ns
         softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
         scheduler = {place: self._scheduled(place) for place in self._pids}
-        whose = {tid: at for at, of in self._pids.items() for tid in threads(self._meter.host, of)}
+        hosts = self._meter.hosts
+        whose = {tid: at for at, of in self._pids.items() for tid in threads(hosts[at], of)}
         profile = self._profiler.told(whose, self._roles)
         self.disarm()
         counts = self._counts()
@@ -151,9 +155,8 @@ class Window:
                 self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
     def _scheduled(self, place: str) -> SchedulerCounts:
-        """Return how often the threads of a place were taken off a CPU, and moved to another
-        one."""
-        now = thread_switches(self._meter.host, self._pids[place])
+        """Return how often the threads of a place were taken off a CPU, and moved."""
+        now = thread_switches(self._meter.hosts[place], self._pids[place])
         switches, moves = switched_since(self._switched[place], now)
         roles = self._roles[place]
         return SchedulerCounts(roles=roles, context_switches=switches, migrations=moves)
@@ -194,7 +197,7 @@ def _whose_counters(
     for place in pids:
         first = place.partition("+")[0]
         pin = meter.placement.pins.get(first, Pin())
-        if first in guests or (place == _SWITCH and in_kernel):
+        if first in guests or (place.startswith(_SWITCH) and in_kernel):
             continue
         if pin.yield_:
             sharing[pin.cpus].append(place)
@@ -208,7 +211,7 @@ def _whose_counters(
 
 def _roles(layout: Layout, place: str) -> list[str]:
     """Return what is done at a place, each once."""
-    if place == _SWITCH:
+    if place.startswith(_SWITCH):
         return [_SWITCH]
     played = {part.id: roles_of(layout, part) for part in layout.parts}
     hosted = {part.id for part, _, _ in hosted_parts(layout)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from switchmark.errors import TrialFailed
-from switchmark.lab.worker import Worker
+from switchmark.functions.traffic import Worker
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock
@@ -94,7 +94,7 @@ class Outcome:
         for place, (cores, _) in used.items():
             if place in told:
                 continue
-            role = "switch" if place == "switch" else "function"
+            role = "switch" if place.startswith("switch") else "function"
             parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=cores))
         return TrialResult(
             spec=spec,

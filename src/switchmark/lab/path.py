@@ -9,15 +9,14 @@ from functools import cache
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import TrialFailed
-from switchmark.functions.traffic import TrafficProcess, process_name
+from switchmark.functions.traffic import TrafficProcess, Worker, process_name
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
-from switchmark.lab.worker import Worker
 from switchmark.layout.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.layout.layout import Layout
 from switchmark.layout.needs import stack_of
-from switchmark.layout.roles import hosted_parts, processes_of
+from switchmark.layout.roles import hosted_parts, instances_of, processes_of
 from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
@@ -30,20 +29,23 @@ from switchmark.machine.threads import children, cpu_ns, in_network
 from switchmark.model.counters import PathCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
-from switchmark.model.plan import Node, Plan, Spawn
+from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.spec import Test
+from switchmark.switches.across import on_host
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
 __all__ = ["BuiltPath", "build_path", "entrances"]
 
+_NOT_COUNTED = Counting(missing="perf counts on one host")
+
 
 @dataclass(slots=True)
 class BuiltPath:
     """A built path is up: it has what was built, since which mark of the executor, and the
-    processes without which it is dead. `at_work` tells those that do the switch's work, `nics` are
-    those of PCI as they were found, by place, `gate` is what the functional trial showed, `daemons`
-    are the names of the switch's processes."""
+    processes without which it is dead. `at_work` tells those that do the switch's work, on its
+    `host` (of two the sender's), `nics` are those of PCI as they were found, by place, `gate` is
+    what the functional trial showed, `daemons` are the names of the switch's processes."""
 
     layout: Layout
     placement: Placement
@@ -51,6 +53,7 @@ class BuiltPath:
     trials: Trials
     processes: Sequence[Process]
     at_work: Callable[[], Collection[int]]
+    host: Host
     nics: Mapping[PortEnd, Device] = field(default_factory=dict)
     gate: GateResult | None = None
     daemons: tuple[str, ...] = ()
@@ -70,21 +73,19 @@ def build_path(
     nics = find_nics(host, layout)
     executor.execute(lend_nics(host, layout, nics))
     executor.execute(construct(layout))
-    workers = [
-        Worker(
-            TrafficProcess(
-                "+".join(part.id for part in parts), executor.process(process_name(node))
-            ),
-            parts,
-        )
+    programs = {
+        "+".join(part.id for part in parts): (node, executor.process(process_name(node)), parts)
         for node, parts in processes_of(layout)
+    }
+    workers = [
+        Worker(TrafficProcess(name, process), parts)
+        for name, (_, process, parts) in programs.items()
     ]
     daemons = {
-        "switch": (
-            f"switch {layout.switch.name}",
-            layout.wiring.at,
-            _spawned(executor, layout.switch.start(layout.wiring)),
-        ),
+        **{
+            place: (f"switch {layout.switch.name}", wiring.at, _spawned(executor, start))
+            for place, wiring, start in instances_of(layout)
+        },
         **{
             part.id: (
                 f"function {part.id} ({function.name})",
@@ -93,6 +94,11 @@ def build_path(
             )
             for part, function, hosted in hosted_parts(layout)
         },
+    }
+
+    hosts = {
+        **{place: executor.host(at) for place, (_, at, _) in daemons.items()},
+        **{name: executor.host(node) for name, (node, _, _) in programs.items()},
     }
 
     # What a guest's process takes of its machine is less than the machine takes of this host.
@@ -112,19 +118,17 @@ def build_path(
     def hosted() -> dict[str, Collection[int]]:
         """The processes that do the work of the switch, of functions and of machines."""
         at_work = {
-            place: _at_work(host, at, processes)
+            place: _at_work(hosts[place], at, processes)
             for place, (_, at, processes) in daemons.items()
             if processes
         }
-        return {**at_work, **{part: children(host, boot.pid) for part, boot in vms.items()}}
+        return {**at_work, **{part: children(hosts[part], boot.pid) for part, boot in vms.items()}}
 
     @cache  # the traffic program stays, and to look for it in a container takes a while
     def playing() -> dict[str, Collection[int]]:
         return {
-            "+".join(part.id for part in parts): _at_work(
-                host, node, [executor.process(process_name(node))]
-            )
-            for node, parts in processes_of(layout)
+            name: _at_work(hosts[name], node, [process])
+            for name, (node, process, _) in programs.items()
         }
 
     every = [cpu.id for cpu in read_cpus(host)]
@@ -133,7 +137,7 @@ def build_path(
         placement,
         workers,
         counters=lambda: _counters(executor, layout),
-        used_ns=lambda: {place: cpu_ns(host, pids) for place, pids in hosted().items()},
+        used_ns=lambda: {place: cpu_ns(hosts[place], pids) for place, pids in hosted().items()},
         stolen=Steal(host),
         alive=alive,
         meter=Meter(
@@ -143,33 +147,34 @@ def build_path(
             placement,
             cpus=placement.used(every) or every,
             pids=lambda: {**playing(), **hosted()},
-            counting=counting,
+            counting=counting if len(layout.wirings) == 1 else _NOT_COUNTED,
+            hosts=hosts,
         ),
     )
     trials.open(
         join=lambda: executor.execute(join(layout)),
         settle=lambda: executor.execute(settled(layout)),
     )
-    programs = [executor.process(process_name(node)) for node, _ in processes_of(layout)]
     others = [process for _, _, processes in daemons.values() for process in processes]
-    _, at, of_switch = daemons["switch"]
+    _, at, of_switch = daemons["switch"]  # of two instances that of the sender's host
     return BuiltPath(
         layout,
         placement,
         mark,
         trials,
-        processes=[*others, *programs],
-        at_work=lambda: _at_work(host, at, of_switch) if of_switch else (),
+        processes=[*others, *(process for _, process, _ in programs.values())],
+        at_work=lambda: _at_work(hosts["switch"], at, of_switch) if of_switch else (),
+        host=hosts["switch"],
         nics=nics,
         daemons=tuple(
-            step.name for step in layout.switch.start(layout.wiring) if isinstance(step, Spawn)
+            step.name for *_, start in instances_of(layout) for step in start if type(step) is Spawn
         ),
     )
 
 
 def entrances(layout: Layout, run: str) -> list[str]:
     """Return how to enter each node of a path that is kept, and to end the run that it is of."""
-    nodes = dict.fromkeys((layout.wiring.at, *layout.nodes.values()))
+    nodes = dict.fromkeys((*(each.at for each in layout.wirings), *layout.nodes.values()))
     shells = [inside(node, ("bash",)) for node in nodes]
     return [" ".join(shell) for shell in shells if shell != ("bash",)] + [f"switchmark clean {run}"]
 
@@ -218,14 +223,19 @@ def _counted_by_links(
     nothing = PortCounters()
     silent = {
         port.id
-        for port in layout.wiring.ports
+        for wiring in layout.wirings
+        for port in wiring.ports
         for counted in (told.get(port.id, nothing),)
-        if layout.endpoints[port.id].switch_ifname and None in (counted.rx, counted.tx)
+        if (port.uplink or layout.endpoints[port.id].switch_ifname)
+        and None in (counted.rx, counted.tx)
     }
     if not silent:
         return {}
-    outputs = tuple(map(executor.run, link_counters(layout.wiring)))
-    every = kernel_counters(layout.wiring, outputs).ports
+    every: dict[str, PortCounters] = {}
+    for wiring in layout.wirings:
+        steps = on_host(link_counters(wiring), wiring.at.host)
+        outputs = tuple(executor.run(step) for step in steps if isinstance(step, Run))
+        every |= kernel_counters(wiring, outputs).ports
     return {port: each for port, each in every.items() if port in silent}
 
 

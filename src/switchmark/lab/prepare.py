@@ -3,21 +3,22 @@ NICs, noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from switchmark.errors import TrialFailed
 from switchmark.layout.assembly import construct
 from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.resolve import may_share_process
-from switchmark.layout.roles import cpu_users_of, is_spread
+from switchmark.layout.placing import place_parts
+from switchmark.layout.roles import is_spread
 from switchmark.machine.cgroups import cpu_root
-from switchmark.machine.cpus import Cpu, read_cpus
+from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
 from switchmark.machine.nics import lend, spread
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
-from switchmark.machine.placement import AUTO, Placement, place
+from switchmark.machine.placement import Placement
+from switchmark.model.between import NOTHING, Between
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import Plan, Reserve, Spawn
 from switchmark.model.spec import Test
@@ -26,7 +27,6 @@ from switchmark.model.topology import mac_address
 __all__ = [
     "PLAN_PREFIX",
     "check_noise",
-    "environments_of",
     "find_nics",
     "followed",
     "lend_nics",
@@ -64,11 +64,6 @@ def find_nics(host: Host, layout: Layout) -> Mapping[PortEnd, Device]:
     }
 
 
-def environments_of(test: Test) -> tuple[str, ...]:
-    """Return the environments of a test's functions and of its switch, each once."""
-    return tuple(dict.fromkeys((test.environment, test.switch_environment)))
-
-
 def prepare(
     host: Host,
     test: Test,
@@ -77,13 +72,15 @@ def prepare(
     mode: str | None,
     modes: Mapping[str, str | None],
     can: Callable[[Plan], bool],
+    between: Between = NOTHING,
+    far: Host | None = None,
 ) -> tuple[Layout, Placement]:
     """Return the layout with its switch on the cores that the placement gives it. `modes` are those
     of the probed environments. `can` says whether steps can be carried out: memory whose kind is
-    free to choose is hugepages if all of them can be had."""
-    layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode)
+    free to choose is hugepages if all of them can be had. `far` is the second of two machines."""
+    layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between)
     cpus = read_cpus(host)
-    placement = _placed(test, layout, cpus)
+    placement = place_parts(test, layout, cpus, read_cpus(far) if far else ())
     used = {cpu for pin in placement.pins.values() for cpu in pin.cpus}
     draw = partial(
         lay_out,
@@ -97,6 +94,7 @@ def prepare(
         cgroups=cpu_root(host),
         modes=modes,
         cpus={part: pin.cpus for part, pin in placement.pins.items()},
+        between=between,
     )
     layout = draw(memory="hugepages")
     pages = tuple(step for step in construct(layout) if isinstance(step, Reserve))
@@ -105,15 +103,10 @@ def prepare(
     return layout, placement
 
 
-def followed(host: Host, test: Test, mode: str | None) -> str:
+def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) -> str:
     """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
     layout = lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
-    return _placed(test, layout, read_cpus(host)).policy
-
-
-def _placed(test: Test, layout: Layout, cpus: Sequence[Cpu]) -> Placement:
-    may_share = test.placement == AUTO and may_share_process(test)
-    return place(cpu_users_of(layout), cpus, test.placement, may_share=may_share)
+    return place_parts(test, layout, read_cpus(host), read_cpus(far) if far else ()).policy
 
 
 def check_noise(executor: Executor, noise: Plan) -> None:

@@ -10,11 +10,16 @@ from functools import partial
 from switchmark import __version__
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import Unavailable
 from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.lab.prepare import environments_of, followed
+from switchmark.lab.prepare import followed
+from switchmark.layout.sides import environments_of, hosts_of
 from switchmark.machine import profile
+from switchmark.machine.facts import identity
 from switchmark.machine.host import Host
+from switchmark.machine.hosts import Hosts
 from switchmark.machine.placement import AUTO
+from switchmark.model.plan import HOST
 from switchmark.model.spec import Test
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
@@ -26,17 +31,32 @@ __all__ = ["Probes"]
 
 
 class Probes:
-    """This object asks a host for versions and modes, and keeps the answers."""
+    """This object asks hosts for versions and modes, and keeps the answers."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self._probed: dict[tuple[str, str], Version] = {}
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self._probed: dict[tuple[Host, str, str], Version] = {}
+
+    def host_of(self, test: Test) -> Host:
+        """Return the host that a test is on; of two the sender's, or this one if it is both."""
+        names = hosts_of(test)
+        apart = names and self.hosts.between(names).foreign
+        return self.hosts[names[0] if apart else HOST.host]
+
+    def far_of(self, test: Test) -> Host | None:
+        """Return the second host of a test between two machines."""
+        names = hosts_of(test)
+        apart = names and not self.hosts.between(names).one_machine
+        return self.hosts[names[1]] if apart else None
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return what a figure depends on beside its axes: versions, and the placement that this
         host makes of `auto`. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-        probes = {("engine", engine.name): engine.probe}
+        probes: dict[tuple[str, str], Callable[[Host], Version]] = {
+            ("switch", test.switch): partial(probe_asked, switch),
+            ("engine", engine.name): engine.probe,
+        }
         for name in environments_of(test):
             probes["environment", name] = ENVIRONMENTS[name].probe
         if test.noise is not None:
@@ -48,26 +68,38 @@ class Probes:
             probes["function", test.function] = FUNCTIONS[test.function].probe
         versions = {"switchmark": __version__}
         ours = self.of_switch(test)
-        versions[f"switch {test.switch}"] = " ".join(filter(None, (ours.text, ours.mode)))
-        if build := build_of(switch):
-            versions["switch build"] = hashlib.sha256(self.host.read(build)).hexdigest()[:16]
-        for (what, name), probe in probes.items():
-            version = self.probe(what, name, probe)
-            versions[f"{what} {name}"] = " ".join(filter(None, (version.text, version.mode)))
+        for host in (self.hosts[name] for name in hosts_of(test) or (HOST.host,)):
+            on = f" on {host.name}" * (host.name != HOST.host)
+            for (what, name), probe in probes.items():
+                version = self.probe(what, name, probe, host)
+                told = " ".join(filter(None, (version.text, version.mode)))
+                versions[f"{what} {name}{on}"] = told
+            if build := build_of(switch):
+                digest = hashlib.sha256(host.read(build)).hexdigest()[:16]
+                versions[f"switch build{on}"] = digest
+            if on:
+                versions[on.strip()] = identity(host)
         if test.placement == AUTO:
-            versions["placement"] = followed(self.host, test, ours.mode)
+            versions["placement"] = followed(self.host_of(test), test, ours.mode, self.far_of(test))
         return versions
 
     def of_switch(self, test: Test) -> Version:
-        """Return the version and mode of a test's switch."""
-        return self.probe("switch", test.switch, partial(probe_asked, SWITCHES[test.switch]))
+        """Return the version and mode of a test's switch, on two hosts the same."""
+        ask = partial(probe_asked, SWITCHES[test.switch])
+        names = hosts_of(test) or (HOST.host,)
+        one, *other = (self.probe("switch", test.switch, ask, self.hosts[name]) for name in names)
+        if any(each.mode != one.mode for each in other):
+            modes = f"{one.mode} on {names[0]} and {other[0].mode} on {names[1]}"
+            raise Unavailable(f"switch {test.switch} is not the same on both hosts: {modes}")
+        return one
 
-    def of_environment(self, name: str) -> Version:
-        """Return the version and mode of an environment, and what it lacks here."""
-        return self.probe("environment", name, ENVIRONMENTS[name].probe)
+    def of_environment(self, name: str, test: Test) -> Version:
+        """Return the version and mode of an environment, and what it lacks where a test is."""
+        host = self.hosts[(hosts_of(test) or (HOST.host,))[-1]]
+        return self.probe("environment", name, ENVIRONMENTS[name].probe, host)
 
-    def probe(self, what: str, name: str, probe: Callable[[Host], Version]) -> Version:
-        """Return what a probe finds on this host; it is asked once."""
-        if (what, name) not in self._probed:
-            self._probed[what, name] = probe(self.host)
-        return self._probed[what, name]
+    def probe(self, what: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
+        """Return what a probe finds on a host; it is asked once."""
+        if (host, what, name) not in self._probed:
+            self._probed[host, what, name] = probe(host)
+        return self._probed[host, what, name]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath
 from switchmark.layout.roles import has_own_memory, steering_of
+from switchmark.layout.ways import cables_of
 from switchmark.metrics.throughput import is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult
@@ -71,6 +72,7 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, judged: Judged
             "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
             "memory": layout.wiring.memory if has_own_memory(layout) else None,
             "engine_mode": " | ".join(modes) or None,
+            "cables": cables_of(layout),
             "nics": {end: str(nic) for end, nic in path.nics.items()},
             "verdict": estimate.verdict or verdict(estimate.trials),
             "doubts": tuple(

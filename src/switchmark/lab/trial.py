@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from switchmark.errors import SetupFailed
+from switchmark.functions.traffic import Worker
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
-from switchmark.lab.worker import Worker
 from switchmark.layout.assembly import awaits_switch
 from switchmark.layout.layout import Layout
 from switchmark.layout.orders import expected_of, load_of, opening_of
-from switchmark.layout.roles import own_kernel
+from switchmark.layout.roles import own_clock
 from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
@@ -30,8 +30,6 @@ from switchmark.model.trial import TrialSpec
 
 __all__ = ["Trials"]
 
-_INTERVALS = 50  # at least so many in a trial, for its steady part to be found
-_INTERVALS_MAX = 60_000
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
 _LEAD_TO_A_GUEST_NS = 50_000_000  # an emulated processor was 32 ms late (two cores, both busy)
@@ -121,7 +119,7 @@ class Trials:
 
     def _foreign(self, worker: Worker) -> bool:
         """Say whether a process is on another kernel than this host's, with another clock."""
-        return any(own_kernel(self._layout, part) for part in worker.parts)
+        return any(own_clock(self._layout, part) for part in worker.parts)
 
     def _connects(self, worker: Worker, others: Sequence[Worker]) -> bool:
         """Say whether a process connects to a socket on which one of the others listens."""
@@ -168,8 +166,8 @@ class Trials:
                 "arm",
                 run=run,
                 touch="full" if proving else self._layout.test.touch,
-                longest_ns=_longest_ns(spec),
-                interval_ns=_interval_ns(spec),
+                longest_ns=spec.longest_ns,
+                interval_ns=spec.interval_ns,
                 clock=self._clocks[worker.process.part],
                 tasks=[
                     {**self._load(job, spec), **(expected_of(self._layout, job) if proving else {})}
@@ -201,7 +199,7 @@ class Trials:
         if proving:  # whatever is touched else
             layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
         result = Outcome(layout, self._placement, self._workers).result(
-            spec, _interval_ns(spec), reports, after.since(before), used, stolen
+            spec, spec.interval_ns, reports, after.since(before), used, stolen
         )
         return result.model_copy(update={"cost": cost})
 
@@ -252,13 +250,3 @@ class Trials:
             worker.process.send("drain", **drain)
         for worker in self._workers:
             worker.process.answer("drain", timeout_s=_DRAIN_S + 5.0)
-
-
-def _longest_ns(spec: TrialSpec) -> int:
-    return round(max(spec.duration_s, spec.warmup_s) * 1e9)
-
-
-def _interval_ns(spec: TrialSpec) -> int:
-    """Return the intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
-    wanted = max(1_000_000, min(100_000_000, round(spec.duration_s * 1e9) // _INTERVALS))
-    return max(wanted, _longest_ns(spec) // _INTERVALS_MAX)

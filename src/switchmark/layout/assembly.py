@@ -21,8 +21,9 @@ from switchmark.layout.roles import (
 )
 from switchmark.layout.spreading import spread
 from switchmark.machine.cgroups import limited_group
-from switchmark.model.plan import Check, Node, Plan, Reserve, Run, Spawn, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait
 from switchmark.model.topology import Part, PortKind
+from switchmark.switches.across import Across, on_host
 
 __all__ = [
     "awaits_switch",
@@ -55,17 +56,28 @@ def construct(layout: Layout) -> Plan:
         steps += _join(layout)
     for part in layout.parts:
         node = layout.nodes[part.id]
-        steps += ENVIRONMENTS[node.environment].attach(node, attachments_of(layout, part))
+        attached = ENVIRONMENTS[node.environment].attach(node, attachments_of(layout, part))
+        steps += on_host(attached, node.host)
     for node, parts in processes_of(layout):
         ports = [layout.endpoints[port.id] for part in parts for port in part.ports]
-        steps += engine_of(layout, parts[0]).prepare(layout.wiring, node, ports)
+        wiring = layout.wiring_of(parts[0])
+        steps += on_host(engine_of(layout, parts[0]).prepare(wiring, node, ports), node.host)
         start = FUNCTIONS[parts[0].function].start(as_hosted(layout, node, parts))
         steps += _confined(layout, parts[0], start)
     for part, function, hosted in hosted_parts(layout):
         steps += _confined(layout, part, function.start(hosted))
     # Pages first, so that they are given back last: a program in a container may live until
     # the container goes.
-    return tuple(sorted(steps, key=lambda step: not isinstance(step, Reserve)))
+    first = sorted(steps, key=lambda step: not isinstance(step, Reserve))
+    return tuple(_of_machine(layout, step) for step in first)
+
+
+def _of_machine(layout: Layout, step: Step) -> Step:
+    """Return a step; one that reserves pages, of hosts that are this machine, reserves this
+    machine's, so that each has its own."""
+    if isinstance(step, Reserve) and layout.between.one_machine and not layout.between.foreign:
+        return replace(step, at=HOST)
+    return step
 
 
 def vm_of(layout: Layout, part: Part) -> Plan:
@@ -77,8 +89,12 @@ def vm_of(layout: Layout, part: Part) -> Plan:
 def create_nodes(layout: Layout) -> Plan:
     """Return the steps that make the node of the switch and those of the parts, but for virtual
     machines."""
-    at = layout.wiring.at
-    steps = ENVIRONMENTS[at.environment].create(at, switch_needs(layout))
+    steps: Plan = ()
+    if isinstance(layout.switch, Across):
+        steps += layout.switch.folders(layout.wiring)
+    for wiring in layout.wirings:
+        made = ENVIRONMENTS[wiring.at.environment].create(wiring.at, switch_needs(layout, wiring))
+        steps += on_host(made, wiring.at.host)
     for part in layout.parts:
         if own_kernel(layout, part):
             continue
@@ -91,7 +107,7 @@ def create_nodes(layout: Layout) -> Plan:
 def node_of(layout: Layout, part: Part) -> Plan:
     """Return the steps that make the node of a part."""
     node = layout.nodes[part.id]
-    return ENVIRONMENTS[node.environment].create(node, needs_of(layout, part))
+    return on_host(ENVIRONMENTS[node.environment].create(node, needs_of(layout, part)), node.host)
 
 
 def _confined(layout: Layout, part: Part, start: Plan) -> Plan:
@@ -110,6 +126,7 @@ def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
     if percent is None or not ours:
         return steps
     folder, made = limited_group(layout.cgroups, node.name, percent)
+    made = on_host(made, node.host)
     within = (traffic_program(), "in-cgroup", folder, "--")
     return made + tuple(
         replace(step, within=within) if isinstance(step, Spawn) else step for step in steps
@@ -128,17 +145,22 @@ def _join(layout: Layout) -> Plan:
         *((p,) for p, _, _ in hosted_parts(layout)),
     ]
     paths = [
-        layout.endpoints[parts[0].ports[0].id].path
+        (layout.nodes[parts[0].id].host, layout.endpoints[parts[0].ports[0].id].path)
         for parts in programs
         if awaits_switch(layout, parts)
     ]
     if _vms_await_switch(layout):
         # What else the switch connects to listens later: it is tried again.
         vms = parts_in_vms(layout)
-        paths = [layout.endpoints[port.id].path for part in vms for port in part.ports]
-    listening = tuple(
-        Wait(f"the function listens on {path}", Check(("test", "-S", path))) for path in paths
-    )
+        paths = [
+            (layout.nodes[part.id].host, layout.endpoints[port.id].path)
+            for part in vms
+            for port in part.ports
+        ]
+    listening: Plan = ()
+    for host, path in paths:
+        there = Check(("test", "-S", path), at=replace(HOST, host=host))
+        listening += (Wait(f"the function listens on {path}", there),)
     return listening + layout.switch.join(layout.wiring)
 
 

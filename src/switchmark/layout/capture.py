@@ -16,6 +16,8 @@ __all__ = ["captures", "check_capture"]
 
 def check_capture(layout: Layout) -> None:
     """Raise UsageError if a port of this path cannot be captured."""
+    if len(layout.wirings) > 1:
+        raise UsageError("frames are captured on one host: --capture takes --locality local")
     for port in layout.wiring.ports:
         end = layout.endpoints[port.id]
         guest = ENVIRONMENTS[layout.nodes[port.part].environment].own_kernel

@@ -25,6 +25,7 @@ __all__ = ["listed", "reasons_of_axes"]
 _VLAN_BYTES = 4
 _IP6_BYTES = 20
 """By which its header is longer."""
+_OF_ONE_HOST = ("nic", "noise", "profile", "cpu_limit", "copies")
 
 
 def reasons_of_axes(test: Test) -> Iterable[Refusal]:
@@ -35,6 +36,8 @@ def reasons_of_axes(test: Test) -> Iterable[Refusal]:
     yield from _place_reasons(test)
     yield from _resource_reasons(test)
     yield from _function_reasons(test)
+    if test.locality == "remote":
+        yield from _remote_reasons(test)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -277,3 +280,39 @@ def _resource_reasons(test: Test) -> Iterable[Refusal]:
             ("memory", "engine"),
             f"engine {engine.name} has its frames in the kernel: --memory means nothing to it",
         )
+
+
+def _remote_reasons(test: Test) -> Iterable[Refusal]:
+    """Return what cannot be between two hosts, whatever switch."""
+    switch = SWITCHES[test.switch]
+    if not switch.takes_uplink:
+        able = [name for name, each in SWITCHES.items() if each.takes_uplink]
+        yield Refusal(
+            ("locality", "switch"),
+            f"switch {switch.name} takes no interface of the kernel as its way to another host",
+            f"--switch {' or '.join(able)}",
+        )
+    for axis in (each for each in AXES.values() if each.table == "environments"):
+        if ENVIRONMENTS[getattr(test, axis.name)].own_kernel:
+            yield Refusal(
+                ("locality", axis.name),
+                f"between two hosts nothing is in environment {getattr(test, axis.name)}",
+                f"{axis.option} {axis.default}",
+            )
+    if test.placement == SHARED_PROCESS:
+        yield Refusal(
+            ("locality", "placement"),
+            "placement shared-process joins both ends in one process, and they are on two hosts",
+        )
+    if test.switch_cores != "auto" and not switch.program:
+        yield Refusal(
+            ("locality", "switch_cores"),
+            "between two hosts the kernel's work stays where it is: --switch-cores auto",
+        )
+    for name in _OF_ONE_HOST:
+        if getattr(test, name) != AXES[name].default:
+            yield Refusal(
+                ("locality", name),
+                f"{AXES[name].option} is of one host, and both ends are on two",
+                "--locality local",
+            )

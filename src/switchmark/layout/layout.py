@@ -13,8 +13,10 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
+from switchmark.layout.sides import hosts_of, sides_of
 from switchmark.machine.cgroups import V2
 from switchmark.machine.placement import SHARED_PROCESS
+from switchmark.model.between import NOTHING, Between
 from switchmark.model.plan import Node
 from switchmark.model.spec import Test
 from switchmark.model.topology import (
@@ -30,6 +32,7 @@ from switchmark.model.topology import (
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.across import Across, far_switch, side_name, wirings_of
 from switchmark.switches.base import Switch
 
 __all__ = [
@@ -51,7 +54,7 @@ class Layout:
     `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each flow
     from end to end, `crossings` one for each pair of ports between which frames cross the switch.
     `receivers` is the engine of parts that only receive, or forward. `policy` is the placement that
-    is followed, `modes` are what the probes of environments found, `seats` the CPUs of each part
+    is followed, `modes` are what the probes of environments found, `cpus` the CPUs of each part
     (none: any).
     """
 
@@ -70,6 +73,17 @@ class Layout:
     cgroups: str = V2
     modes: Mapping[str, str | None] = field(default_factory=dict)
     cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    between: Between = NOTHING
+
+    @property
+    def wirings(self) -> tuple[Wiring, ...]:
+        """Return the wiring of each instance of the switch: one for each host."""
+        return wirings_of(self.switch, self.wiring)
+
+    def wiring_of(self, part: Part) -> Wiring:
+        """Return the wiring of the switch that a part's ports are at."""
+        host = self.nodes[part.id].host
+        return next(each for each in self.wirings if each.at.host == host)
 
     def sent_by(self, part: Part) -> tuple[Flow, ...]:
         """Return the flows that begin at a part."""
@@ -126,27 +140,43 @@ def lay_out(
     cgroups: str = V2,
     modes: Mapping[str, str | None] = MappingProxyType({}),
     cpus: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    between: Between = NOTHING,
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
     All names of the test must be known (`layout.resolve`). UsageError for what the
     scenario cannot draw. `policy` is the placement that is followed: what the test asks for, unless
-    that left it open.
+    that left it open. `between` is what two hosts have between them.
     """
     topology = Topology()
     SCENARIOS[test.scenario].draw(topology, test)
     chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    hosts = hosts_of(test)
+    sides = sides_of(topology) if hosts else {}
+
+    def node_on(side: int | None, suffix: str, environment: str, image: str | None = None) -> Node:
+        """Return a node of this run; in the environment `host` it is a name only."""
+        if side is None:
+            return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)
+        letter = side_name(side)
+        name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
+        return Node(name, environment, host=hosts[side], run_dir=folder, image=image)
+
     nodes = {
-        part.id: _node(prefix, run_dir, part.id, "netns")
+        part.id: node_on(sides.get(part.id), part.id, "netns")
         if part.physical
-        else _node(prefix, run_dir, part.id, test.environment, test.image)
+        else node_on(sides.get(part.id), part.id, test.environment, test.image)
         for part in topology.parts
     }
+    if hosts:
+        far = node_on(1, "sw", test.switch_environment)
+        theirs = cpus.get(far_switch(hosts[1]), ())
+        switch = Across(switch, far, named=between.cables, far_cores=theirs)
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
-        at=_node(prefix, run_dir, "sw", test.switch_environment),
+        at=node_on(0 if hosts else None, "sw", test.switch_environment),
         ports=topology.ports,
         flows=topology.crossings,
         nodes=nodes,
@@ -194,6 +224,7 @@ def lay_out(
         cgroups=cgroups,
         modes=modes,
         cpus=cpus,
+        between=between,
     )
 
 
@@ -311,10 +342,3 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
             axes=("semantics", "switch"),
         )
     return Semantics(test.semantics)
-
-
-def _node(
-    prefix: str, run_dir: str, suffix: str, environment: str, image: str | None = None
-) -> Node:
-    """Return a node of this run; in the environment `host` it is a name only."""
-    return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)

@@ -15,7 +15,7 @@ from switchmark.layout.roles import engine_of, parts_in_vms
 from switchmark.machine.pci import guest_devices
 from switchmark.machine.programs import beside_python, installation_of
 from switchmark.model.plan import Node, Spawn
-from switchmark.model.topology import Addressing, Part, Port
+from switchmark.model.topology import Addressing, Part, Port, Wiring
 
 __all__ = [
     "attachments_of",
@@ -46,10 +46,10 @@ def netns_of(layout: Layout, part: Part) -> str | None:
 
 def attachments_of(layout: Layout, part: Part) -> list[Attachment]:
     """Return the endpoints that are brought into the node of a part."""
-    return [_attachment(layout, port) for port in part.ports]
+    return [_attachment(layout, part, port) for port in part.ports]
 
 
-def _attachment(layout: Layout, port: Port) -> Attachment:
+def _attachment(layout: Layout, part: Part, port: Port) -> Attachment:
     address, neighbours = None, []
     if layout.engine.needs_ip:
         for flow in layout.flows:
@@ -64,29 +64,33 @@ def _attachment(layout: Layout, port: Port) -> Attachment:
                 neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
     return Attachment(
         layout.endpoints[port.id],
-        layout.wiring.at,
+        layout.wiring_of(part).at,
         address=address,
         neighbours=tuple(dict.fromkeys(neighbours)),
     )
 
 
-def switch_needs(layout: Layout) -> Needs:
-    """Return the needs of the switch's node: also the folder of its program, with what belongs to
-    it, and those of others that it starts by their paths, as users' own builds are."""
+def switch_needs(layout: Layout, wiring: Wiring | None = None) -> Needs:
+    """Return the needs of the node of the switch, or of an instance of it: also the folder of its
+    program, with what belongs to it, and those of others that it starts by their paths, as users'
+    own builds are."""
+    wiring = wiring or layout.wiring
     started = layout.switch.start(layout.wiring)
-    folders = [str(beside_python()), str(Path(traffic_program()).parent)]
-    own = installation_of(layout.wiring.program)
-    if own is not None and str(Path(layout.wiring.program).parent) not in folders:
+    folders = [_program_folder(layout, wiring.at)]
+    if wiring.at.host not in layout.between.programs:
+        folders.insert(0, str(beside_python()))
+    own = installation_of(wiring.program)
+    if own is not None and str(Path(wiring.program).parent) not in folders:
         folders.append(own)
     folders += [str(Path(step.argv[0]).parent) for step in started if isinstance(step, Spawn)]
     return Needs(
-        run_dir=layout.wiring.run_dir,
+        run_dir=wiring.run_dir,
         programs=tuple(folders),
         capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN,),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=layout.test.limits.get("switch"),
-        mode=layout.modes.get(layout.wiring.at.environment),
+        mode=layout.modes.get(wiring.at.environment),
     )
 
 
@@ -99,8 +103,8 @@ def needs_of(layout: Layout, part: Part) -> Needs:
     else:
         more = _GUEST_OF_DPDK_MB if guest_devices(ends) else 0
     return Needs(
-        run_dir=layout.wiring.run_dir,
-        programs=(str(Path(traffic_program()).parent),),
+        run_dir=layout.nodes[part.id].run_dir,
+        programs=(_program_folder(layout, layout.nodes[part.id]),),
         megabytes=_GUEST_MB + more,
         capabilities=_capabilities(layout, part),
         hugepages=engine.own_memory and layout.wiring.memory == "hugepages",
@@ -110,6 +114,11 @@ def needs_of(layout: Layout, part: Part) -> Needs:
         attachments=tuple(attachments_of(layout, part)),
         mode=layout.modes.get(layout.nodes[part.id].environment),
     )
+
+
+def _program_folder(layout: Layout, node: Node) -> str:
+    """Return the folder of the traffic program on the host of a node."""
+    return str(Path(layout.between.programs.get(node.host, traffic_program())).parent)
 
 
 def _capabilities(layout: Layout, part: Part) -> frozenset[str]:

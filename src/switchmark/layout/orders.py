@@ -37,7 +37,7 @@ def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> M
             **_port(layout, part, port, alone=len(parts) == 1),
             "queue": queue,
             "options": engine_of(layout, part).port_options(
-                layout.wiring,
+                layout.wiring_of(part),
                 place_of(layout, part),
                 endpoints,
                 played.index(port),

@@ -4,6 +4,7 @@ processes they are in. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
@@ -12,8 +13,10 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.layout.layout import Layout
 from switchmark.machine.placement import CpuUser
-from switchmark.model.plan import HOST, Node
-from switchmark.model.topology import Part, Role, Semantics
+from switchmark.model.plan import HOST, Node, Plan
+from switchmark.model.topology import Part, Role, Semantics, Wiring
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.across import far_switch, on_host
 
 __all__ = [
     "as_hosted",
@@ -22,7 +25,9 @@ __all__ = [
     "forwards",
     "has_own_memory",
     "hosted_parts",
+    "instances_of",
     "is_spread",
+    "own_clock",
     "own_kernel",
     "parts_in_vms",
     "place_of",
@@ -57,7 +62,7 @@ def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
         node,
         ports,
         tuple(layout.endpoints[port.id] for port in ports),
-        layout.wiring,
+        layout.wiring_of(parts[0]),
         cores,
         {port.id: macs["dst_mac"] for port, macs in zip(ports, written, strict=True) if macs},
     )
@@ -140,7 +145,22 @@ def cpu_users_of(layout: Layout) -> list[CpuUser]:
     ]
     busy = layout.switch.own_core(layout.wiring.mode)
     cores, spread = layout.test.switch_core_count, is_spread(layout)
-    return [CpuUser("switch", "switch", polls=busy, cores=cores, spread=spread), *parts]
+    one = CpuUser("switch", "switch", polls=busy, cores=cores, spread=spread)
+    others = [replace(one, id=far_switch(each.at.host)) for each in layout.wirings[1:]]
+    return [one, *others, *parts]
+
+
+def instances_of(layout: Layout) -> list[tuple[str, Wiring, Plan]]:
+    """Return the instances of the switch: the name that each has among parts, its wiring, and the
+    steps that start it."""
+    if len(layout.wirings) == 1:
+        return [("switch", layout.wiring, layout.switch.start(layout.wiring))]
+    names = ("switch", far_switch(layout.wirings[1].at.host))
+    switch = SWITCHES[layout.test.switch]
+    return [
+        (name, half, on_host(switch.start(half), half.at.host))
+        for name, half in zip(names, layout.wirings, strict=True)
+    ]
 
 
 def is_spread(layout: Layout) -> bool:
@@ -163,7 +183,8 @@ def processes_of(layout: Layout) -> list[tuple[Node, tuple[Part, ...]]]:
     if not layout.together:
         return [(layout.nodes[part.id], (part,)) for part in played_parts(layout)]
     pairs: dict[int | None, list[Part]] = {}
-    for cpu_user, part in zip(cpu_users_of(layout)[1:], layout.parts, strict=True):
+    parts = cpu_users_of(layout)[-len(layout.parts) :]
+    for cpu_user, part in zip(parts, layout.parts, strict=True):
         pairs.setdefault(cpu_user.group, []).append(part)
     return [
         (Node(f"{layout.wiring.prefix}-pair{group}", HOST.environment), tuple(parts))
@@ -179,6 +200,11 @@ def place_of(layout: Layout, part: Part) -> Node:
 def own_kernel(layout: Layout, part: Part) -> bool:
     """Say whether a part runs on another kernel than this host's, with another clock."""
     return ENVIRONMENTS[layout.nodes[part.id].environment].own_kernel
+
+
+def own_clock(layout: Layout, part: Part) -> bool:
+    """Say whether a part reads another clock than this host's: that of another kernel."""
+    return own_kernel(layout, part) or layout.nodes[part.id].host in layout.between.foreign
 
 
 def parts_in_vms(layout: Layout) -> tuple[Part, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from switchmark.layout.layout import Layout
-from switchmark.layout.roles import own_kernel, roles_of
+from switchmark.layout.roles import own_clock, roles_of
 from switchmark.model.topology import Flow, Part, Port, Role
 
 __all__ = ["Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
@@ -66,7 +66,7 @@ def reads_one_clock(layout: Layout, part: Part) -> bool:
     """Say whether both ends of the flows that a part receives read one clock."""
     ends = {port for flow in layout.received_by(part) for port in (flow.source, flow.sink)}
     holders = [p for p in layout.parts if ends & {port.id for port in p.ports}]
-    return not any(own_kernel(layout, part) for part in holders)
+    return not any(own_clock(layout, part) for part in holders)
 
 
 def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:

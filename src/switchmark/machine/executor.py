@@ -49,7 +49,7 @@ class Executor:
         self, hosts: Mapping[str, Host], workspace: Workspace, *, inside: Inside, logs_dir: Path
     ) -> None:
         self.saved: dict[str, str] = {}
-        self._hosts = dict(hosts)
+        self._hosts = hosts
         self._workspace = workspace
         self._journal = workspace.journal
         self._inside = inside
@@ -64,7 +64,7 @@ class Executor:
         for step in plan:
             with (self._logs_dir / "steps.sh").open("a") as log:
                 log.writelines(f"{line}\n" for line in describe((step,), self._inside))
-            self._host(step.check.at if isinstance(step, Wait) else step.at)
+            self.host(step.check.at if isinstance(step, Wait) else step.at)
             match step:
                 case Run():
                     self._run(step)
@@ -171,7 +171,7 @@ class Executor:
         )
         log = self._logs_dir / f"{step.name}.stderr"
         with shielded(), _explained(step.why), self.lifetimes.starting(step.name):
-            host = self._host(step.at)
+            host = self.host(step.at)
             process = host.spawn(argv, stderr_path=str(log), env=self._workspace.env)
             self._processes[stop] = (step.name, process)
             self._journal.started(stop, process.pid, process.started)
@@ -183,7 +183,7 @@ class Executor:
         if not is_host(step.at):
             self._write_inside(step, path, content)
             return
-        host = self._host(step.at)
+        host = self.host(step.at)
         try:
             if step.machine_wide:
                 self._lease(host, path, content)
@@ -237,7 +237,7 @@ class Executor:
             self._run(Run(step.why, making, at=step.at, undo=removing))
 
     def _reserve(self, step: Reserve) -> None:
-        host = self._host(step.at)
+        host = self.host(step.at)
         with _explained(step.why):
             pool = find_pool(host, step.node)
             lease = self._journal.intend(Lease(host=host.name, path=pool.total))
@@ -299,11 +299,12 @@ class Executor:
         self, why: str, at: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float
     ) -> Completed:
         with _explained(why):
-            return self._host(at).run(
+            return self.host(at).run(
                 argv, stdin=stdin, env=self._workspace.env, timeout_s=timeout_s
             )
 
-    def _host(self, at: Node) -> Host:
+    def host(self, at: Node) -> Host:
+        """Return the host that a node is on."""
         if at.host not in self._hosts:
             raise SetupFailed(f"no host is named {at.host}; there are: {', '.join(self._hosts)}")
         host = self._hosts[at.host]

@@ -20,7 +20,7 @@ from switchmark.machine.cpus import allowed_there
 from switchmark.machine.host import Host
 from switchmark.machine.ssh import SshHost
 
-__all__ = ["boot_id", "cpu_model", "host_facts", "kernel_options", "steady_tsc"]
+__all__ = ["boot_id", "cpu_model", "host_facts", "identity", "kernel_options", "steady_tsc"]
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -31,6 +31,7 @@ _CMDLINE = re.compile(
 _CPU = "/sys/devices/system/cpu"
 _CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
 _RELEASE, _DISTRIBUTION = "/proc/sys/kernel/osrelease", "/etc/os-release"
+_MACHINE_ID = "/etc/machine-id"
 _CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _KERNEL_BUILD, _NODES = "/proc/sys/kernel/version", "/sys/devices/system/node/online"
 _TRANSPARENT = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -123,6 +124,14 @@ def _dpdk(files: Mapping[str, str]) -> str | None:
 def boot_id(host: Host) -> str:
     """Return the name that the kernel of a host gave itself when it was booted."""
     return host.read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def identity(host: Host) -> str:
+    """Return what tells a host from others, as far as it matters to a figure: its processor, its
+    kernel, and what it calls itself."""
+    named = host.read_all(_MACHINE_ID, _RELEASE)
+    texts = {path: content.decode(errors="replace").strip() for path, content in named.items()}
+    return ", ".join(filter(None, (cpu_model(host), texts.get(_RELEASE), texts.get(_MACHINE_ID))))
 
 
 def kernel_options(host: Host) -> frozenset[str]:

@@ -234,6 +234,10 @@ class SshHost:
         self.connected += 1
         return self._connection
 
+    def path_of(self, program: str) -> str:
+        """Return where a program of this side is on that host, which has it afterwards."""
+        return self._as_there((program,))[0]
+
     def _as_there(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """Return a command with the programs that this host has elsewhere."""
         if self._carried is not None and self._carried.path in argv:

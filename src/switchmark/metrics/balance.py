@@ -58,16 +58,20 @@ def balanced(
     through: bool,
     functions: Mapping[str, Collection[str]] = MappingProxyType({}),
     ways: Sequence[Way] = (),
+    hosts: Mapping[str, Collection[str]] = MappingProxyType({}),
+    cables: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> TrialResult:
     """Return the trial with lost frames placed that the counters imply, never more than were lost.
 
     `ports` are all ports of the switch: what is inside of it is known only where it counts at each
     of them. `through` says that nobody stands in the way or answers, so that all that was sent
-    enters the switch once. `functions` are those of a chain, with their ports. The evidence has the
-    balance of each span, and where there is something to tell, the ports of the `ways` that counted
-    fewer frames than came to be received by them.
+    enters the switch once. `functions` are those of a chain, with their ports; `hosts` have an
+    instance of the switch each, with these ports, and `cables` join two of them. The evidence has
+    the balance of each span, and where there is something to tell, the ports of the `ways` that
+    counted fewer frames than came to be received by them.
     """
-    spans = [span for span in _spans(trial, ports, through, functions) if span is not None]
+    every = _spans(trial, ports, through, functions, hosts, cables)
+    spans = [span for span in every if span is not None]
     places = dict(trial.lost_at)
     left = trial.lost - sum(places.values())
     for span in spans:
@@ -87,6 +91,8 @@ def _spans(
     ports: Collection[str],
     through: bool,
     functions: Mapping[str, Collection[str]],
+    hosts: Mapping[str, Collection[str]],
+    cables: Mapping[str, tuple[str, str]],
 ) -> Iterable[_Span | None]:
     switch = trial.counters.at_switch
     own = trial.counters.at_parts
@@ -95,15 +101,19 @@ def _spans(
         out = Place.out(PortEnd(port))
         known = _known(trial, out, Place.into(_at_switch(port)))
         yield _span(out, end.tx, switch[port].rx, known, lost=trial.copies)
-    whole = bool(switch) and set(switch) == set(ports)
-    entered = _sum(end.rx for end in switch.values()) if whole else None
-    left = _sum(end.tx for end in switch.values()) if whole else None
+    entered, left = _crossed(trial, ports)
     if through and switch and not parts:
-        ends = ((Place.into(_at_switch(port)), Place.engine(port)) for port in switch)
+        ends = ((Place.into(_at_switch(port)), Place.engine(port)) for port in ports)
         known = sum(_known(trial, *places) for places in ends)
         yield _span(_TO_SWITCH, trial.tx_frames, entered, known, lost=trial.copies)
-    known = _known(trial, *(Place.out(_at_switch(port)) for port in switch))
-    yield _span(Place(PlaceKind.INSIDE_SWITCH), entered, left, known, copies=trial.copies)
+    for host, its in (hosts or {"": ports}).items():
+        known = _known(trial, *(Place.out(_at_switch(port)) for port in its))
+        inside = Place(PlaceKind.INSIDE_SWITCH, host)
+        yield _span(inside, *_crossed(trial, its), known, copies=trial.copies)
+    for cable, joined in cables.items():
+        came, gone = _crossed(trial, joined)
+        known = _known(trial, *(Place.into(_at_switch(port)) for port in joined))
+        yield _span(Place(PlaceKind.CABLE, cable), gone, came, known)
     for port, end in parts.items():
         yield _span(Place.into(PortEnd(port)), switch[port].tx, end.rx, 0)
     for name, of_it in functions.items():
@@ -119,8 +129,18 @@ def _spans(
             given = _sum(switch[port].rx for port in of_it)
             yield _span(place, taken, given, known)
     if through and switch and not parts:
-        counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, switch))
+        counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, ports))
         yield _span(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted))
+
+
+def _crossed(trial: TrialResult, ports: Collection[str]) -> tuple[int | None, int | None]:
+    """Return how many frames came in at some ports of the switch, and left there; None where one of
+    them is not counted."""
+    ends = [trial.counters.at_switch.get(port) for port in ports]
+    counted = [end for end in ends if end is not None]
+    if not counted or len(counted) < len(ends):
+        return None, None
+    return _sum(end.rx for end in counted), _sum(end.tx for end in counted)
 
 
 def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, PastSwitch]]:

@@ -45,6 +45,12 @@ _DOUBTS = (
         "--placement with CPUs of different cores, or booting with nosmt",
     ),
     Doubt(
+        "hosts-share-machine",
+        "both hosts of a remote test are one machine",
+        "they share its CPUs, memory and kernel, and the cable between them is no link",
+        "--hosts with two machines",
+    ),
+    Doubt(
         "not-isolated",
         "others took more than 0.05 of a used CPU that isolcpus does not hold",
         "the kernel ran other work on the cores of the test",

@@ -42,7 +42,7 @@ _BEHIND_SWITCH = {(PlaceKind.OUT, True), (PlaceKind.IN, False)}
 
 _BY_SWITCH = {
     *(PlaceKind.OUT, PlaceKind.IN, PlaceKind.TO_SWITCH, PlaceKind.INSIDE_SWITCH),
-    *(PlaceKind.STRAY, PlaceKind.CORRUPTED),
+    *(PlaceKind.STRAY, PlaceKind.CORRUPTED, PlaceKind.CABLE),
 }
 
 _SAMPLED_NS = 40_000_000
@@ -171,6 +171,8 @@ def _blame(trial: TrialResult) -> dict[Blamed, int]:
         whose: Blamed
         if place.kind is PlaceKind.FUNCTION:
             whose = "function"
+        elif place.of_uplink:  # between the two instances of the switch
+            whose = "switch"
         elif place.kind in _NOT_TAKEN_OUT or (place.kind, place.at_switch) in _BEHIND_SWITCH:
             whose = "function" if place.part in functions else "receiver"
         elif place.kind in _BY_SWITCH:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 __all__ = ["Place", "PlaceKind", "PortEnd", "WrittenEnd", "WrittenPlace", "part_of"]
 
 _AT_SWITCH = "@switch"
+_OF_HOST = ":"
 
 
 def part_of(port: str) -> str:
@@ -63,10 +64,14 @@ class PlaceKind(StrEnum):
     """It was sent and did not enter the switch; nobody says at which port."""
 
     INSIDE_SWITCH = "inside switch"
-    """It entered the switch and did not leave it, and no counter says why."""
+    """It entered the switch, between two hosts that of one, and did not leave it, and no counter
+    says why."""
 
     FROM_SWITCH = "from switch"
     """It left the switch and was not received; nobody says at which port."""
+
+    CABLE = "cable"
+    """It left one host by a cable and did not come in at the other."""
 
     CORRUPTED = "corrupted"
     """It came with a wrong checksum or wrong bytes."""
@@ -86,6 +91,7 @@ class PlaceKind(StrEnum):
 
 _OF_PARTS = (PlaceKind.RING, PlaceKind.ENGINE, PlaceKind.FUNCTION)
 _OF_ENDS = (PlaceKind.OUT, PlaceKind.IN)
+_OF_HOSTS = (PlaceKind.CABLE, PlaceKind.INSIDE_SWITCH)
 _OF_PATH = frozenset(PlaceKind) - {*_OF_PARTS, *_OF_ENDS, PlaceKind.OTHER}
 
 
@@ -97,8 +103,8 @@ class Place:
     """What kind of place it is."""
 
     at: str = ""
-    """The port, or the function, that it is at; empty where the kind says all. Of `other` the
-    whole text."""
+    """The port, the function, the host or the cable that it is at; empty where the kind says all.
+    Of `other` the whole text."""
 
     at_switch: bool = False
     """It is at the switch's end of the port, not at the part's."""
@@ -136,6 +142,9 @@ class Place:
             return cls(PlaceKind(word), rest)
         if text in _OF_PATH:
             return cls(PlaceKind(text))
+        for kind in _OF_HOSTS:
+            if text.startswith(f"{kind} "):
+                return cls(kind, text.removeprefix(f"{kind} "))
         where, _, direction = text.rpartition(" ")
         if direction in _OF_ENDS and where:
             end = PortEnd.parse(where)
@@ -145,10 +154,15 @@ class Place:
     @property
     def part(self) -> str:
         """Return the part at which it is; empty where the kind names none."""
-        return "" if self.kind is PlaceKind.OTHER else part_of(self.at)
+        return "" if self.kind in (PlaceKind.OTHER, *_OF_HOSTS) else part_of(self.at)
+
+    @property
+    def of_uplink(self) -> bool:
+        """Say whether it is at the end of a cable to another host, such as `left:u0`."""
+        return _OF_HOST in self.at and self.kind not in (PlaceKind.OTHER, *_OF_HOSTS)
 
     def __str__(self) -> str:
-        if self.kind in _OF_PARTS:
+        if self.kind in _OF_PARTS or (self.kind in _OF_HOSTS and self.at):
             return f"{self.kind} {self.at}"
         if self.kind in _OF_ENDS:
             return f"{PortEnd(self.at, self.at_switch)} {self.kind}"

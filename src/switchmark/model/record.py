@@ -273,6 +273,10 @@ class Record(BaseModel):
     nics: dict[WrittenEnd, str] = Field(default_factory=dict)
     """The NICs that were named by PCI address, as they were found, by end of a port."""
 
+    cables: dict[str, str] | None = None
+    """What joined the two hosts of a test, by the name of each cable: both ends, and whether it was
+    made for the test; None where there was one host."""
+
     verdict: Verdict = "unknown"
     """Which part was the limit."""
 

@@ -25,7 +25,20 @@ class SetUp(BaseModel):
     dimension: Annotated[
         Literal["throughput", "latency"], Axis("path", "what is measured", used=2)
     ] = "throughput"
-    locality: Annotated[Literal["local"], Axis("path", "which hosts the ends are on")] = "local"
+    locality: Annotated[
+        Literal["local", "remote"],
+        Axis("path", "whether both ends are on one host, or on two", blame=3),
+    ] = "local"
+    hosts: Annotated[
+        str | None,
+        Axis(
+            "path",
+            "the two hosts of locality remote: the sender's, the receiver's",
+            values="`a,b`: names of the host file",
+            undivided=True,
+            later=True,
+        ),
+    ] = None
     scenario: Annotated[
         str,
         Axis(

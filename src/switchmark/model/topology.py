@@ -81,7 +81,8 @@ class Port:
     """A port is one attachment to a switch: `id` is unique in the topology, `index` counts from 0.
 
     `nic` names the switch's end when the port is a real NIC, by its interface or its PCI address;
-    `nic_peer` the NIC at the other end of its cable, which the traffic program opens.
+    `nic_peer` the NIC at the other end of its cable, which the traffic program opens. An `uplink`
+    leads to another host, by a cable that is `made` for the test or `named`: `nic` is its end here.
     """
 
     id: str
@@ -90,6 +91,7 @@ class Port:
     physical: bool = False
     nic: str | None = None
     nic_peer: str | None = None
+    uplink: Literal["", "made", "named"] = ""
 
     @property
     def pci(self) -> bool:

@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 __all__ = ["TrialSpec"]
 
+_INTERVALS = 50  # at least so many in a trial, for its steady part to be found
+_INTERVALS_MAX = 60_000
+
 
 class TrialSpec(BaseModel):
     """A trial that is asked for is one run of the traffic, at a load for a time."""
@@ -20,3 +23,14 @@ class TrialSpec(BaseModel):
     """Seconds of traffic before them, which are not."""
     frames: int | None = None
     """The frames of each sender after which the trial ends, if that is before its time."""
+
+    @property
+    def longest_ns(self) -> int:
+        """Return how long its longer phase lasts."""
+        return round(max(self.duration_s, self.warmup_s) * 1e9)
+
+    @property
+    def interval_ns(self) -> int:
+        """Return the intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
+        wanted = max(1_000_000, min(100_000_000, round(self.duration_s * 1e9) // _INTERVALS))
+        return max(wanted, self.longest_ns // _INTERVALS_MAX)

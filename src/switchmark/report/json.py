@@ -77,6 +77,7 @@ def to_object(record: Record, without: Container[str] = ()) -> Printed:
         "search": record.search,
         "switch_version": record.switch_version,
         "switch_mode": record.switch_mode,
+        "cables": record.cables,
         "nics": {str(end): nic for end, nic in record.nics.items()},
         "placement": record.placement,
         "reused": record.reused,

@@ -122,6 +122,11 @@ class Switch(ABC):
             return ""
         return self.bound_to or chosen_program(self.program, self.name) or self.program
 
+    @property
+    def takes_uplink(self) -> bool:
+        """Say whether an interface of the kernel can be its way to another host."""
+        return PortKind.NIC_KERNEL in self.port_kinds
+
     @abstractmethod
     def probe(self, host: Host) -> Version:
         """Return the version of the switch, or raise Unavailable with what is missing."""

@@ -17,7 +17,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.base import NO_COUNTERS, Switch
-from switchmark.switches.links import CABLE, add_veth, interface_mac, probe_kernel
+from switchmark.switches.links import CABLE, add_port, add_veth, interface_mac, probe_kernel
 
 
 class Direct(Switch):
@@ -42,7 +42,7 @@ class Direct(Switch):
             }
             if len(peers) != 1:
                 return f"direct is a cable: port {port.id} must have one peer, not {len(peers)}"
-            if port.nic:
+            if port.nic and not port.uplink:
                 return "direct is a cable of switchmark's own: it takes no NIC"
         return None
 
@@ -69,16 +69,20 @@ class Direct(Switch):
                 for near, far in self._cables(wiring)
                 for port in (near, far)
             }
-        return {
-            port.id: Endpoint(
-                kind=PortKind.VETH,
-                mac=mac_address(port.index),
-                ifname=wiring.name(f"e{port.index}"),
-                staged=wiring.name(f"e{port.index}"),
-                mtu=wiring.mtu,
-            )
-            for port in wiring.ports
-        }
+        ends = {}
+        for near, far in self._cables(wiring):
+            for port, other in ((near, far), (far, near)):
+                own = wiring.name(f"e{port.index}")
+                # The cable to another host is there already.
+                name = other.nic or own
+                ends[port.id] = Endpoint(
+                    kind=PortKind.VETH,
+                    mac=mac_address(port.index),
+                    ifname=name,
+                    staged="" if other.uplink == "named" else name,
+                    mtu=wiring.mtu,
+                )
+        return ends
 
     def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()
@@ -87,10 +91,25 @@ class Direct(Switch):
                 remove = ("rm", "-f", self._socket(wiring, a))
                 steps += (Run("no socket is left of an earlier run", remove, undo=remove),)
                 continue
+            if a.uplink or b.uplink:
+                own, other = (b, a) if a.uplink else (a, b)
+                steps += self._end_of_cable(wiring, own, other)
+                continue
             near, far = wiring.name(f"e{a.index}"), wiring.name(f"e{b.index}")
             macs = (interface_mac(wiring, a), interface_mac(wiring, b))
             steps += add_veth(wiring, near, far, *macs, far_gro=wiring.napi)
         return steps
+
+    def _end_of_cable(self, wiring: Wiring, port: Port, uplink: Port) -> Plan:
+        """Return the steps that take this host's end of a cable to another host for a port."""
+        steps: Plan = add_port(wiring, uplink) if uplink.uplink == "made" else ()
+        mac = ("ip", "link", "set", uplink.nic or "", "address", interface_mac(wiring, port))
+        made = Run(f"the MAC of port {port.id}", mac, at=wiring.at)
+        return (*steps, made) if steps else ()
+
+    @property
+    def takes_uplink(self) -> bool:
+        return True
 
 
 SWITCH = Direct()

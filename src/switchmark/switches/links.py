@@ -186,11 +186,12 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False) -> Plan:
     steps: list[Step] = []
     if port.nic:
         if wiring.isolated:
+            back = ("ip", "-n", wiring.at.name, "link", "set", near, "netns", "1")
             steps.append(
                 Run(
                     f"lend the NIC {near} to the switch's node",
                     ("ip", "link", "set", near, "netns", wiring.at.name),
-                    undo=("ip", "-n", wiring.at.name, "link", "set", near, "netns", "1"),
+                    undo=None if port.uplink == "made" else back,
                 )
             )
         steps.append(offloads_off(wiring, near))
@@ -283,7 +284,7 @@ def kernel_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     return Counters(
         {
             port.id: replace(counted, rx_dropped=None)
-            if _kind(wiring, port) is PortKind.VETH
+            if port.uplink == "made" or _kind(wiring, port) is PortKind.VETH
             else counted
             for port in wiring.ports
             if (counted := links.get(switch_ifname(wiring, port))) is not None

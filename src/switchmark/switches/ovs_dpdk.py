@@ -28,6 +28,7 @@ from switchmark.model.topology import (
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
 from switchmark.switches.eal import pci_options
+from switchmark.switches.links import add_port
 from switchmark.switches.ovs_instance import (
     add_static_rules,
     appctl,
@@ -59,7 +60,7 @@ _CYCLES = re.compile(r"^\s*(idle|processing) cycles:\s*(\d+)", re.MULTILINE)
 
 
 def _interface(port: Port) -> str:
-    return f"p{port.index}"
+    return f"u{port.index}" if port.uplink else f"p{port.index}"
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
@@ -142,6 +143,10 @@ class OvsDpdk(Switch):
     def own_core(self, mode: str | None) -> bool:
         return True
 
+    @property
+    def takes_uplink(self) -> bool:
+        return True  # by a packet socket, which its PMD threads poll
+
     def accepts(self, wiring: Wiring) -> str | None:
         if wiring.memory == "no-huge":
             return (
@@ -174,6 +179,7 @@ class OvsDpdk(Switch):
                 node=wiring.node,
             ),
             *_no_sockets(sockets),
+            *(step for port in wiring.ports if port.uplink for step in add_port(wiring, port)),
             *on_host(wiring, "netdev"),
             *database(wiring),
             *daemon(
@@ -275,7 +281,10 @@ def _bridge(wiring: Wiring) -> tuple[str, ...]:
     for port in wiring.ports:
         name = _interface(port)
         words += ["--", "add-port", bridge, name, "--", "set", "Interface", name]
-        if port.nic:
+        if port.uplink:
+            socket = f"net_af_packet{port.index},iface={port.nic},qdisc_bypass=0"
+            words += ["type=dpdk", f"options:dpdk-devargs={socket}"]
+        elif port.nic:
             words += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(wiring)]
         else:
             words += [

@@ -21,6 +21,7 @@ from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
+    Port,
     PortKind,
     Semantics,
     Wiring,
@@ -41,6 +42,7 @@ from switchmark.switches.vpp_config import (
     BUFFERS,
     home,
     interface,
+    kind_of,
     main_core,
     number,
     process,
@@ -86,7 +88,7 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
         Run("the CPU time that it has used", ("cat", f"/proc/{number(wiring)}/stat"), wiring.at),
         Run("how often its workers looped", _cli(wiring, "show", "runtime")),
         Run("how often they loop in a second with nothing to do", idle),
-        *(links.link_counters(wiring) if wiring.kind is PortKind.VETH else ()),
+        *(links.link_counters(wiring) if _sockets(wiring) else ()),
     )
 
 
@@ -109,8 +111,8 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
         name = interface(wiring, port)
         if name not in counted:
             raise ValueError(f"show interface names no port {name}")
-        link = kernel.get(links.switch_ifname(wiring, port))
-        ports[port.id] = _of_port(counted[name], unsent.get(name, 0), wiring.kind, link)
+        link = kernel.get(links.switch_ifname(wiring, port)) if port in _sockets(wiring) else None
+        ports[port.id] = _of_port(counted[name], unsent.get(name, 0), kind_of(wiring, port), link)
     return Counters(ports, *_loops(stat, runtime, idle))
 
 
@@ -167,6 +169,11 @@ def _room_for_main(wiring: Wiring) -> Plan:
     return (Run("a CPU for its main thread", check),)
 
 
+def _sockets(wiring: Wiring) -> list[Port]:
+    """Return the ports that it has by a packet socket at an interface of the kernel."""
+    return [port for port in wiring.ports if kind_of(wiring, port) is PortKind.VETH]
+
+
 def _no_sockets(wiring: Wiring) -> Plan:
     """Remove the sockets that it listens on, which it leaves when it is killed."""
     ends = {} if wiring.given else SWITCH.endpoints(wiring)
@@ -197,6 +204,10 @@ class Vpp(Switch):
     def own_core(self, mode: str | None) -> bool:
         return True
 
+    @property
+    def takes_uplink(self) -> bool:
+        return True
+
     def accepts(self, wiring: Wiring) -> str | None:
         if wiring.semantics is Semantics.PATCH:
             return wire_refusal(wiring, self.name)
@@ -221,9 +232,7 @@ class Vpp(Switch):
         pid = ("cat", f"{folder}/vpp.pid")
         typed = script(wiring, wiring.given or self.endpoints(wiring))
         who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
-        made: Plan = ()
-        if wiring.kind is PortKind.VETH:
-            made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
+        made = tuple(step for port in _sockets(wiring) for step in links.add_port(wiring, port))
         if wiring.memory == "hugepages":
             megabytes = -(-(wiring.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
             made += (Reserve(f"hugepages for {who}'s buffers", megabytes, node=wiring.node),)

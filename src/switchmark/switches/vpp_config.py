@@ -16,7 +16,17 @@ from switchmark.model.topology import (
 )
 from switchmark.switches import links
 
-__all__ = ["BUFFERS", "home", "interface", "main_core", "number", "process", "script", "startup"]
+__all__ = [
+    "BUFFERS",
+    "home",
+    "interface",
+    "kind_of",
+    "main_core",
+    "number",
+    "process",
+    "script",
+    "startup",
+]
 
 BUFFERS = 16384
 """Of a NUMA node, without those that NICs hold."""
@@ -46,13 +56,16 @@ def main_core(wiring: Wiring) -> int:
     return min(set(range(len(wiring.cores) + 1)) - set(wiring.cores))
 
 
-def _kind(wiring: Wiring, port: Port) -> PortKind:
+def kind_of(wiring: Wiring, port: Port) -> PortKind:
+    """Return how a port is attached: its way to another host is a packet socket."""
+    if port.uplink:
+        return PortKind.VETH
     return PortKind.NIC_PCI if port.pci else wiring.kind
 
 
 def interface(wiring: Wiring, port: Port) -> str:
     """Return the name that vpp gives a port: what it is told settles all of them."""
-    match _kind(wiring, port):
+    match kind_of(wiring, port):
         case PortKind.VHOST_USER:
             return f"VirtualEthernet0/0/{port.index}"
         case PortKind.MEMIF:
@@ -98,7 +111,7 @@ def script(wiring: Wiring, ends: Mapping[str, Endpoint]) -> str:
 
 
 def _create(wiring: Wiring, port: Port, end: Endpoint) -> Iterator[str]:
-    kind, queues, mac = _kind(wiring, port), wiring.queues, mac_address(port.index, router=True)
+    kind, queues, mac = kind_of(wiring, port), wiring.queues, mac_address(port.index, router=True)
     if kind is PortKind.VHOST_USER:
         server = "" if end.server else "server "
         yield f"create vhost-user socket {end.path} {server}hwaddr {mac} renumber {port.index}"

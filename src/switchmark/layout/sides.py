@@ -1,0 +1,67 @@
+"""This module decides on which of two hosts each part of a test is. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from switchmark.errors import UsageError
+from switchmark.model.spec import Test
+from switchmark.model.topology import Topology
+
+__all__ = ["environments_of", "hosts_of", "sides_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_HINT = "--hosts a,b, by the names of the host file"
+
+
+def environments_of(test: Test) -> tuple[str, ...]:
+    """Return the environments of a test's functions and of its switch, each once."""
+    return tuple(dict.fromkeys((test.environment, test.switch_environment)))
+
+
+def hosts_of(test: Test) -> tuple[str, ...]:
+    """Return the names of the two hosts of a remote test, the sender's first; none of a local one.
+    UsageError where they are not two."""
+    if test.locality == "local":
+        if test.hosts is not None:
+            raise UsageError(
+                f"hosts {test.hosts}: both ends of a local test are on this host",
+                hint="--locality remote",
+                axes=("hosts", "locality"),
+            )
+        return ()
+    names = tuple(name.strip() for name in (test.hosts or "").split(",") if name.strip())
+    if not names:
+        raise UsageError(
+            "locality remote is between two hosts", hint=_HINT, axes=("hosts", "locality")
+        )
+    if len(set(names)) != 2 or len(names) != 2:
+        raise UsageError(
+            f"hosts '{test.hosts}': locality remote is between two hosts",
+            hint=_HINT,
+            axes=("hosts",),
+        )
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"'{name}' is no name of a host", hint=_HINT, axes=("hosts",))
+    return names
+
+
+def sides_of(topology: Topology) -> Mapping[str, int]:
+    """Return the side of each part: 0 where the first flow of a pair begins, 1 where it ends.
+    UsageError for functions between."""
+    sides: dict[str, int] = {}
+    parts = {port.id: port.part for port in topology.ports}
+    for flow in topology.flows:
+        if flow.hops:
+            raise UsageError(
+                "between two hosts frames go from one end to the other, through no functions",
+                hint="--scenario v2v, p2p, p2v or v2p, with --chain 1",
+                axes=("locality", "scenario", "chain"),
+            )
+        if parts[flow.source] not in sides:
+            sides[parts[flow.source]] = 0
+            sides[parts[flow.sink]] = 1
+        sides.setdefault(parts[flow.sink], 1)
+    return sides

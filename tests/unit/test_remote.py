@@ -1,0 +1,319 @@
+"""These tests hold what a test between two hosts is: what it refuses, who is on which host, and how
+its frames are balanced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.experiments import planned
+from switchmark.environments import inside
+from switchmark.errors import Unavailable
+from switchmark.layout.assembly import build
+from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.resolve import check
+from switchmark.layout.ways import between_hosts, cables_of, ways_of
+from switchmark.machine.host_file import VARIABLE
+from switchmark.machine.hosts import Hosts
+from switchmark.machine.recording import RecordingHost
+from switchmark.machine.script import describe
+from switchmark.metrics.balance import balanced
+from switchmark.model.between import NOTHING, Between
+from switchmark.model.counters import PathCounters, PortCounters
+from switchmark.model.evidence import Balance
+from switchmark.model.place import Place, PlaceKind, PortEnd
+from switchmark.model.plan import Reserve, Wait
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
+from switchmark.papers.experiment import read
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def remote(**axes: Any) -> Test:
+    return Test.model_validate({"locality": "remote", "hosts": "left,right", **axes})
+
+
+def drawn(between: Between = NOTHING, **axes: Any) -> Layout:
+    folder = "/run/switchmark/smtest"
+    return lay_out(remote(**axes), prefix="smtest", run_dir=folder, between=between)
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axes", "why"),
+    [
+        ({"hosts": None}, "locality remote is between two hosts"),
+        ({"hosts": "left"}, "hosts 'left': locality remote is between two hosts"),
+        ({"hosts": "left,left"}, "hosts 'left,left': locality remote is between two hosts"),
+        ({"hosts": "left,-x"}, "'-x' is no name of a host"),
+        ({"locality": "local"}, "both ends of a local test are on this host"),
+        ({"switch": "l2fwd", "engine": "dpdk"}, "takes no interface of the kernel as its way"),
+        ({"scenario": "loopback"}, "through no functions"),
+        ({"scenario": "p2v", "chain": 2}, "through no functions"),
+        ({"environment": "vm"}, "nothing is in environment vm"),
+        ({"placement": "shared-process"}, "they are on two hosts"),
+        ({"switch_cores": 2}, "the kernel's work stays where it is"),
+        ({"scenario": "p2p", "nic": "a0=x:y"}, "--nic is of one host"),
+        ({"noise": "cpu"}, "--noise is of one host"),
+        ({"profile": 99}, "--profile is of one host"),
+        ({"cpu_limit": "function:50"}, "--cpu-limit is of one host"),
+        ({"copies": 2}, "--copies is of one host"),
+    ],
+)
+def test_refuses_what_cannot_be_between_two_hosts(axes: Mapping[str, Any], why: str) -> None:
+    refusals = check(remote(**axes))
+    assert any(why in refusal.why for refusal in refusals), refusals
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "macvlan", "ovs", "direct"])
+@pytest.mark.parametrize("pairs", [1, 8])
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+def test_switches_of_the_kernel_go_between_two_hosts(
+    switch: str, pairs: int, direction: str
+) -> None:
+    assert check(remote(switch=switch, pairs=pairs, direction=direction)) == []
+
+
+def test_a_router_wants_a_real_cable_for_each_pair() -> None:
+    layout = drawn(Between(cables=(("eth1", "eth2"),)), switch="ip-forward", pairs=2)
+    told = layout.switch.accepts(layout.wiring)
+    assert told is not None
+    assert "a cable for each pair: for 2 pairs there is 1" in told
+    made = drawn(switch="ip-forward", pairs=2)
+    assert made.switch.accepts(made.wiring) is None
+
+
+# --- who is where ----------------------------------------------------------------------------
+
+
+def test_senders_are_on_the_first_host_and_receivers_on_the_second() -> None:
+    layout = drawn(pairs=2, direction="bi")
+    hosts = {part: node.host for part, node in layout.nodes.items()}
+    assert hosts == {"f0": "left", "f1": "right", "f2": "left", "f3": "right"}
+
+
+@pytest.mark.parametrize("scenario", ["v2v", "p2p", "p2v", "v2p"])
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs", "vxlan"])
+def test_every_step_knows_its_host(scenario: str, switch: str) -> None:
+    layout = drawn(scenario=scenario, switch=switch)
+    steps = build(layout)
+    places = [step.check.at.host if isinstance(step, Wait) else step.at.host for step in steps]
+    assert {"left", "right"} <= set(places) <= {"left", "right", "local"}
+    # On this host nothing is done but to join the networks of both.
+    joining = [step.why for step, place in zip(steps, places, strict=True) if place == "local"]
+    assert joining == [
+        "a process in the network of left",
+        "a process in the network of right",
+        "cable u0 from left to right",
+    ]
+
+
+def test_a_plan_tells_the_host_of_each_step() -> None:
+    lines = describe(build(drawn()), inside)
+    reasons = [line for line in lines if line.startswith("# ")]
+    assert sum(line.endswith("(on left)") for line in reasons) > 10
+    assert sum(line.endswith("(on right)") for line in reasons) > 10
+
+
+def test_names_of_both_hosts_differ_and_fit() -> None:
+    layout = drawn(switch="ip-forward", pairs=8)
+    names = [
+        name
+        for wiring in layout.wirings
+        for port in wiring.ports
+        for name in (port.nic or wiring.name(f"p{port.index}"), wiring.name(f"e{port.index}"))
+    ]
+    names += [node.name for node in layout.nodes.values()]
+    assert all(len(name) <= 15 for name in names)
+    assert len({wiring.prefix for wiring in layout.wirings}) == 2
+
+
+def test_a_learning_switch_has_one_cable_and_another_one_a_pair() -> None:
+    assert list(cables_of(drawn(pairs=3)) or ()) == ["u0"]
+    told = cables_of(drawn(switch="ip-forward", pairs=3)) or {}
+    assert list(told) == ["u0", "u1", "u2"]
+    assert told["u0"] == "left smtest-a-up0, right smtest-b-up0: emulated, a veth pair"
+
+
+def test_nics_of_the_host_file_are_the_cable() -> None:
+    layout = drawn(Between(cables=(("eth1", "eth7"),)))
+    assert cables_of(layout) == {"u0": "left eth1, right eth7"}
+    lines = describe(build(layout), inside)
+    lend = "ip link set eth1 netns smtest-a-sw"
+    assert f"{lend}  # undo: ip -n smtest-a-sw link set eth1 netns 1" in lines
+    assert not any("veth peer name smtest-b-up0" in line for line in lines)
+
+
+def test_hosts_of_one_machine_reserve_its_pages_together() -> None:
+    layout = drawn(Between(one_machine=True), switch="ovs-dpdk", engine="dpdk")
+    steps = build(layout)
+    pages = [step for step in steps if isinstance(step, Reserve)]
+    assert len(pages) >= 2
+    assert {step.at.host for step in pages} == {"local"}
+
+
+# --- the hosts -------------------------------------------------------------------------------
+
+HOST_FILE = """\
+[hosts.left]
+address = "root@left.example"
+nics.one = {name = "eth1", cable = "x"}
+nics.two = {name = "eth2", cable = "y"}
+nics.own = {name = "eth9"}
+
+[hosts.right]
+address = "root@right.example"
+nics.two = {name = "ens2", cable = "y"}
+nics.one = {name = "ens1", cable = "x"}
+"""
+
+
+def test_nics_of_one_cable_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "host.toml").write_text(HOST_FILE)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "host.toml"))
+    assert Hosts().planned(("left", "right")).cables == (("eth1", "ens1"), ("eth2", "ens2"))
+    assert Hosts().planned(("right", "left")).cables == (("ens2", "eth2"), ("ens1", "eth1"))
+
+
+def booted(name: str, boot: bytes) -> RecordingHost:
+    return RecordingHost(name=name, files={BOOT_ID: boot})
+
+
+def test_no_cable_is_made_to_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "/dev/null")
+    here = Path(BOOT_ID).read_bytes()
+    near, far = booted("left", here), booted("right", b"another boot\n")
+    with pytest.raises(Unavailable, match="nothing is known to join the hosts left and right"):
+        Hosts({"left": near, "right": far}).between(("left", "right"))
+    both = Hosts({"left": near, "right": booted("right", here)})
+    assert both.between(("left", "right")) == Between(one_machine=True)
+
+
+# --- papers ----------------------------------------------------------------------------------
+
+
+def test_points_between_hosts_wait_for_hosts() -> None:
+    experiment = read("ara-2021/fig4d")
+    told = {point.point.untold for point in planned(experiment, check, {}) if not point.test}
+    assert "waiting for --hosts, two for locality remote" in told
+
+
+def test_hosts_of_the_command_line_are_those_of_remote_points() -> None:
+    points = planned(read("ara-2021/fig4d"), check, {"hosts": "left,right"})
+    tests = [point.test for point in points if point.test is not None]
+    assert {(test.locality, test.hosts) for test in tests} == {
+        ("local", None),
+        ("remote", "left,right"),
+    }
+
+
+# --- frames ----------------------------------------------------------------------------------
+
+UP, DOWN = "left:u0", "right:u0"
+
+
+def lossy(**counted: tuple[int, int]) -> TrialResult:
+    """Return a trial of 100 frames whose ports at both switches counted these, rx and tx."""
+    names = {"up": UP, "down": DOWN}
+    ends = {
+        PortEnd(names.get(port, port), at_switch=True): PortCounters(rx, tx, 0, 0)
+        for port, (rx, tx) in counted.items()
+    }
+    ends[PortEnd("f0")] = PortCounters(0, 100, 0, 0)
+    received = counted["f1"][1]
+    ends[PortEnd("f1")] = PortCounters(received, 0, 0, 0)
+    spec = TrialSpec(rate_pps=1000.0, duration_s=0.1, warmup_s=0.0)
+    return TrialResult.model_validate(
+        {
+            "spec": spec,
+            "elapsed_ns": 10**8,
+            "tx_frames": 100,
+            "tx_unsent": 0,
+            "rx_frames": received,
+            "rx_bytes": 64 * received,
+            "lost": 100 - received,
+            "lost_at": {},
+            **dict.fromkeys(
+                ("late", "duplicated", "reordered", "corrupted", "foreign", "stray"), 0
+            ),
+            "interval_ns": 10**8,
+            "intervals": (received,),
+            "latency": None,
+            "parts": (),
+            "per_flow": [
+                {
+                    "flow": "f0-f1",
+                    "tx": 100,
+                    "rx": received,
+                    "lost": 100 - received,
+                    **dict.fromkeys(("duplicated", "reordered", "corrupted"), 0),
+                }
+            ],
+            "counters": PathCounters(ends),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("counted", "place"),
+    [
+        ({"f0": (100, 0), "up": (0, 90), "down": (90, 0), "f1": (0, 90)}, "inside switch left"),
+        ({"f0": (100, 0), "up": (0, 100), "down": (90, 0), "f1": (0, 90)}, "cable u0"),
+        ({"f0": (100, 0), "up": (0, 100), "down": (100, 0), "f1": (0, 90)}, "inside switch right"),
+    ],
+)
+def test_what_is_lost_is_placed_on_a_host_or_between(
+    counted: Mapping[str, tuple[int, int]], place: str
+) -> None:
+    layout = drawn()
+    ports = [port.id for port in layout.wiring.ports]
+    found = balanced(
+        lossy(**counted), ports=ports, through=True, ways=ways_of(layout), **between_hosts(layout)
+    )
+    assert {str(at): frames for at, frames in found.lost_at.items()} == {place: 10}
+    assert found.unaccounted == 0
+    assert found.evidence.balance[Place.parse("cable u0")] == Balance(
+        counted["up"][1], counted["down"][0]
+    )
+
+
+def test_the_way_of_a_flow_leads_through_both_switches() -> None:
+    there, *_ = ways_of(drawn(dimension="latency", rate="1000"))
+    assert sorted(there.entered) == sorted(("f0", DOWN, "f1", UP))
+    assert sorted(there.left) == sorted((UP, "f1", DOWN, "f0"))
+
+
+def test_frames_that_went_past_the_second_switch_are_found() -> None:
+    layout = drawn()
+    trial = lossy(f0=(100, 0), up=(0, 100), down=(3, 0), f1=(0, 100))
+    ports = [port.id for port in layout.wiring.ports]
+    found = balanced(trial, ports=ports, through=True, ways=ways_of(layout))
+    assert [str(place) for place in found.evidence.past] == ["right:u0@switch in"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("cable u0", Place(PlaceKind.CABLE, "u0")),
+        ("inside switch left", Place(PlaceKind.INSIDE_SWITCH, "left")),
+        ("left:u0@switch out", Place.out(PortEnd(UP, at_switch=True))),
+    ],
+)
+def test_places_of_hosts_are_written_and_read(text: str, place: Place) -> None:
+    assert Place.parse(text) == place
+    assert str(place) == text
+
+
+def test_no_other_part_has_a_name_like_an_uplink() -> None:
+    parts = {part.id for part in drawn(pairs=2).parts}
+    assert all(re.fullmatch(r"[a-z0-9]+", part) for part in parts)
+    assert Place.out(PortEnd(UP, at_switch=True)).of_uplink
+    assert not Place.parse("f0@switch out").of_uplink
