@@ -80,7 +80,17 @@ class SshdHost:
         """Start it: its sshd is the first of its own processes."""
         config = self.folder / "sshd_config"
         config.write_text(_CONFIG.format(address=self.address, folder=self.folder, more=self.more))
-        apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        apart = (
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        )
         with (self.folder / "sshd.log").open("ab") as log:
             self.sshd = subprocess.Popen(
                 (*self.enter, *apart, "sh", "-c", _BEGIN, "sh", str(config)),
@@ -132,11 +142,14 @@ def write_host_file(path: Path, hosts: Sequence[SshdHost], more: str = "") -> Pa
 
 
 @contextmanager
-def one_host(folder: Path, name: str = "a", number: int = 1, more: str = "") -> Iterator[SshdHost]:
+def one_host(folder: Path, name: str = "a", more: str = "") -> Iterator[SshdHost]:
     """Make a test host of that name; `more` are further lines of its sshd's configuration."""
     tag = secrets.token_hex(2)
     netns, near, far = f"st{tag}-{name}", f"st{tag}{name}0", f"st{tag}{name}1"
-    ours, theirs = f"198.18.{number}.1", f"198.18.{number}.2"
+    # Others may have test hosts on this machine, too.
+    net = f"198.{18 + secrets.randbelow(2)}.{secrets.randbelow(256)}.{4 * secrets.randbelow(64)}"
+    start, _, last = net.rpartition(".")
+    ours, theirs = f"{start}.{int(last) + 1}", f"{start}.{int(last) + 2}"
     folder = folder / name
     (folder / "home").mkdir(parents=True)
     for key in ("host_key", "user_key"):
@@ -171,7 +184,7 @@ def one_host(folder: Path, name: str = "a", number: int = 1, more: str = "") -> 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[tuple[SshdHost, SshdHost]]:
     """Make the test hosts `a` and `b`; nothing joins them yet but this machine."""
-    with one_host(folder, "a", 1) as a, one_host(folder, "b", 2) as b:
+    with one_host(folder, "a") as a, one_host(folder, "b") as b:
         yield a, b
 
 
