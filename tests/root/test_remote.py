@@ -4,6 +4,7 @@ all of them are accounted for on both hosts, and nothing is left there."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,8 @@ import pytest
 
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.lab.measure import Lab
+from switchmark.lab.trial import Trials
+from switchmark.machine.clean import clean
 from switchmark.machine.ssh import SshHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
@@ -48,10 +51,10 @@ def connected(ssh_hosts: Pair) -> Iterator[Mapping[str, SshHost]]:
 
 @pytest.fixture
 def attempt(connected: Mapping[str, SshHost], traffic_program: str, tmp_path: Path) -> Try:
-    def measure(**axes: Any) -> Record:
+    def measure(*, undone: bool = True, **axes: Any) -> Record:
         with Lab(tmp_path, hosts=connected) as lab:
             record = lab.run(Test.model_validate({**USUAL, **axes}))
-        assert lab.left == ()
+        assert (lab.left == ()) == undone
         return record
 
     return measure
@@ -97,6 +100,54 @@ def test_accounts_for_every_frame_between_two_hosts(
         assert left_on(host) == []
 
 
+@pytest.fixture
+def cabled(
+    ssh_hosts: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Mapping[str, str]]:
+    """Cable the test hosts with NICs of their own, which their host file names; return these."""
+    nics = {"a": "cableda0", "b": "cabledb0"}
+    a, b = ssh_hosts
+    ends = ("type", "veth", "peer", "name", nics["b"], "netns", b.netns)
+    subprocess.run(("ip", "-n", a.netns, "link", "add", nics["a"], *ends), check=True)
+    more = "".join(
+        f'[hosts.{name}.nics]\nuplink = {{name = "{nic}", cable = "a-b"}}\n\n'
+        for name, nic in nics.items()
+    )
+    file = write_host_file(tmp_path / "cabled.toml", ssh_hosts, more)
+    monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(file))
+    yield nics
+    a.exec("ip", "link", "del", nics["a"])
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "ovs", "direct"])
+def test_nics_that_the_host_file_cables_are_borrowed_and_given_back(
+    attempt: Try, ssh_hosts: Pair, cabled: Mapping[str, str], switch: str
+) -> None:
+    def links() -> list[str]:
+        return [host.exec("ip", "-br", "link", "show", cabled[host.name]) for host in ssh_hosts]
+
+    before = links()
+    record = attempt(switch=switch)
+    if switch == "direct":  # the functions open the cable itself
+        assert record.status == "ok", record.error
+        assert record.trials[0].unaccounted == 0 < record.trials[0].distinct
+    else:
+        assert_accounted(record)
+    assert not any("emulated" in told for told in (record.cables or {}).values())
+    assert links() == before
+    for host in ssh_hosts:
+        assert left_on(host) == []
+
+
+def test_a_cabled_nic_in_use_is_refused(
+    attempt: Try, ssh_hosts: Pair, cabled: Mapping[str, str]
+) -> None:
+    ssh_hosts[1].exec("ip", "addr", "add", "192.0.2.1/24", "dev", cabled["b"])
+    record = attempt()
+    assert record.status != "ok"
+    assert f"the NIC {cabled['b']} is in use: it has the address 192.0.2.1" in (record.error or "")
+
+
 def test_a_round_trip_crosses_both_switches_twice(attempt: Try) -> None:
     record = attempt(dimension="latency", rate="500")
     assert record.status == "ok", record.error
@@ -134,3 +185,30 @@ def test_the_command_line_measures_between_hosts_of_the_host_file(
     assert set(facts["hosts"]) == {"a", "b"}
     for host in ssh_hosts:
         assert left_on(host) == []
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
+    ssh_hosts: Pair, attempt: Try, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is cleaned at once."""
+    phase = Trials._phase
+    gone, stays = sorted(ssh_hosts, key=lambda host: host.name != lost)
+
+    def cut(self: Trials, name: str, duration_s: float) -> None:
+        gone.die()
+        phase(self, name, duration_s)
+
+    monkeypatch.setattr(Trials, "_phase", cut)
+    record = attempt(undone=False)
+    assert record.status == "failed"
+    assert re.search(rf"\b(host|on) {lost}\b", record.error or ""), record.error
+    assert left_on(stays) == []
+    gone.boot()
+    back = gone.connect()
+    try:
+        states = [each.state for each in clean(hosts={lost: back})]
+    finally:
+        back.close()
+    assert states == ["cleaned"]
+    assert left_on(gone) == []

@@ -21,6 +21,7 @@ from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
+from switchmark.machine.nics import lend
 from switchmark.machine.noise import Steal
 from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
@@ -31,7 +32,7 @@ from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.spec import Test
-from switchmark.switches.across import on_host
+from switchmark.switches.across import named_ends, on_host
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
@@ -72,6 +73,8 @@ def build_path(
     mark = executor.mark()
     nics = find_nics(host, layout)
     executor.execute(lend_nics(host, layout, nics))
+    for at, name, mac in named_ends(layout.switch, layout.wiring):
+        executor.execute(on_host(lend(executor.host(at), name, mac), at.host))
     executor.execute(construct(layout))
     programs = {
         "+".join(part.id for part in parts): (node, executor.process(process_name(node)), parts)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, Unavailable
+from switchmark.errors import CommandFailed, CommandTimedOut, HostLost, SwitchmarkError, Unavailable
 from switchmark.machine.carried import Carried
 from switchmark.machine.far_undo import undo_there
 from switchmark.machine.host import Completed, last_lines
@@ -229,8 +229,10 @@ class SshHost:
         try:
             self._connection = RemoteShell(self.name, self._ssh("ControlMaster=yes"))
         except SwitchmarkError as error:
-            self._refused = (time.monotonic(), error)
-            raise
+            # Of a host that was there once nothing is to be refused: it was lost.
+            told = HostLost(error.message, hint=error.hint) if self.connected else error
+            self._refused = (time.monotonic(), told)
+            raise told from error
         self.connected += 1
         return self._connection
 

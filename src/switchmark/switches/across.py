@@ -24,7 +24,7 @@ from switchmark.model.topology import (
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, Switch
 
-__all__ = ["Across", "Uplink", "far_switch", "on_host", "side_name", "wirings_of"]
+__all__ = ["Across", "Uplink", "far_switch", "named_ends", "on_host", "side_name", "wirings_of"]
 
 _OWN = frozenset({"name", "semantics", "port_kinds", "counters", "program", "bound_to"})
 _OF_DRIVER = (*_OWN, "resources", "own_stack", "capabilities", "routes_by_port")
@@ -252,7 +252,7 @@ class Across(Switch):
         for uplink, *ports in zip(made, *map(_ups, halves), strict=bool(made)):
             ends = [
                 (
-                    *(pair[0], "mtu", str(wiring.mtu), "address", self._mac(half, port)),
+                    *(pair[0], "mtu", str(wiring.mtu), "address", self.mac_of(half, port)),
                     *("netns", pid),
                 )
                 for half, port, pid, *pair in zip(halves, ports, pids, uplink.ends, strict=True)
@@ -268,7 +268,7 @@ class Across(Switch):
             )
         return steps
 
-    def _mac(self, half: Wiring, uplink: Port) -> str:
+    def mac_of(self, half: Wiring, uplink: Port) -> str:
         """Return the MAC of an end of an uplink. A router sends to that of the function behind it,
         whose place the router of the other host is in."""
         if half.semantics is not Semantics.ROUTED:
@@ -301,6 +301,18 @@ def far_switch(host: str) -> str:
 def wirings_of(switch: Switch, wiring: Wiring) -> tuple[Wiring, ...]:
     """Return the wirings of the instances of a switch: its own, or one for each of two hosts."""
     return switch.halves(wiring) if isinstance(switch, Across) else (wiring,)
+
+
+def named_ends(switch: Switch, wiring: Wiring) -> tuple[tuple[Node, str, str], ...]:
+    """Return the real NICs that join two hosts: where each is, its name, and its MAC for a run."""
+    if not isinstance(switch, Across):
+        return ()
+    return tuple(
+        (_itself(half), port.nic, switch.mac_of(half, port))
+        for half in switch.halves(wiring)
+        for port in _ups(half)
+        if port.uplink == "named" and port.nic
+    )
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
