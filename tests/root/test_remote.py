@@ -104,7 +104,7 @@ def test_accounts_for_every_frame_between_two_hosts(
 def cabled(
     ssh_hosts: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Mapping[str, str]]:
-    """Cable the test hosts with NICs of their own, which their host file names; return these."""
+    """Join the test hosts by NICs of their own, which the host file names; return these."""
     nics = {"a": "cableda0", "b": "cabledb0"}
     a, b = ssh_hosts
     ends = ("type", "veth", "peer", "name", nics["b"], "netns", b.netns)
@@ -191,7 +191,7 @@ def test_the_command_line_measures_between_hosts_of_the_host_file(
 def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
     ssh_hosts: Pair, attempt: Try, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one is cleaned at once."""
+    """What is on the other host is undone at once."""
     phase = Trials._phase
     gone, stays = sorted(ssh_hosts, key=lambda host: host.name != lost)
 
