@@ -21,6 +21,8 @@ from slurm import missing, slurm
 from ssh_hosts import SshdHost
 
 pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
+if "SWITCHMARK_TEST_LABS" not in os.environ:
+    pytest.skip("SWITCHMARK_TEST_LABS asks for them", allow_module_level=True)
 from switchmark.cluster.start import worker_command
 
 CAMPAIGN = """
