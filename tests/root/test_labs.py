@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,7 @@ def test_testbeds_are_reached_by_ssh_and_tls(
     said = [f"export {name}={environment[name]}" for name in environment if "SWITCHMARK" in name]
     python.write_text("\n".join(["#!/bin/sh", *said, f'exec {sys.executable} "$@"\n']))
     python.chmod(0o755)
-    near = ssh_host.address.rpartition(".")[0] + ".1"
+    near = str(IPv4Address(ssh_host.address) - 1)  # this end of the cable to it
     (tmp_path / "lab.toml").write_text(
         f'[ssh]\nhosts = ["root@{ssh_host.address}"]\nlisten = "{near}"\n'
         f'python = "{python}"\noptions = {json.dumps(ssh_host.options)}\n{certificates(tmp_path)}'
