@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from _pytest.fixtures import SubRequest
 from hypothesis import settings
 
 # Before they are imported, so that what they assert is explained.
@@ -100,6 +101,12 @@ def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterato
         return
     with left_as_it_was():
         yield
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: SubRequest) -> None:
+    """Forget what the host was like where a fixture makes something for all tests of a file."""
+    if fixturedef.scope == "module":
+        request.node.stash[SEEN_LAST] = None
 
 
 @pytest.fixture(autouse=True)

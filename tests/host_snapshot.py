@@ -65,6 +65,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
         r"/run/(systemd|udev|user|log|dbus|utmp|blkid|sudo|sshd|lock/apt)(/|\b)": "the system's",
         r"/var/lib/(apt|dpkg|systemd|dhcp|NetworkManager|logrotate|man-db|ucf|postgresql"
         r"|PackageKit|update-notifier|chrony|private|misc)(/|$)": "the system's own services",
+        r"/var/lib/libuuid/clock\.txt$": "libuuid's, of all that draw an identifier by time",
         r"/etc/(mtab|resolv\.conf|ld\.so\.cache~|\.pwd\.lock)": "the system's own services",
         r"/dev/(pts|char|block|disk|fd|mqueue|hugepages|shm)/": "terminals; others have an area",
     },

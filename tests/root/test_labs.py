@@ -22,8 +22,6 @@ from slurm import missing, slurm
 from ssh_hosts import SshdHost
 
 pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
-if "SWITCHMARK_TEST_LABS" not in os.environ:
-    pytest.skip("SWITCHMARK_TEST_LABS asks for them", allow_module_level=True)
 from switchmark.cluster.start import worker_command
 
 CAMPAIGN = """
@@ -242,6 +240,19 @@ def test_testbeds_are_reached_by_ssh_and_tls(
     told = one_test(environment, tmp_path)
     assert told["evidence"][0]["testbed"] == ssh_host.address
     assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended
+
+
+def test_a_scheduler_listens_only_where_this_host_has_an_address(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    said = '[local]\ntestbeds = 1\nlisten = "192.0.2.1"\n'
+    (tmp_path / "lab.toml").write_text(said + certificates(tmp_path))
+    words = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
+    run = start(environment, tmp_path, *words)
+    _, errors = run.communicate(timeout=100)
+    assert run.returncode == 3, errors
+    assert "no scheduler starts at 192.0.2.1" in errors
+    assert "hint: listen: an address of this host" in errors
 
 
 def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future
 
 from switchmark import __version__
 from switchmark.cluster import worker
@@ -35,6 +35,14 @@ _ANSWER_S = 30.0
 Told = Callable[[str], None]
 
 
+class _Sent(NamedTuple):
+    """A visit is on its way: to the worker at this address, by the scheduler of this id."""
+
+    future: Future
+    address: str
+    scheduler: str
+
+
 class DaskLab:
     """A lab has those workers of a scheduler that are testbeds and equal. `told` is told of those
     that are left out, and of what is waited for."""
@@ -42,8 +50,10 @@ class DaskLab:
     def __init__(self, client: Client, *, share_machine: bool, told: Told) -> None:
         self._client, self._shared, self._told = client, share_machine, told
         self._looked = 0.0
-        self._sent: dict[Item, Future] = {}
+        self._sent: dict[Item, _Sent] = {}
         self._ended: queue.Queue[tuple[Item, Future]] = queue.Queue()
+        self._scheduler = ""
+        self._workers: Collection[str] = ()
         self._names: dict[str, str] = {}
         self._left_out: set[str] = set()
         self._tests: Sequence[Test] = ()
@@ -94,11 +104,14 @@ class DaskLab:
 
     def measure(self, requests: Mapping[str, Content]) -> dict[str, Content]:
         """Ask testbeds to measure at the same time; return their answers, of those that had one."""
-        futures = {name: self._submit(name, each, alone=True) for name, each in requests.items()}
+        visits = {name: self._submit(name, each) for name, each in requests.items()}
         answers = {}
-        for name, future in futures.items():
+        for name, sent in visits.items():
+            while sent.future.status == "pending" and not self._is_gone(sent):
+                time.sleep(0.1)
+                self.testbeds()
             try:
-                answers[name] = future.result()
+                answers[name] = sent.future.result(timeout=_ANSWER_S)
             except Exception as error:  # noqa: BLE001 (a testbed that is lost is compared no more)
                 self._told(f"testbed {name} gave no answer: {error}")
         return {name: each for name, each in answers.items() if "record" in each}
@@ -106,20 +119,35 @@ class DaskLab:
     def send(self, item: Item, request: Content) -> None:
         """Send a visit to be measured at the testbed that the item is at."""
         assert item.at is not None
-        future = self._submit(item.at, request, alone=bool(request["stored"]))
-        self._sent[item] = future
-        future.add_done_callback(lambda done: self._ended.put((item, done)))
+        sent = self._sent[item] = self._submit(item.at, request)
+        sent.future.add_done_callback(lambda done: self._ended.put((item, done)))
 
     def landed(self, timeout_s: float) -> Landed | None:
         """Return a visit that has ended, of those sent; None if there is none in time."""
         try:
             item, future = self._ended.get(timeout=timeout_s)
         except queue.Empty:
-            return None
-        if self._sent.get(item) is not future:
+            return self._given_up()
+        sent = self._sent.get(item)
+        if sent is None or sent.future is not future:
             return None
         del self._sent[item]
         return self._outcome(item, future)
+
+    def _given_up(self) -> Landed | None:
+        """Return a visit whose testbed is gone, if there is one: the scheduler would wait for that
+        for good. The test is to blame unless the scheduler is another one, too."""
+        for item, sent in self._sent.items():
+            if sent.future.status == "pending" and self._is_gone(sent):
+                del self._sent[item]
+                with suppress(Exception):  # nobody waits for it in any case
+                    self._client.cancel([sent.future], force=True)
+                blame = int(sent.scheduler == self._scheduler)
+                return Landed(item, item.at or "", lost="its testbed is gone", blame=blame)
+        return None
+
+    def _is_gone(self, sent: _Sent) -> bool:
+        return sent.address not in self._workers
 
     def shares(self, testbed: str) -> bool:
         """Say whether another testbed is on the same machine."""
@@ -129,7 +157,7 @@ class DaskLab:
     def end(self) -> None:
         """Take down what is up on all testbeds, also what is being measured."""
         with suppress(Exception):  # whoever is gone takes it down by itself
-            self._client.cancel(list(self._sent.values()), force=True)
+            self._client.cancel([sent.future for sent in self._sent.values()], force=True)
             self._client.sync(
                 self._client._run,  # noqa: SLF001 (the public one has no limit)
                 worker.end,
@@ -148,42 +176,31 @@ class DaskLab:
                 callback_timeout=_ANSWER_S,
             )
 
-    def _submit(self, name: str, request: Content, *, alone: bool) -> Future:
+    def _submit(self, name: str, request: Content) -> _Sent:
         address = next((a for a, each in self._names.items() if each == name), "")
-        return self._client.submit(
+        future = self._client.submit(
             worker.visit,
             request,
-            address,
-            alone,
             key=f"switchmark-{uuid.uuid4().hex}",
             workers=[address],
-            allow_other_workers=True,
             resources={RESOURCE: 1},
             pure=False,
         )
+        return _Sent(future, address, self._scheduler)
 
     def _outcome(self, item: Item, future: Future) -> Landed:
         at = item.at or ""
         if future.status == "error":
-            error = future.exception()
-            blame = 3 if isinstance(error, KilledWorker) else 1
-            return Landed(item, at, lost=str(error), blame=blame)
+            return Landed(item, at, lost=str(future.exception()), blame=1)
         if future.status != "finished":
             return Landed(item, at, lost="the scheduler lost it", blame=0)
         try:
             answer: Content = future.result(timeout=_ANSWER_S)
         except Exception as error:  # noqa: BLE001 (whatever it is, there is no answer)
             return Landed(item, at, lost=f"its answer is lost: {error}", blame=0)
-        if "elsewhere" in answer:
-            return Landed(item, at, lost="its testbed is gone", blame=0)
         if "error" in answer:
             return Landed(item, at, lost=answer["error"], blame=1)
-        if answer["address"] not in self._names:
-            self._look()
-        name = self._names.get(answer["address"])
-        if name is None:
-            return Landed(item, at, lost="it was measured on no testbed of this lab", blame=0)
-        return Landed(item, name, answer)
+        return Landed(item, at, answer)
 
     def _look(self) -> None:
         """Ask the scheduler for its workers; take up new ones, forget those that are gone."""
@@ -197,6 +214,7 @@ class DaskLab:
             if self._client.status == "closed":
                 raise Unavailable("the scheduler is gone") from error
             return
+        self._scheduler, self._workers = identity["id"], identity["workers"]
         workers = identity["workers"]
         self._names = {a: name for a, name in self._names.items() if a in workers}
         self._left_out &= set(workers)

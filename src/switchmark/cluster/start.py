@@ -116,16 +116,22 @@ def _client(address: str, security: Security) -> Iterator[Client]:
 def _scheduler(started: Local | Ssh | Slurm, security: Security) -> Iterator[Any]:
     protocol = "tls" if security.require_encryption else "tcp"
     options = {"host": started.listen, "port": 0, "dashboard": False, "protocol": f"{protocol}://"}
-    if isinstance(started, Slurm):
-        with _slurm(started, security, protocol) as cluster:
-            yield cluster
-        return
-    with SpecCluster(
-        workers={},
-        scheduler={"cls": Scheduler, "options": {**options, "security": security}},
-        security=security,
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    try:
+        if isinstance(started, Slurm):
+            cluster = _slurm(started, security, protocol)
+        else:
+            cluster = SpecCluster(
+                workers={},
+                scheduler={"cls": Scheduler, "options": {**options, "security": security}},
+                security=security,
+                silence_logs=logging.CRITICAL,
+            )
+    except RuntimeError as error:
+        raise Unavailable(
+            f"no scheduler starts at {started.listen or 'an address of this host'}: {error}",
+            hint="listen: an address of this host, which the testbeds reach",
+        ) from error
+    with cluster:
         yield cluster
 
 

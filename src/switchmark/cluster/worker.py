@@ -87,14 +87,9 @@ class _Process:
 _PROCESS = _Process()
 
 
-def visit(request: Content, meant_for: str, alone: bool) -> Content:
-    """Measure on this worker's testbed. One that came here because the worker that it was meant for
-    is lost is left to the client, if it goes on with trials of that one (`alone`)."""
-    worker = get_worker()
-    if alone and worker.address != meant_for:
-        return {"elsewhere": worker.address}
-    answer = _PROCESS.ask(request, str(worker.get_current_task()))
-    return {**answer, "address": worker.address}
+def visit(request: Content) -> Content:
+    """Measure on this worker's testbed."""
+    return _PROCESS.ask(request, str(get_worker().get_current_task()))
 
 
 def ask(request: Content) -> Content:
