@@ -268,7 +268,8 @@ def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path)
 def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
     words = [word for word in OPTIONS if word != "--share-machine"]
-    run = start(environment, tmp_path, "run", *words, *"--rate 1k --cluster lab.toml".split())
+    words += "--rate 1k --duration 0.2 --repeat 1 --cluster lab.toml".split()
+    run = start(environment, tmp_path, "run", *words)
     output, errors = run.communicate(timeout=100)
     assert run.returncode == 0, errors
     assert "is left out: it is on the same machine as testbed-1 (one boot id)" in errors

@@ -13,74 +13,49 @@ from pydantic import BaseModel, ConfigDict
 
 from switchmark.model.written import Written
 
-__all__ = ["Lag", "Latency", "LatencyFigures", "Variation", "VariationFigures"]
+__all__ = ["Distribution", "Lag", "Latency", "LatencyFigures", "Variation", "VariationFigures"]
 
 
-class Lag(BaseModel):
+class Distribution(BaseModel):
+    """A distribution tells many times by their histogram, and by what is read of it most."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: int
+    """Values: of frames, or of pairs of them."""
+
+    min: int
+    """The smallest, in nanoseconds."""
+
+    mean: float
+    """The mean, in nanoseconds."""
+
+    p50: int | None
+    """The median, in nanoseconds."""
+
+    p90: int | None
+    """90 % are no greater."""
+
+    p99: int | None
+    """99 % are no greater."""
+
+    p999: int | None
+    """99.9 % are no greater."""
+
+    max: int
+    """The greatest, in nanoseconds."""
+
+    histogram: str | None = None
+    """All of them: HdrHistogram's V2 compressed encoding."""
+
+
+class Lag(Distribution):
     """A lag says how long after it was due a sender made each frame that has a time by a rate."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: int
-    """Frames."""
-
-    min: int
-    """The smallest, in nanoseconds."""
-
-    mean: float
-    """The mean, in nanoseconds."""
-
-    p50: int | None
-    """The median, in nanoseconds."""
-
-    p90: int | None
-    """90 % are no greater."""
-
-    p99: int | None
-    """99 % are no greater."""
-
-    p999: int | None
-    """99.9 % are no greater."""
-
-    max: int
-    """The greatest, in nanoseconds."""
-
-    histogram: str | None = None
-    """All of them: HdrHistogram's V2 compressed encoding."""
-
-
-class Variation(BaseModel):
+class Variation(Distribution):
     """A variation says how the delays of frames sent in turn differ (IPDV, RFC 5481): absolute
-    nanoseconds, of those of a flow that arrived in turn too."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    count: int
-    """Pairs of frames."""
-
-    min: int
-    """The smallest, in nanoseconds."""
-
-    mean: float
-    """The mean, in nanoseconds."""
-
-    p50: int | None
-    """The median, in nanoseconds."""
-
-    p90: int | None
-    """90 % are no greater."""
-
-    p99: int | None
-    """99 % are no greater."""
-
-    p999: int | None
-    """99.9 % are no greater."""
-
-    max: int
-    """The greatest, in nanoseconds."""
-
-    histogram: str | None = None
-    """All of them: HdrHistogram's V2 compressed encoding."""
+    nanoseconds, of pairs of frames of a flow that arrived in turn too."""
 
 
 class Latency(BaseModel):
