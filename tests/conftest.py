@@ -104,7 +104,7 @@ def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterato
 
 
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: SubRequest) -> None:
-    """Forget what the host was like where a fixture makes something for all tests of a file."""
+    """Let the host be looked at anew where a fixture makes something for all tests of a file."""
     if fixturedef.scope == "module":
         request.node.stash[SEEN_LAST] = None
 
