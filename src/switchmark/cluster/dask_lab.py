@@ -27,7 +27,10 @@ RESOURCE = "testbed"
 """Each worker has one of it, and each visit takes it: one test at a time on one testbed."""
 
 _LOOK_S = 1.0
-"""How often the scheduler is asked for testbeds."""
+"""How often the scheduler is asked for testbeds while it has some."""
+
+_WAIT_S = 0.1
+"""How often while they are waited for."""
 
 _END_S = 90.0
 _ANSWER_S = 30.0
@@ -69,21 +72,21 @@ class DaskLab:
             self._looked = time.monotonic()
         return sorted(self._names.values())
 
-    @property
-    def left_out(self) -> int:
-        """Return how many workers are no testbeds of this lab."""
-        return len(self._left_out)
-
-    def wait(self, wait_s: float) -> None:
-        """Wait for the first testbed, and a moment for others. Unavailable if none comes."""
+    def wait(self, count: int, wait_s: float) -> None:
+        """Wait for as many workers, or those that come in time. Unavailable without a testbed."""
         deadline = time.monotonic() + wait_s
-        while not self.testbeds():
+        self._look()
+        while len(self._names) + len(self._left_out) < count or not self._names:
+            if time.monotonic() > deadline and self._names:
+                self._told(f"{len(self._names)} of {count} testbeds came within {wait_s:g} s")
+                return
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"no testbed came to the scheduler within {wait_s:g} s",
                     hint=f"dask worker ADDRESS --nthreads 1 --resources {RESOURCE}=1",
                 )
-            time.sleep(0.1)
+            time.sleep(_WAIT_S)
+            self._look()
 
     def agree(self, tests: Sequence[Test]) -> list[Mapping[str, str]]:
         """Return the versions that the figures of these tests depend on, the same on all testbeds;

@@ -54,13 +54,11 @@ def connected(
         if started is not None:
             stack.callback(lab.close_workers)
         stack.callback(lab.end)
+        wait_s = started.wait_s if started is not None else _CONNECT_S
         try:
-            lab.wait(started.wait_s if started is not None else _CONNECT_S)
+            lab.wait(_expected(started), wait_s)
         except Unavailable as error:
             raise _with_last_words(error, workers) from error
-        expected = _expected(started)
-        if expected > 1:
-            _wait_for_others(lab, expected, started.wait_s if started else 0.0, told)
         yield lab
 
 
@@ -214,13 +212,3 @@ def _expected(started: Local | Ssh | Slurm | None) -> int:
     if isinstance(started, Ssh):
         return len(started.hosts)
     return started.testbeds if started is not None else 0
-
-
-def _wait_for_others(lab: DaskLab, expected: int, wait_s: float, told: Told) -> None:
-    """Wait until all testbeds are there, or those that come are."""
-    deadline = time.monotonic() + wait_s
-    while len(lab.testbeds()) + lab.left_out < expected:
-        if time.monotonic() > deadline:
-            told(f"{len(lab.testbeds())} of {expected} testbeds came within {wait_s:g} s")
-            return
-        time.sleep(0.2)
