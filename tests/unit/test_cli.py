@@ -24,6 +24,7 @@ import switchmark.lab.measure
 import switchmark.machine.anchor
 from switchmark.campaign.load import from_options
 from switchmark.cli import main
+from switchmark.cli.app import COMMANDS
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
@@ -641,16 +642,74 @@ def test_it_runs_as_a_module() -> None:
     assert program("--version").stdout == f"switchmark {switchmark.__version__}\n"
 
 
-def test_the_help_loads_nothing_heavy() -> None:
-    loaded = program(
-        code="import sys; sys.argv = ['switchmark', 'run', '--help']\n"
-        "from switchmark.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = ('duckdb', 'numpy', 'hdrh', 'rich', 'yaml')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    assert loaded.stdout.endswith("\n[]\n"), loaded.stdout + loaded.stderr
+LOADED = """
+import sys
+before = set(sys.modules)
+{what}
+print(*sorted(set(sys.modules) - before), file=sys.stderr)
+"""
+
+HELP = """
+from switchmark.cli import main
+sys.argv = ["switchmark", {words}]
+try: main()
+except SystemExit: pass
+"""
+
+HEAVY = {"dask", "duckdb", "hdrh", "MLRsearch", "numpy", "rich", "vl_convert", "yaml"}
+
+
+def loaded(what: str) -> set[str]:
+    """Return the modules that a program loads, but for those that Python itself needs to start."""
+    ended = program(code=LOADED.format(what=what))
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stderr.split())
+
+
+def top_of(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def test_the_package_loads_nothing_but_itself() -> None:
+    assert loaded("import switchmark") == {"switchmark"}
+
+
+@pytest.mark.parametrize("words", ["'--help'", "'-h'", ""])
+def test_the_help_of_the_whole_loads_no_command(words: str) -> None:
+    modules = loaded(HELP.format(words=words))
+    assert not top_of(modules) & (HEAVY | {"pydantic"})
+    ours = {name for name in modules if name.startswith("switchmark.")}
+    assert ours == {f"switchmark.{name}" for name in ("cli", "cli.app", "cli.completion", "errors")}
+
+
+def test_the_help_of_no_command_loads_what_is_heavy() -> None:
+    """But for pydantic, of which axes are made; the parser of options itself has taken it, too."""
+    modules = loaded("".join(HELP.format(words=f"'{command}', '--help'") for command in COMMANDS))
+    assert not top_of(modules) & HEAVY
+    folders = {name.split(".")[1] for name in modules if name.startswith("switchmark.")}
+    assert folders == {"cli", "errors", "model"}
+
+
+def test_the_help_of_the_whole_tells_each_command_in_a_line(cli) -> None:
+    lines = cli("--help").out.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]
+    assert [line.split(maxsplit=1) for line in lines] == [
+        [name, words] for name, (_, words) in COMMANDS.items()
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+def test_each_command_of_the_table_is_there_and_told_in_full(cli) -> None:
+    for name in COMMANDS:
+        ended = cli(name, "--help")
+        assert ended.status == 0, name
+        assert ended.out.startswith(f"Usage: switchmark {name} "), ended.out
+        assert "Options:" in ended.out
+
+
+def test_a_command_that_is_not_there_is_refused_with_the_nearest(cli) -> None:
+    ended = cli("repport", "runs/a")
+    assert ended.status == Exit.USAGE
+    assert "'report'" in ended.err
 
 
 def test_a_closed_pipe_is_no_bug() -> None:

@@ -51,7 +51,8 @@ def _run(arguments: list[str]) -> int:
     command_line_error = typer.BadParameter.__mro__[2]
     enable_completion()
     try:
-        return app(arguments, prog_name="switchmark", standalone_mode=False) or 0
+        asked = arguments or ["--help"]
+        return app(asked, prog_name="switchmark", standalone_mode=False) or 0
     except typer.Abort:
         return Exit.INTERRUPTED
     except Exception as error:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from switchmark.errors import UsageError
-from switchmark.model.axis import Axis
+
+if TYPE_CHECKING:
+    from switchmark.model.axis import Axis
 
 __all__ = ["completer", "enable_completion", "experiments", "print_completion", "things"]
 

@@ -1,5 +1,5 @@
-"""This module defines the commands that hand on what runs have recorded: each parses, calls and
-prints.
+"""This module defines the commands that show what runs have recorded, or hand it on: each parses,
+calls and prints.
 
 They read run folders only, and import what they need when they are run.
 """
@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from switchmark.cli.arguments import JsonLines, RunFolderPath
-from switchmark.cli.running import print_json
+from switchmark.cli.arguments import JsonLines, RunFolderPath, Wide
+from switchmark.cli.running import print_json, print_records, print_report, steps_of
+from switchmark.cli.tuning import print_tuning
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from switchmark.model.record import Record
 
-__all__ = ["add_commands"]
+__all__ = ["bundle", "export", "query", "report", "schema_"]
 
 _FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
 """What a file's suffix says of the form."""
@@ -35,12 +36,38 @@ Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders"
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", show_default=False)]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add these commands to those of the program."""
-    app.command("export")(export)
-    app.command("bundle")(bundle)
-    app.command("query")(query)
-    app.command("schema")(schema_)
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help=".html, .svg, .pdf, .png, .md or .csv"),
+    ] = None,
+    as_json: JsonLines = False,
+    wide: Wide = False,
+) -> int:
+    """Show the results of runs again, from their records only."""
+    from switchmark.campaign.store import read_records
+    from switchmark.campaign.tuning import folders_of
+    from switchmark.report.files import writer_of
+
+    write = None if output is None else writer_of(output)
+    folders = {
+        each: "/".join((run.resolve().name, *each.relative_to(run).parts))
+        for run in runs
+        for each in folders_of(run)
+    }
+    results = [(name, read_records(folder)) for folder, name in folders.items()]
+    if write is not None:
+        write(results, {name: steps_of(folder) for folder, name in folders.items()})
+    for name, records in results:
+        if as_json:
+            print_records(records)
+        elif output is None:
+            print(f"{name}\n")
+            print_report(records, wide)
+    for run in runs if output is None and not as_json else ():
+        print_tuning(run, sys.stdout)
+    return 0
 
 
 def export(

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from switchmark.cli.completion import completer
-from switchmark.model.axis import Axis
-from switchmark.model.spec import AXES
+
+if TYPE_CHECKING:
+    from switchmark.model.axis import Axis
 
 __all__ = ["with_axes", "with_host_file"]
 
@@ -23,6 +24,8 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
 
     The command gets what was written for the axes that were given, by the names of the fields.
     """
+    from switchmark.model.spec import AXES
+
     own = inspect.signature(command, eval_str=True)
     kept = [parameter for name, parameter in own.parameters.items() if name != "axes"]
     in_order = sorted(AXES.values(), key=lambda axis: axis.used, reverse=True)

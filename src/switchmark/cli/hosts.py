@@ -1,0 +1,88 @@
+"""This module defines the commands that ask a host what it can do, or undo what was left on it.
+
+A command returns its exit status and imports what it needs when it is run, so that its `--help` is
+quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from switchmark.cli.arguments import Json, OnHost
+from switchmark.cli.completion import things
+from switchmark.cli.options import with_host_file
+from switchmark.cli.running import print_json
+from switchmark.errors import Exit
+
+__all__ = ["clean", "doctor", "list_"]
+
+
+@with_host_file
+def list_(
+    thing: Annotated[
+        str,
+        typer.Argument(
+            metavar="THING",
+            help="switches, engines, environments, functions, scenarios, searches, noises, ...",
+            autocompletion=things,
+        ),
+    ],
+    port: Annotated[
+        str | None, typer.Option(metavar="KIND", help="only what has this kind of port")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """List names, whether this host can use them, and why not."""
+    from switchmark.cli.listing import listed, print_listed, thing_named
+
+    entries = listed(thing_named(thing), port)
+    if as_json:
+        print_json(entries)
+    else:
+        print_listed(entries, sys.stdout)
+    return 0
+
+
+@with_host_file
+def doctor(as_json: Json = False, host: OnHost = None) -> int:
+    """Say what this host can do, what is missing, and the command that mends it."""
+    from switchmark.cli.doctor import examine, print_findings
+    from switchmark.machine.reach import FileHosts
+
+    with FileHosts() as hosts:
+        findings = examine() if host is None else examine(hosts[host])
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        print_findings(findings, sys.stdout)
+    return 0 if all(finding.ok for finding in findings if finding.needed) else Exit.UNAVAILABLE
+
+
+@with_host_file
+def clean(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="only these, such as sm3f2a")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
+    host: OnHost = None,
+) -> int:
+    """Undo what dead runs left on this machine, and on the hosts that they used."""
+    from switchmark.machine.clean import clean, clean_there
+    from switchmark.machine.reach import FileHosts
+
+    with FileHosts() as hosts:
+        if host is None:
+            cleaned = clean(runs=runs or (), dry_run=dry_run, hosts=hosts)
+        else:
+            cleaned = clean_there(hosts[host], runs=runs or (), dry_run=dry_run)
+    for each in cleaned:
+        print(f"{each.run}: {each.state}")
+        for line in (*each.actions, *(f"failed: {failure}" for failure in each.failures)):
+            print(f"  {line}")
+    if not cleaned:
+        print("nothing to clean")
+    return Exit.INCOMPLETE if any(each.failures for each in cleaned) else 0

@@ -1,0 +1,187 @@
+"""This module defines the commands that run tests, or say how they would be run: each parses, calls
+and prints; the work is done elsewhere.
+
+A command returns its exit status and imports what it needs when it is run, so that its `--help` is
+quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from switchmark.cli.arguments import (
+    CalibrateOption,
+    CampaignFile,
+    Capture,
+    Cluster,
+    GateOption,
+    JsonLines,
+    Keep,
+    Named,
+    Out,
+    Quiet,
+    Rerun,
+    RunFolderPath,
+    ShareMachine,
+    Spread,
+    Strict,
+    Tune,
+    Wide,
+)
+from switchmark.cli.completion import experiments
+from switchmark.cli.labs import check_cluster, check_same_lab, measure_on_lab
+from switchmark.cli.options import with_axes, with_host_file
+from switchmark.cli.running import (
+    Shown,
+    campaign_of,
+    check_keep,
+    lab_options,
+    measure,
+    new_run,
+)
+from switchmark.cli.tuning import go_on_tuning, search_settings
+
+__all__ = ["paper", "plan", "resume", "run"]
+
+
+@with_host_file
+@with_axes
+def run(
+    axes: dict[str, str],
+    campaign: CampaignFile = None,
+    out: Out = Path("runs"),
+    name: Named = None,
+    as_json: JsonLines = False,
+    wide: Wide = False,
+    quiet: Quiet = False,
+    keep: Keep = False,
+    capture: Capture = None,
+    strict: Strict = False,
+    calibrate: CalibrateOption = "auto",
+    gate: GateOption = "refuse",
+    rerun: Rerun = 0,
+    share_machine: ShareMachine = False,
+    tune: Tune = None,
+    cluster: Cluster = None,
+    spread: Spread = False,
+) -> int:
+    """Run the tests of a campaign, of the axes given here, or of both.
+
+    An axis takes one value, a comma list, or start..step..stop. One that is given here takes
+    the place of the campaign's.
+    """
+    chosen = campaign_of(campaign, axes)
+    check_keep(keep, chosen, tune is not None)
+    lab, show = (
+        lab_options(keep, capture, calibrate, gate, rerun, share_machine),
+        Shown(as_json, wide, quiet),
+    )
+    check_cluster(cluster, spread, keep=keep, capture=capture, tune=tune)
+    if cluster is not None:
+        return measure_on_lab(cluster, (chosen, out, name), show, lab, strict, spread=spread)
+    if tune is not None:
+        return search_settings(chosen, tune, (out, name), show, lab, strict)
+    return measure(new_run(chosen, out, name), show, lab, strict)
+
+
+@with_host_file
+@with_axes
+def plan(axes: dict[str, str], campaign: CampaignFile = None) -> int:
+    """Print how many tests there are, how long they take, and the exact steps of each; touch
+    nothing, need no root."""
+    from switchmark.cli.steps import script
+
+    for line in script(campaign_of(campaign, axes).tests):
+        print(line)
+    return 0
+
+
+@with_host_file
+def resume(
+    folder: RunFolderPath,
+    as_json: JsonLines = False,
+    wide: Wide = False,
+    quiet: Quiet = False,
+    keep: Keep = False,
+    capture: Capture = None,
+    strict: Strict = False,
+    calibrate: CalibrateOption = "auto",
+    gate: GateOption = "refuse",
+    rerun: Rerun = 0,
+    share_machine: ShareMachine = False,
+    cluster: Cluster = None,
+    spread: Spread = False,
+) -> int:
+    """Run the tests that a run has not finished, and those that failed in it."""
+    from switchmark.campaign.store import RunFolder, read_campaign
+    from switchmark.campaign.tuning import is_tuning
+    from switchmark.machine.anchor import anchor
+
+    tuning = is_tuning(folder)
+    check_keep(keep, read_campaign(folder), tuning)
+    check_cluster(cluster, spread, keep=keep, capture=capture, tune=tuning or None)
+    check_same_lab(folder, cluster)
+    lab = lab_options(keep, capture, calibrate, gate, rerun, share_machine)
+    show = Shown(as_json, wide, quiet)
+    if cluster is not None:
+        return measure_on_lab(cluster, folder, show, lab, strict, spread=spread)
+    anchor()
+    go_on = go_on_tuning if tuning else measure
+    return go_on(RunFolder(folder), show, lab, strict)
+
+
+@with_host_file
+@with_axes
+def paper(
+    axes: dict[str, str],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="see: switchmark list papers; 'ara-2021/*' is many",
+            autocompletion=experiments,
+        ),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="fewer points and shorter trials: some two minutes")
+    ] = False,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="the paper's rates, not shares of this host's R+")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="draw it: .html, .svg, .pdf or .png"),
+    ] = None,
+    out: Out = Path("runs"),
+    as_json: JsonLines = False,
+    wide: Wide = False,
+    quiet: Quiet = False,
+    capture: Capture = None,
+    strict: Strict = False,
+    calibrate: CalibrateOption = "auto",
+    gate: GateOption = "refuse",
+    rerun: Rerun = 0,
+    share_machine: ShareMachine = False,
+) -> int:
+    """Run experiments of the literature, and show their results beside the published ones.
+
+    Each claim of the paper is answered: it holds here, does not hold here, or cannot be told.
+    """
+    from switchmark.cli.papers import run_papers
+
+    lab = lab_options(False, capture, calibrate, gate, rerun, share_machine)
+    show = Shown(as_json, wide, quiet)
+    return run_papers(
+        name,
+        axes,
+        out,
+        show,
+        lab,
+        quick=quick,
+        as_published=as_published,
+        strict=strict,
+        output=output,
+    )
