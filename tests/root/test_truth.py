@@ -210,6 +210,59 @@ def test_every_tenth_frame_at_another_port(attempt: Try) -> None:
     assert trial.lost_at == {Place(PlaceKind.STRAY): trial.lost}
 
 
+# --- the same on several cores -----------------------------------------------------------------
+
+TWO_CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.2}
+
+
+@pytest.mark.parametrize("engine", ["raw", "raw-mmsg", "mmap", "xdp"])
+def test_frames_that_are_lost_and_doubled_are_counted_on_two_cores(
+    attempt: Try, engine: str
+) -> None:
+    # What is doubled hides what is lost from the counters of ports, and so from `unaccounted`.
+    (trial,) = attempt("--drop", 10, "--duplicate", 7, engine=engine, **TWO_CORES).trials
+    for flow in trial.per_flow:
+        lost = [number for number in range(flow.tx) if number % 10 == 9]
+        doubled = [n for n in range(flow.tx) if n % 7 == 6 and n not in lost]
+        assert (flow.lost, flow.duplicated) == (len(lost), len(doubled))
+        assert flow.tx > 0
+    assert len(trial.per_flow) == 8
+    assert (trial.reordered, trial.corrupted) == (0, 0)
+    assert trial.latency is not None
+    assert trial.latency.count == trial.rx_frames - trial.duplicated
+    assert "flows-mixed" not in trial.doubts
+
+
+def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
+    attempt: Try,
+) -> None:
+    trial = only(attempt("--swap", 7, "--corrupt", 10, engine="mmap", **TWO_CORES))
+    for flow in trial.per_flow:
+        swapped = range(6, flow.tx, 7)
+        # What is swapped is not corrupted; the last frame has nobody that overtakes it.
+        corrupted = [n for n in range(9, flow.tx, 10) if n not in swapped]
+        held = flow.tx % 7 == 0
+        assert flow.corrupted == len(corrupted)
+        assert flow.lost == len(corrupted) + held
+        # That a frame was overtaken by a corrupted one, whose number nobody knows, is not seen.
+        unseen = [n for n in swapped if n + 1 in corrupted]
+        assert flow.reordered == len(swapped) - held - len(unseen)
+
+
+def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None:
+    faults = ("--spread", 3, "--duplicate", 5, "--drop", 10)
+    (trial,) = attempt(*faults, engine="raw-mmsg", **TWO_CORES).trials
+    for flow in trial.per_flow:
+        lost = [number for number in range(flow.tx) if number % 10 == 9]
+        doubled = [n for n in range(flow.tx) if n % 5 == 4 and n not in lost]
+        assert (flow.lost, flow.duplicated) == (len(lost), len(doubled))
+    assert trial.evidence.mixed > 0
+    assert "flows-mixed" in trial.doubts
+
+
+# --- what a switch does to times -----------------------------------------------------------------
+
+
 def test_a_known_delay(attempt: Try) -> None:
     trial = only(attempt("--delay-us", 20_000, rate="2k"))
     assert trial.latency is not None

@@ -557,6 +557,7 @@ RAISED_BY = {
     "host-busy": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "cpu-stolen": "root/test_truth.py::test_time_that_the_hypervisor_kept",
     "started-late": "netns/test_real_frames.py::test_a_late_start_is_doubted_and_floods_nobody",
+    "flows-mixed": "root/test_truth.py::test_flows_that_come_to_both_cores_are_counted_exactly",
     "interrupts": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "frequency-changed": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "emulated": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
@@ -594,6 +595,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "layout/placing.py": ("hosts-share-machine",),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
+            "flows-mixed",
         ),
         "lab/searching.py": ("uncertain",),
         "campaign/sharing.py": ("shared-machine",),

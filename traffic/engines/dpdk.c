@@ -4,8 +4,8 @@
  *
  * The EAL lives as long as the process and is started by the first port that is opened. A port
  * is one queue pair of a device; ports that name the same device share it. One that receives
- * reads all receive queues of the device, as nobody can tell which of them a switch will use; a
- * second one that would receive is refused.
+ * reads all receive queues of the device, as nobody can tell which of them a switch will use; that
+ * of one of several cores reads its own. Nobody else may receive from these.
  *
  * A port of a device that completes checksums, checks them or notes times has a tx and an rx that
  * know of it; all others run through code that does not.
@@ -50,10 +50,10 @@ enum {
 struct device {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	uint16_t id, queues, ports;
-	/* By one of the ports, as a queue has no lock: which queues are sent to; whether any is
-	 * received from, as then all are. */
+	/* By one of the ports, as a queue has no lock: which queues are sent to, and which are
+	 * received from. */
 	uint64_t sent_to;
-	bool received;
+	uint64_t received_from;
 	bool errors_are_losses; /* oerrors counts frames that were taken and did not leave */
 	bool completes_sums, checks_sums; /* of UDP */
 	bool stamps;
@@ -314,7 +314,8 @@ static void device_offload(const struct port *port, struct device *d,
 
 static int device_setup(struct port *port, struct device *d, const struct rte_eth_dev_info *info)
 {
-	const int node = (int)rte_socket_id();
+	const int device_node = rte_eth_dev_socket_id(d->id);
+	int node = device_node < 0 ? (int)rte_socket_id() : device_node;
 	struct rte_eth_conf conf = { 0 };
 	uint16_t rx = (uint16_t)port_option(port, "descriptors"), tx = rx;
 	uint32_t mtu = port->config.frame_max > HEADERS_MAX + 1500 ?
@@ -352,12 +353,19 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 	if (error)
 		return port_fail(port, error, "%s takes no queue of that length", d->name);
 	/* Rings of both ends, what the caller and the threads' caches hold. */
-	count = 2u * (rx + tx) * d->queues + 4 * port->config.burst + 4 * CACHE;
+	count = 2u * (rx + tx) * d->queues +
+		(4 * port->config.burst + 4 * CACHE) * port->config.cores;
 	/* Powers of two: af_packet's slots are, and an mbuf must hold one. */
 	d->room = RTE_MAX(rte_align32pow2(port->config.frame_max + 64), 2048u);
 	snprintf(name, sizeof(name), "frames-%u", d->id);
 	d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
 					  (uint16_t)(RTE_PKTMBUF_HEADROOM + d->room), node);
+	/* The device may be on a node that memory was not taken of. */
+	if (!d->pool && node != (int)rte_socket_id()) {
+		node = (int)rte_socket_id();
+		d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
+						  (uint16_t)(RTE_PKTMBUF_HEADROOM + d->room), node);
+	}
 	if (!d->pool)
 		return port_fail(port, ENOMEM, "no memory for %u frames of %u bytes: %s", count,
 				 d->room, eal_said());
@@ -612,13 +620,22 @@ static uint64_t stamps_read(struct stamps *s, const struct rte_mbuf *m, uint64_t
 
 /* ---- the engine ------------------------------------------------------------------- */
 
+/* The receive queues that a port reads, a bit each. */
+static uint64_t queues_read(const struct port *port)
+{
+	if (!port->config.receives)
+		return 0;
+	return port->config.cores > 1 ? 1ull << (port->config.queue % DEVICE_QUEUES_MAX) :
+					UINT64_MAX;
+}
+
 static void dpdk_close(struct port *port)
 {
 	struct dpdk_port *p = port->priv;
 
 	if (!p)
 		return;
-	p->device->received &= !port->config.receives;
+	p->device->received_from &= ~queues_read(port);
 	p->device->sent_to &= ~((uint64_t)port->config.sends << p->queue);
 	if (!--p->device->ports) {
 		*device_slot(p->device->name) = NULL;
@@ -677,7 +694,7 @@ static int dpdk_open(struct port *port)
 		error = device_open(port, slot, arguments, name);
 	if (error || !*slot)
 		return error;
-	if (port->config.receives && (*slot)->received)
+	if ((*slot)->received_from & queues_read(port))
 		return port_fail(port, EBUSY,
 				 "%s is received from by another port, which reads all its queues",
 				 name);
@@ -697,12 +714,13 @@ static int dpdk_open(struct port *port)
 	}
 	p->device = *slot;
 	p->device->ports++;
-	p->device->received |= port->config.receives;
+	p->device->received_from |= queues_read(port);
 	p->device->sent_to |= (uint64_t)port->config.sends << port->config.queue;
 	p->pool = p->device->pool;
 	p->id = p->device->id;
 	p->queue = (uint16_t)port->config.queue;
-	p->queues = p->device->queues;
+	p->queues = port->config.cores > 1 ? 1 : p->device->queues;
+	p->next = port->config.cores > 1 ? p->queue : 0;
 	port->priv = p;
 	dpdk_offload(port, p);
 	mode_write(port, p);
@@ -928,7 +946,8 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 
 const struct engine engine_dpdk = {
 	.name = "dpdk",
-	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,
+	.caps = ENGINE_SPREADS | ENGINE_HAS_THREADS | ENGINE_SENDS | ENGINE_RECEIVES |
+		ENGINE_REFLECTS | ENGINE_CROSSES,
 	.options = dpdk_options,
 	.summary = "DPDK: virtio-user, vhost, memif, PCI devices and whatever else it drives",
 	.open = dpdk_open,

@@ -55,6 +55,7 @@ struct ring {
 
 struct mmap_port {
 	struct ring tx, rx;
+	struct packet_group *group; /* of those that share what comes in; NULL: it is alone */
 	uint32_t room; /* bytes of a frame in a send slot: with a VLAN tag more than asked for */
 
 	/* Send slots that no caller owns, in the order in which they will be given out: a
@@ -166,6 +167,7 @@ static void mmap_close(struct port *port)
 
 	if (!p)
 		return;
+	packet_group_leave(p->group);
 	ring_close(&p->tx);
 	ring_close(&p->rx);
 	free(p->queue);
@@ -255,7 +257,8 @@ static int open_rx(struct port *port)
 		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
 	if (!port->config.sends)
 		snprintf(port->mode, sizeof(port->mode), "TPACKET_V2");
-	return packet_bind(port, r->fd, true);
+	error = packet_bind(port, r->fd, true);
+	return error ? error : packet_spread(port, r->fd, &p->group);
 }
 
 static int mmap_open(struct port *port)
@@ -505,7 +508,7 @@ static void mmap_stats(struct port *port, struct engine_stats *stats)
 
 const struct engine engine_mmap = {
 	.name = "mmap",
-	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_NEEDS_INTERFACE,
+	.caps = ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_NEEDS_INTERFACE,
 	.options = mmap_options,
 	.summary = "AF_PACKET with rings in shared memory (PACKET_MMAP)",
 	.open = mmap_open,

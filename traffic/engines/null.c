@@ -119,7 +119,7 @@ static void null_stats(struct port *port, struct engine_stats *stats)
 
 const struct engine engine_null = {
 	.name = "null",
-	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,
+	.caps = ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES,
 	.options = null_options,
 	.summary = "no I/O: the floor of the program's own cost",
 	.open = null_open,

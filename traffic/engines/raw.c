@@ -21,6 +21,7 @@
 struct raw_port {
 	struct messages messages;
 	int fd;
+	struct packet_group *group; /* of those that share what comes in; NULL: it is alone */
 };
 
 static const struct option_spec raw_options[] = {
@@ -35,6 +36,7 @@ static void raw_close(struct port *port)
 
 	if (!p)
 		return;
+	packet_group_leave(p->group);
 	if (p->fd >= 0)
 		close(p->fd);
 	messages_close(&p->messages);
@@ -71,6 +73,8 @@ static int raw_start(struct port *port)
 		error = raw_option(port, PACKET_AUXDATA, "PACKET_AUXDATA");
 	if (!error)
 		error = packet_bind(port, p->fd, c->receives);
+	if (!error && c->receives)
+		error = packet_spread(port, p->fd, &p->group);
 	snprintf(port->mode, sizeof(port->mode),
 		 port_option(port, "bypass") ? "qdisc bypass" : "qdisc");
 	return error;
@@ -193,7 +197,8 @@ static void raw_stats(struct port *port, struct engine_stats *stats)
 }
 
 #define RAW_CAPS                                                                                   \
-	(ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES | ENGINE_NEEDS_INTERFACE)
+	(ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_CROSSES |      \
+	 ENGINE_NEEDS_INTERFACE)
 
 const struct engine engine_raw = {
 	.name = "raw",

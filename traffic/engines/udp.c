@@ -63,7 +63,9 @@ static int udp_socket(struct port *port, uint32_t flow)
 	struct sockaddr_in local = {
 		.sin_family = AF_INET,
 		.sin_addr.s_addr = c->local_ip,
-		.sin_port = htons((uint16_t)(c->local_port + flow)),
+		.sin_port = htons(
+			(uint16_t)(c->local_port + flow +
+				   (c->flows >= c->cores ? c->flows * c->core / c->cores : 0))),
 	};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -73,6 +75,13 @@ static int udp_socket(struct port *port, uint32_t flow)
 	/* Without it, a datagram that a full queue or device drops counts as sent. */
 	if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &(int){ 1 }, sizeof(int))) {
 		int error = port_fail(port, errno, "IP_RECVERR: %s", strerror(errno));
+
+		close(fd);
+		return error;
+	}
+	if (c->cores > 1 && c->flows < c->cores &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &(int){ 1 }, sizeof(int))) {
+		int error = port_fail(port, errno, "SO_REUSEPORT: %s", strerror(errno));
 
 		close(fd);
 		return error;
@@ -151,13 +160,19 @@ static int udp_start(struct port *port, uint32_t sockets)
 
 static int udp_open(struct port *port)
 {
-	uint32_t sockets = port->config.flows ? port->config.flows : 1;
+	const struct port_config *c = &port->config;
+	uint32_t sockets = c->flows ? c->flows : 1;
 	struct udp_port *p;
 	int error;
 
-	if (sockets > UDP_FLOWS_MAX)
+	/* Each of several cores has the sockets of its flows; where they are fewer, one that the
+	 * kernel gives its share of the datagrams. */
+	if (c->cores > 1 && sockets >= c->cores)
+		sockets = sockets * (c->core + 1) / c->cores - sockets * c->core / c->cores;
+
+	if (c->flows > UDP_FLOWS_MAX)
 		return port_fail(port, EINVAL,
-				 "%u flows: a UDP engine sends at most %d, one a socket", sockets,
+				 "%u flows: a UDP engine sends at most %d, one a socket", c->flows,
 				 UDP_FLOWS_MAX);
 	p = calloc(1, sizeof(*p));
 	if (!p)
@@ -197,11 +212,13 @@ always_inline const struct sockaddr_in *udp_destination(const struct port *port,
 	return b->has_peer ? &b->peer : &p->remote;
 }
 
-always_inline int udp_source(const struct udp_port *p, const struct frame *f)
+always_inline int udp_source(const struct port *port, const struct frame *f)
 {
+	const struct udp_port *p = port->priv;
+
 	if (likely(p->count == 1) || frame_buffer(f)->has_peer)
 		return p->fds[0];
-	return p->fds[payload_flow(f->data) % p->count];
+	return p->fds[(payload_flow(f->data) - port->first_flow) % p->count];
 }
 
 /*
@@ -240,15 +257,14 @@ static void udp_rx_failed(struct port *port, int fd)
 
 static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
 {
-	struct udp_port *p = port->priv;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
 		const struct sockaddr_in *to = udp_destination(port, &f[i]);
 
-		if (unlikely(sendto(udp_source(p, &f[i]), f[i].data, f[i].len, MSG_DONTWAIT,
+		if (unlikely(sendto(udp_source(port, &f[i]), f[i].data, f[i].len, MSG_DONTWAIT,
 				    (const struct sockaddr *)to, to ? sizeof(*to) : 0) < 0)) {
-			udp_tx_failed(port, udp_source(p, &f[i]));
+			udp_tx_failed(port, udp_source(port, &f[i]));
 			break;
 		}
 	}
@@ -271,10 +287,10 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	}
 	/* One call for each run of frames that leave by the same socket. */
 	while (done < n) {
-		int fd = udp_source(p, &f[done]), sent;
+		int fd = udp_source(port, &f[done]), sent;
 		uint32_t run = 1;
 
-		while (done + run < n && udp_source(p, &f[done + run]) == fd)
+		while (done + run < n && udp_source(port, &f[done + run]) == fd)
 			run++;
 		sent = sendmmsg(fd, m->headers + done, run, MSG_DONTWAIT);
 		if (unlikely(sent < 0)) {
@@ -382,7 +398,8 @@ static void udp_stats(struct port *port, struct engine_stats *stats)
 }
 
 #define UDP_CAPS                                                                                   \
-	(ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_PAYLOAD | ENGINE_REFLECTS | ENGINE_CROSSES)
+	(ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_PAYLOAD | ENGINE_REFLECTS |      \
+	 ENGINE_CROSSES)
 
 const struct engine engine_udp = {
 	.name = "udp",

@@ -610,7 +610,8 @@ static void xdp_stats(struct port *port, struct engine_stats *stats)
 
 const struct engine engine_xdp = {
 	.name = "xdp",
-	.caps = ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS | ENGINE_NEEDS_INTERFACE,
+	.caps = ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS |
+		ENGINE_NEEDS_INTERFACE,
 	.options = xdp_options,
 	.summary = "AF_XDP",
 	.open = xdp_open,

@@ -4,6 +4,7 @@
 #include "watch.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static void sender_free(struct sender *s)
 {
@@ -20,7 +21,11 @@ static void receiver_free(struct receiver *r)
 	free(r->frames);
 	free(r->arrivals);
 	free(r->sequences);
-	free(r->windows);
+	if (r->windows_bytes)
+		munmap(r->windows, r->windows_bytes);
+	else
+		free(r->windows);
+	free(r->too_late);
 	free(r->latency);
 	free(r->ipdv);
 	free(r->neighbours);
@@ -103,13 +108,24 @@ static uint32_t frame_len(const struct port *port, uint32_t len)
 	return port->engine->caps & ENGINE_PAYLOAD ? len - ETH_BYTES - IP_BYTES - UDP_BYTES : len;
 }
 
+/* Where the share of a core begins, of so many. */
+static uint32_t share_of(uint32_t whole, uint32_t core, uint32_t cores)
+{
+	return (uint32_t)((uint64_t)whole * core / cores);
+}
+
 static const char *sender_arm(struct control *c, struct task *t, const struct arm_plan *arm,
 			      const struct task_load *load)
 {
 	struct sender *s = &t->sender;
 	bool headless = s->port->engine->caps & ENGINE_PAYLOAD;
+	/* A flow stays with one core, and so in its order. */
+	const uint32_t first = share_of(load->flows, t->core, t->cores);
+	const uint32_t flows = share_of(load->flows, t->core + 1, t->cores) - first;
 
 	sender_free(s);
+	if (!flows)
+		return "a flow is sent by one core: there are fewer flows than cores";
 	if (!load->len_count)
 		return "a sender needs frame_bytes";
 	if (headless && (load->sent.list[0].vlan || load->sent.list[0].v6 ||
@@ -120,33 +136,37 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 			return "frame_bytes is above that of open";
 	if (load->burst > s->port->config.burst)
 		return "burst is above that of open";
-	s->flows = load->flows;
+	s->flows = flows;
 	s->sizes = load->len_count;
 	s->burst = load->burst;
-	s->rate_pps = load->rate_pps;
-	s->stagger = load->stagger;
-	s->limit = load->frames;
+	s->rate_pps = load->rate_pps * flows / load->flows;
+	s->stagger = (load->stagger + t->core) / t->cores;
+	s->limit =
+		load->frames * (first + flows) / load->flows - load->frames * first / load->flows;
+	s->port->first_flow = load->first_flow + first;
 	s->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
 	s->clock = &c->clock;
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
 	s->frames = calloc(s->burst, sizeof(*s->frames));
-	s->seed = mixed(load->seed + load->first_flow);
+	s->seed = mixed(load->seed + load->first_flow + first);
 	s->pacing.arrivals = load->arrivals;
 	s->subflows = load->sent.subflows;
+	s->subflows.first += first * s->subflows.step;
 	s->dues = calloc(s->burst, sizeof(*s->dues));
 	s->lag = s->rate_pps > 0 ? histogram_new() : NULL;
 	if (!s->templates || !s->frames || !s->dues || (s->rate_pps > 0 && !s->lag) ||
 	    !subflows_make(&s->subflows))
 		return "no memory for so many flows";
 	for (uint32_t f = 0; f < s->flows; f++) {
-		struct address a = address_of(&load->sent, f, load->flows);
+		struct address a = address_of(&load->sent, first + f, load->flows);
 
 		for (uint32_t i = 0; i < s->sizes; i++) {
 			struct frame_template *made = &s->templates[(size_t)f * s->sizes + i];
 
 			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
-				      (uint16_t)(load->first_flow + f), PHASE_MEASURED, headless);
+				      (uint16_t)(s->port->first_flow + f), PHASE_MEASURED,
+				      headless);
 			if (s->port->completes_sums && !a.v6)
 				template_leave_sum(made);
 		}
@@ -162,6 +182,31 @@ static uint32_t window_bits(uint32_t flows)
 	while (bits > 4096 && (uint64_t)bits * flows > 1 << 24)
 		bits /= 2;
 	return bits;
+}
+
+/*
+ * Windows that every number of a phase fits in, so that those of several cores can be put together:
+ * memory is taken as numbers come, by the thread that counts them. Returns the bits of each.
+ */
+static uint64_t windows_map(struct receiver *r, uint32_t tasks)
+{
+	for (uint64_t bits = 1ull << 32; bits >= 1 << 20; bits /= 2) {
+		size_t bytes = (size_t)(bits / 8 * r->flows);
+		void *memory;
+
+		if (bytes * tasks > 1ull << 38)
+			continue;
+		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (memory == MAP_FAILED)
+			continue;
+		/* Else the first number of each flow would take 2 MB. */
+		(void)madvise(memory, bytes, MADV_NOHUGEPAGE);
+		r->windows = memory;
+		r->windows_bytes = bytes;
+		return bits;
+	}
+	return 0;
 }
 
 /* What a receiver's frames are to have in their headers; and where its engine does not see them,
@@ -195,7 +240,7 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 {
 	struct receiver *r = &t->receiver;
 	struct port *port = r->port;
-	uint32_t bits = window_bits(load->flows);
+	uint64_t bits = window_bits(load->flows);
 
 	receiver_free(r);
 	r->port = port;
@@ -211,7 +256,14 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	if (port->notes_arrivals)
 		r->arrivals = calloc(r->burst, sizeof(*r->arrivals));
 	r->sequences = calloc(r->flows, sizeof(*r->sequences));
-	r->windows = calloc((size_t)r->flows * bits / 64, sizeof(uint64_t));
+	if (t->cores > 1) {
+		bits = windows_map(r, c->task_count);
+		r->too_late = calloc(TOO_LATE_MAX, sizeof(*r->too_late));
+		if (!r->too_late)
+			return "no memory";
+	} else {
+		r->windows = calloc((size_t)(r->flows * bits / 64), sizeof(uint64_t));
+	}
 	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
 	if (load->latency)
 		r->latency = histogram_new();
@@ -219,18 +271,19 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 		r->ipdv = histogram_new();
 		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
 	}
-	if (load->expected.count) {
+	/* A watch sees what comes to all cores. */
+	if (load->expected.count && (!t->core || !(port->engine->caps & ENGINE_PAYLOAD))) {
 		const char *why = promise_make(r, arm, &load->expected);
 
 		if (why)
 			return why;
 	}
-	if (!r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences || !r->windows ||
-	    !r->intervals ||
+	if (!bits || !r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences ||
+	    !r->windows || !r->intervals ||
 	    (load->latency && (!r->latency || (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";
 	for (uint32_t i = 0; i < r->flows; i++)
-		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)i * bits / 64,
+		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)(i * bits / 64),
 						     .bits = bits };
 	port_discard(port, r->frames, r->burst, 1 << 20);
 	return NULL;
@@ -260,6 +313,16 @@ static const char *forwarder_arm(struct task *t, uint32_t run, const struct task
 	return NULL;
 }
 
+/* The CPU of the thread that has a task; -1: any. */
+static int cpu_of_task(const struct control *c, const struct task *t)
+{
+	for (uint32_t i = 0; i < c->worker_count; i++)
+		for (uint32_t j = 0; j < c->workers[i].count; j++)
+			if (c->workers[i].tasks[j] == t)
+				return c->workers[i].cpu;
+	return -1;
+}
+
 static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm,
 			    const struct task_load *load)
 {
@@ -280,7 +343,7 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 			 !load->latency ? TIMING_NONE :
 			 load->ipdv	? TIMING_IPDV :
 					  TIMING_LATENCY);
-	for (uint32_t i = 0; i < load->announce_count; i++) {
+	for (uint32_t i = 0; !t->core && i < load->announce_count; i++) {
 		struct port *port = t->forwarder.ports[i];
 		const struct address *a = &load->announced[i];
 
@@ -297,14 +360,18 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 
 void control_arm(struct control *c, const struct arm_plan *arm)
 {
+	uint32_t open = 0;
+
 	if (!c->port_count) {
 		answer_error(c, "arm: open first");
 		return;
 	}
 	control_halt(c);
 	c->armed = false;
-	if (arm->task_count != c->task_count) {
-		answer_error(c, "arm: %u tasks, but %u are open", arm->task_count, c->task_count);
+	for (uint32_t i = 0; i < c->task_count; i += c->tasks[i].cores)
+		open++;
+	if (arm->task_count != open) {
+		answer_error(c, "arm: %u tasks, but %u are open", arm->task_count, open);
 		return;
 	}
 	if (arm->has_clock) {
@@ -314,14 +381,20 @@ void control_arm(struct control *c, const struct arm_plan *arm)
 		clock_measure(&c->clock, 50);
 	}
 	c->window = (struct window){ .interval = clock_ticks_in(&c->clock, arm->interval_ns) };
-	for (uint32_t i = 0; i < c->task_count; i++) {
-		const char *why = task_arm(c, &c->tasks[i], arm, &arm->tasks[i]);
+	for (uint32_t i = 0, plan = 0; i < c->task_count; i++) {
+		struct task *t = &c->tasks[i];
+		const char *why;
+		cpu_set_t before;
+		/* Memory is where it is first written: on the node of the thread that will use it. */
+		int moved = cpu_move(cpu_of_task(c, t), &before);
 
+		why = task_arm(c, t, arm, &arm->tasks[plan]);
+		cpu_return(moved, &before);
 		if (why) {
-			answer_error(c, "arm: task %u (%s): %s", i, role_name(c->tasks[i].role),
-				     why);
+			answer_error(c, "arm: task %u (%s): %s", plan, role_name(t->role), why);
 			return;
 		}
+		plan += t->core + 1 == t->cores;
 	}
 	c->armed = true;
 	answer_ok(c);

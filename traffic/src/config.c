@@ -242,7 +242,9 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 		return refuse(r, "open: this build has no engine '%s'", engine);
 	if ((port->engine->caps & ENGINE_NEEDS_INTERFACE) && !port->config.ifname[0])
 		return refuse(r, "open: engine %s needs ifname", engine);
+	port->cores = 1;
 	port->config.queue = (uint32_t)queue;
+	port->config.cores = 1;
 	port->config.burst = (uint32_t)burst;
 	port->config.frame_max = (uint32_t)frame_bytes - 4;
 	port->config.flows = (uint32_t)flows;
@@ -291,6 +293,22 @@ static bool task_read(struct reader *r, json_t *object, struct open_plan *open,
 	return true;
 }
 
+/* A CPU for each of a thread's cores. */
+static bool cpus_read(struct reader *r, json_t *list, struct thread_plan *t)
+{
+	if (!json_is_array(list) || json_array_size(list) != t->cores)
+		return refuse(r, "open: thread: cpus is not a list of %u", t->cores);
+	for (uint32_t i = 0; i < t->cores; i++) {
+		json_t *v = json_array_get(list, i);
+
+		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+		    json_integer_value(v) > 1023)
+			return refuse(r, "open: thread: cpus holds what is no CPU");
+		t->cpus[i] = (int)json_integer_value(v);
+	}
+	return true;
+}
+
 static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct open_plan *open)
 {
 	bool used[PORTS_MAX] = { false };
@@ -307,8 +325,8 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 	open->thread_count = (uint32_t)json_array_size(threads);
 	for (uint32_t i = 0; i < open->thread_count; i++) {
 		struct thread_plan *t = &open->threads[i];
-		uint64_t cpu = UINT64_MAX;
-		json_t *tasks = NULL;
+		uint64_t cpu = UINT64_MAX, cores = 1;
+		json_t *tasks = NULL, *cpus = NULL;
 		bool pinned = false, mine[PORTS_MAX] = { false };
 		const struct member members[] = {
 			{ .key = "cpu",
@@ -316,6 +334,12 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 			  .into = &cpu,
 			  .max = 1023,
 			  .given = &pinned },
+			{ .key = "cpus", .kind = ANY, .into = &cpus },
+			{ .key = "cores",
+			  .kind = NUMBER,
+			  .into = &cores,
+			  .min = 1,
+			  .max = THREADS_MAX },
 			{ .key = "yield", .kind = BOOL, .into = &t->yield },
 			{ .key = "tasks", .kind = ANY, .into = &tasks, .required = true },
 			{ 0 },
@@ -323,7 +347,11 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 
 		if (!object_read(r, "open: thread", json_array_get(threads, i), members))
 			return false;
-		t->cpu = pinned ? (int)cpu : -1;
+		t->cores = (uint32_t)cores;
+		for (uint32_t j = 0; j < t->cores; j++)
+			t->cpus[j] = pinned ? (int)cpu : -1;
+		if (cpus && !cpus_read(r, cpus, t))
+			return false;
 		if (!json_is_array(tasks) || !json_array_size(tasks) ||
 		    json_array_size(tasks) > TASKS_MAX)
 			return refuse(r, "open: tasks is not a list of 1 to %d", TASKS_MAX);
@@ -339,6 +367,8 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 			if (mine[j] && used[j])
 				return refuse(r, "open: port %u is used by two threads", j);
 			used[j] |= mine[j];
+			if (mine[j])
+				open->ports[j].cores = t->cores;
 		}
 	}
 	return true;

@@ -36,7 +36,8 @@ struct task_plan {
 };
 
 struct thread_plan {
-	int cpu; /* -1: anywhere */
+	uint32_t cores; /* so many threads share the tasks, each on queues of its own */
+	int cpus[THREADS_MAX]; /* of each; -1: anywhere */
 	bool yield;
 	struct task_plan tasks[TASKS_MAX];
 	uint32_t task_count;
@@ -44,6 +45,7 @@ struct thread_plan {
 
 struct port_plan {
 	const struct engine *engine;
+	uint32_t cores; /* of those who use it: so many pairs of queues are opened */
 	struct port_config config;
 };
 

@@ -88,76 +88,113 @@ static void control_close(struct control *c)
 	c->armed = false;
 }
 
+/* Opens one queue of a port. */
+static bool queue_open(struct control *c, const struct port_plan *plan, uint32_t number,
+		       uint32_t core, int cpu)
+{
+	struct port *port = &c->ports[c->port_count];
+	int saved, error, moved;
+	cpu_set_t before;
+
+	memset(port, 0, sizeof(*port));
+	port->engine = plan->engine;
+	port->config = plan->config;
+	port->config.core = core;
+	port->config.cores = plan->cores;
+	port->config.queue += core;
+	saved = namespace_enter(port);
+	if (saved < -1) {
+		answer_error(c, "port %u: %s", number, port->why);
+		return false;
+	}
+	/* Memory is where it is first written: on the node of the thread that will use it. */
+	moved = cpu_move(port->engine->caps & ENGINE_HAS_THREADS ? -1 : cpu, &before);
+	error = port_open(port);
+	cpu_return(moved, &before);
+	namespace_leave(saved);
+	if (error) {
+		answer_error(c, "port %u, engine %s: %s", number, port->engine->name,
+			     port->why[0] ? port->why : strerror(-error));
+		return false;
+	}
+	c->port_count++;
+	return true;
+}
+
+/* The CPU of a core of the thread that uses a port; -1: any. */
+static int cpu_of_port(const struct open_plan *plan, uint32_t port, uint32_t core)
+{
+	for (uint32_t i = 0; i < plan->thread_count; i++)
+		for (uint32_t j = 0; j < plan->threads[i].task_count; j++)
+			for (uint32_t k = 0; k < plan->threads[i].tasks[j].port_count; k++)
+				if (plan->threads[i].tasks[j].ports[k] == port)
+					return plan->threads[i].cpus[core];
+	return -1;
+}
+
 static bool ports_open(struct control *c, const struct open_plan *plan)
 {
-	for (uint32_t i = 0; i < plan->port_count; i++) {
-		struct port *port = &c->ports[i];
-		int saved, error;
+	uint32_t total = 0;
 
-		memset(port, 0, sizeof(*port));
-		port->engine = plan->ports[i].engine;
-		port->config = plan->ports[i].config;
-		saved = namespace_enter(port);
-		if (saved < -1) {
-			answer_error(c, "port %u: %s", i, port->why);
+	for (uint32_t i = 0; i < plan->port_count; i++) {
+		const struct port_plan *p = &plan->ports[i];
+
+		total += p->cores;
+		if (p->cores > 1 && !(p->engine->caps & ENGINE_SPREADS)) {
+			answer_error(c, "port %u: engine %s works on one core", i, p->engine->name);
 			return false;
 		}
-		error = port_open(port);
-		namespace_leave(saved);
-		if (error) {
-			answer_error(c, "port %u, engine %s: %s", i, port->engine->name,
-				     port->why[0] ? port->why : strerror(-error));
-			return false;
-		}
-		c->port_count++;
+	}
+	if (total > PORTS_MAX) {
+		answer_error(c, "open: more than %d queues of ports", PORTS_MAX);
+		return false;
+	}
+	for (uint32_t i = 0; i < plan->port_count; i++) {
+		c->first_queue[i] = c->port_count;
+		for (uint32_t core = 0; core < plan->ports[i].cores; core++)
+			if (!queue_open(c, &plan->ports[i], i, core, cpu_of_port(plan, i, core)))
+				return false;
 	}
 	return true;
 }
 
-static bool workers_open(struct control *c, const struct open_plan *plan)
+/* The task of a plan, on one of its cores. */
+static void task_open(struct control *c, const struct task_plan *plan, struct worker *w,
+		      struct task *t, uint32_t core, uint32_t cores)
 {
-	uint32_t total = 0;
+	struct port *first = &c->ports[c->first_queue[plan->ports[0]] + core];
+	struct port *last = &c->ports[c->first_queue[plan->ports[plan->port_count - 1]] + core];
 
-	for (uint32_t i = 0; i < plan->thread_count; i++)
-		total += plan->threads[i].task_count;
-	if (total > TASKS_MAX) {
-		answer_error(c, "open: more than %d tasks", TASKS_MAX);
-		return false;
-	}
-	c->tasks = aligned_alloc(CACHE_LINE, total * sizeof(*c->tasks));
-	if (!c->tasks) {
-		answer_error(c, "open: no memory");
-		return false;
-	}
-	memset(c->tasks, 0, total * sizeof(*c->tasks));
-	for (uint32_t i = 0; i < plan->thread_count; i++) {
-		const struct thread_plan *plan_of = &plan->threads[i];
+	t->role = plan->role;
+	t->core = core;
+	t->cores = cores;
+	t->sender.port = t->receiver.port = t->forwarder.ports[0] = first;
+	t->forwarder.ports[1] = last;
+	t->forwarder.reflect = plan->role == ROLE_SERVER;
+	w->tasks[w->count++] = t;
+	w->privileged |= (first->engine->caps | last->engine->caps) & ENGINE_PRIVILEGED;
+}
+
+/* The threads of a plan: one for each of its cores. */
+static bool thread_open(struct control *c, const struct thread_plan *plan)
+{
+	for (uint32_t core = 0; core < plan->cores; core++) {
 		struct worker *w = &c->workers[c->worker_count];
 		int error;
 
-		*w = (struct worker){ .cpu = plan_of->cpu,
-				      .yield = plan_of->yield,
+		*w = (struct worker){ .cpu = plan->cpus[core],
+				      .cores = plan->cores,
+				      .yield = plan->yield,
 				      .window = &c->window };
-		w->tasks = calloc(plan_of->task_count, sizeof(*w->tasks));
+		w->tasks = calloc(plan->task_count, sizeof(*w->tasks));
 		if (!w->tasks) {
 			answer_error(c, "open: no memory");
 			return false;
 		}
-		for (uint32_t j = 0; j < plan_of->task_count; j++) {
-			const struct task_plan *p = &plan_of->tasks[j];
-			struct task *t = &c->tasks[c->task_count];
-
-			t->index = c->task_count++;
-			t->role = p->role;
-			t->sender.port = t->receiver.port = &c->ports[p->ports[0]];
-			t->forwarder.ports[0] = &c->ports[p->ports[0]];
-			t->forwarder.ports[1] = &c->ports[p->ports[p->port_count - 1]];
-			t->forwarder.reflect = p->role == ROLE_SERVER;
-			w->tasks[w->count++] = t;
-			for (int k = 0; k < 2; k++)
-				w->privileged |=
-					!!(t->forwarder.ports[k]->engine->caps & ENGINE_PRIVILEGED);
-		}
+		for (uint32_t j = 0; j < plan->task_count; j++)
+			task_open(c, &plan->tasks[j], w,
+				  &c->tasks[c->task_count + j * plan->cores + core], core,
+				  plan->cores);
 		c->worker_count++;
 		error = worker_start(w);
 		if (error) {
@@ -166,6 +203,31 @@ static bool workers_open(struct control *c, const struct open_plan *plan)
 			return false;
 		}
 	}
+	c->task_count += plan->task_count * plan->cores;
+	return true;
+}
+
+static bool workers_open(struct control *c, const struct open_plan *plan)
+{
+	uint32_t tasks = 0, threads = 0;
+
+	for (uint32_t i = 0; i < plan->thread_count; i++) {
+		tasks += plan->threads[i].task_count * plan->threads[i].cores;
+		threads += plan->threads[i].cores;
+	}
+	if (tasks > TASKS_MAX || threads > THREADS_MAX) {
+		answer_error(c, "open: more than %d tasks or %d threads", TASKS_MAX, THREADS_MAX);
+		return false;
+	}
+	c->tasks = aligned_alloc(CACHE_LINE, tasks * sizeof(*c->tasks));
+	if (!c->tasks) {
+		answer_error(c, "open: no memory");
+		return false;
+	}
+	memset(c->tasks, 0, tasks * sizeof(*c->tasks));
+	for (uint32_t i = 0; i < plan->thread_count; i++)
+		if (!thread_open(c, &plan->threads[i]))
+			return false;
 	return true;
 }
 
@@ -182,8 +244,8 @@ static void control_open(struct control *c, const struct open_plan *plan)
 		return;
 	}
 	modes = json_array();
-	for (uint32_t i = 0; i < c->port_count; i++)
-		json_array_append_new(modes, text_json(c->ports[i].mode));
+	for (uint32_t i = 0; i < plan->port_count; i++)
+		json_array_append_new(modes, text_json(c->ports[c->first_queue[i]].mode));
 	answer(c, json_pack("{s:b,s:o}", "ok", 1, "modes", modes));
 }
 

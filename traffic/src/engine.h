@@ -36,6 +36,8 @@ enum engine_cap {
 	ENGINE_CROSSES = 1 << 4, /* tx takes frames that another port of this engine received */
 	ENGINE_NEEDS_INTERFACE = 1 << 5,
 	ENGINE_NEEDS_ROOT = 1 << 6, /* not even a user namespace will do */
+	ENGINE_SPREADS = 1 << 8, /* a port may be one of several queues, on a core each */
+	ENGINE_HAS_THREADS = 1 << 9, /* open starts some, which are to run where the program may */
 	ENGINE_PRIVILEGED = 1 << 7, /* who moves frames must be privileged, too */
 };
 
@@ -65,7 +67,10 @@ struct port_config {
 	bool forwards; /* what comes in here leaves as it is: no frame is made or checked here */
 	uint32_t burst; /* the largest burst that will be asked of tx and rx */
 	uint32_t frame_max; /* the longest frame, without the FCS */
+	/* Of a function on several cores each has a port with a queue of its own, from `queue` on:
+	 * `core` of `cores`. They are opened in order. */
 	uint32_t queue;
+	uint32_t core, cores;
 	uint32_t flows; /* ENGINE_PAYLOAD: source ports to send from, starting at local_port */
 	uint32_t local_ip, remote_ip; /* ENGINE_PAYLOAD: IPv4, network order */
 	uint16_t local_port, remote_port; /* ENGINE_PAYLOAD: host order */
@@ -106,6 +111,7 @@ struct port {
 	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
 	bool completes_sums;
 	bool notes_arrivals; /* rx tells something of each frame */
+	uint32_t first_flow; /* ENGINE_PAYLOAD: the number of the flow that leaves by the first socket */
 } __attribute__((aligned(CACHE_LINE))); /* ports of different threads lie side by side */
 
 struct engine {

@@ -66,6 +66,8 @@ const char *engine_fault(const struct engine *e)
 
 int port_open(struct port *port)
 {
+	if (!port->config.cores)
+		port->config.cores = 1;
 	port->tx = port->engine->tx;
 	port->rx = port->engine->rx;
 	return port->engine->open(port);

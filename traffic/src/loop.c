@@ -307,8 +307,12 @@ static __attribute__((noinline)) void receiver_too_late(struct receiver *r, uint
 		    p.phase != r->window->phase)
 			continue;
 		flow = (uint32_t)p.flow - r->first_flow;
-		if (flow < r->flows &&
-		    (touch == TOUCH_NONE || sequence_add_late(&r->sequences[flow], p.seq)))
+		if (flow >= r->flows)
+			continue;
+		if (touch != TOUCH_NONE && r->too_late && r->too_late_count < TOO_LATE_MAX)
+			r->too_late[r->too_late_count++] = (struct too_late){ flow, p.seq };
+		else if (touch == TOUCH_NONE || r->too_late ||
+			 sequence_add_late(&r->sequences[flow], p.seq))
 			r->after_drain++;
 	}
 }
@@ -635,8 +639,13 @@ static void sender_begin_late(struct sender *s, uint64_t now)
 
 static void receiver_begin(struct receiver *r)
 {
-	for (uint32_t i = 0; i < r->flows; i++)
-		sequence_reset(&r->sequences[i]);
+	for (uint32_t i = 0; i < r->flows; i++) {
+		if (r->windows_bytes)
+			sequence_reset_used(&r->sequences[i]);
+		else
+			sequence_reset(&r->sequences[i]);
+	}
+	r->too_late_count = 0;
 	if (r->latency)
 		histogram_clear(r->latency);
 	if (r->ipdv) {
@@ -827,6 +836,23 @@ static void *worker_main(void *argument)
 	if (w->schedstat >= 0)
 		close(w->schedstat);
 	return NULL;
+}
+
+int cpu_move(int cpu, cpu_set_t *before)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(*before), before))
+		return -1;
+	CPU_SET((unsigned)cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) ? -1 : cpu;
+}
+
+void cpu_return(int moved, const cpu_set_t *before)
+{
+	if (moved >= 0)
+		(void)sched_setaffinity(0, sizeof(*before), before);
 }
 
 int worker_start(struct worker *w)

@@ -16,6 +16,7 @@
 #include "subflows.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #define INTERVALS_MAX 65536
@@ -103,6 +104,7 @@ struct receiver {
 
 	struct sequence *sequences; /* a flow each */
 	uint64_t *windows; /* their memory */
+	size_t windows_bytes; /* mapped; 0: of malloc */
 	struct histogram *latency; /* NULL: not asked for */
 	struct histogram *ipdv; /* NULL: not asked for; absolute values */
 	struct neighbour *neighbours; /* a flow each; NULL without ipdv */
@@ -120,7 +122,16 @@ struct receiver {
 	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
 	uint64_t delay_ticks; /* test option: cost added to each receive */
 	struct promise promise;
+
+	/* Of a task on several cores: frames that came after the drain, of which another core may
+	 * have seen a copy. */
+	struct too_late {
+		uint32_t flow, seq;
+	} * too_late;
+	uint32_t too_late_count;
 };
+
+#define TOO_LATE_MAX 65536
 
 struct forwarder {
 	struct port *ports[2]; /* the same twice: a server */
@@ -137,7 +148,8 @@ struct forwarder {
 
 struct task {
 	enum role role;
-	uint32_t index;
+	/* One of `cores` tasks in a row that are one task on several cores. */
+	uint32_t core, cores;
 	/* Moves at most one burst each way; returns how many frames it moved. */
 	uint32_t (*step)(struct task *, uint64_t now);
 	struct sender sender;
@@ -161,6 +173,7 @@ struct usage {
 struct worker {
 	pthread_t thread;
 	int cpu; /* -1: not pinned */
+	uint32_t cores; /* in a row, that have the same tasks */
 	bool yield;
 	bool privileged; /* it keeps root's privileges, if the program has them */
 	struct task **tasks;
@@ -192,6 +205,10 @@ static inline bool role_receives(enum role role)
 {
 	return role == ROLE_RECEIVER || role == ROLE_CLIENT;
 }
+
+/* Moves the calling thread to a CPU; -1: it stays. What it returns is for cpu_return. */
+int cpu_move(int cpu, cpu_set_t *before);
+void cpu_return(int moved, const cpu_set_t *before);
 
 /* 0 or -errno. The thread sleeps until worker_run. */
 int worker_start(struct worker *w);

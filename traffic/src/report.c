@@ -79,15 +79,155 @@ static json_t *promise_report(const struct promise *p)
 	return report;
 }
 
-static json_t *receiver_report(const struct control *c, const struct receiver *r)
+/* Adds what another core's histogram has. */
+static void histogram_merge(struct histogram *into, const struct histogram *h)
+{
+	for (uint32_t i = 0; h->count && i < HISTOGRAM_COUNTS; i++)
+		into->counts[i] += h->counts[i];
+	into->count += h->count;
+	into->sum += h->sum;
+	into->min = h->min < into->min ? h->min : into->min;
+	into->max = h->max > into->max ? h->max : into->max;
+}
+
+/* What several cores have counted is told once, by the first of them. */
+static void receiver_merge(struct receiver *into, const struct receiver *r)
+{
+	into->early += r->early;
+	into->rx += r->rx;
+	into->bytes += r->bytes;
+	into->late += r->late;
+	into->after_drain += r->after_drain;
+	into->corrupted += r->corrupted;
+	into->foreign += r->foreign;
+	into->stray += r->stray;
+	into->other_phase += r->other_phase;
+	into->polls += r->polls;
+	into->empty += r->empty;
+	/* The core that has the most to do is the limit. */
+	into->idle = r->idle < into->idle ? r->idle : into->idle;
+	for (uint32_t i = 0; i < into->interval_count; i++)
+		into->intervals[i] += r->intervals[i];
+	if (into->latency)
+		histogram_merge(into->latency, r->latency);
+	if (into->ipdv)
+		histogram_merge(into->ipdv, r->ipdv);
+	if (!r->promise.templates)
+		return;
+	if (r->promise.broken && !into->promise.broken) {
+		into->promise.wanted = r->promise.wanted;
+		memcpy(into->promise.found, r->promise.found, HEAD_BYTES);
+	}
+	into->promise.compared += r->promise.compared;
+	into->promise.broken += r->promise.broken;
+}
+
+/* Of frames that came after the drain, those that no core had seen before. */
+static uint64_t too_late_merge(struct task *t)
+{
+	struct sequence *const sequences = t->receiver.sequences;
+	uint64_t fresh = 0, marked = 0;
+	struct too_late **marks =
+		calloc((size_t)t->cores * TOO_LATE_MAX, sizeof(struct too_late *));
+
+	for (uint32_t core = 0; marks && core < t->cores; core++) {
+		struct receiver *r = &t[core].receiver;
+
+		for (uint32_t i = 0; i < r->too_late_count; i++) {
+			struct too_late *late = &r->too_late[i];
+			uint64_t *word = &sequences[late->flow].window[late->seq / 64];
+			const uint64_t bit = 1ull << (late->seq % 64);
+			bool seen = late->seq >= sequences[late->flow].bits || (*word & bit);
+
+			for (uint32_t k = 1; !seen && k < t->cores; k++)
+				seen = sequence_has(&t[k].receiver.sequences[late->flow],
+						    late->seq);
+			if (seen)
+				continue;
+			/* So that a second copy of it is none that was not seen. */
+			*word |= bit;
+			marks[marked++] = late;
+			fresh++;
+		}
+	}
+	/* Nothing of it stays: a report may be asked for again. */
+	for (uint64_t i = 0; i < marked; i++)
+		sequences[marks[i]->flow].window[marks[i]->seq / 64] &=
+			~(1ull << (marks[i]->seq % 64));
+	free(marks);
+	return fresh;
+}
+
+/* A copy of what a receiver has counted, to add others to. */
+static bool receiver_copy(struct receiver *to, const struct receiver *r)
+{
+	*to = *r;
+	to->intervals = calloc(r->interval_count, sizeof(*to->intervals));
+	to->latency = r->latency ? malloc(sizeof(*to->latency)) : NULL;
+	to->ipdv = r->ipdv ? malloc(sizeof(*to->ipdv)) : NULL;
+	if (!to->intervals || !to->latency != !r->latency || !to->ipdv != !r->ipdv)
+		return false;
+	memcpy(to->intervals, r->intervals, r->interval_count * sizeof(*to->intervals));
+	if (r->latency)
+		*to->latency = *r->latency;
+	if (r->ipdv)
+		*to->ipdv = *r->ipdv;
+	return true;
+}
+
+static void receiver_copy_free(struct receiver *r)
+{
+	free(r->intervals);
+	free(r->latency);
+	free(r->ipdv);
+}
+
+/* What the tasks of a row have counted together: into `sum`, and of each flow into `flows`. How many
+ * flows came to more than one core; false if their frames were too many to tell which were the
+ * same. */
+static bool receivers_merge(struct task *t, struct receiver *sum, struct sequence *flows,
+			    uint64_t *mixed)
+{
+	const struct sequence *ways[THREADS_MAX];
+	uint64_t distinct = 0, merged = 0;
+	bool known = true;
+
+	for (uint32_t f = 0; f < sum->flows; f++) {
+		uint32_t seen = 0;
+
+		for (uint32_t core = 0; core < t->cores; core++) {
+			ways[core] = &t[core].receiver.sequences[f];
+			distinct += ways[core]->distinct;
+			seen += ways[core]->distinct > 0;
+		}
+		*mixed += seen > 1;
+		known &= sequence_merge(ways, t->cores, &flows[f]);
+		merged += flows[f].distinct;
+	}
+	for (uint32_t core = 1; core < t->cores; core++)
+		receiver_merge(sum, &t[core].receiver);
+	sum->after_drain += too_late_merge(t);
+	/* Copies that came to different cores are duplicates. Frames of a flow are of one size, but
+	 * for IMIX, where their bytes are the mean's. */
+	if (distinct > merged) {
+		sum->bytes -= sum->bytes / sum->rx * (distinct - merged);
+		sum->rx -= distinct - merged;
+	}
+	return known;
+}
+
+/* `merged` are the flows of a receiver on several cores; NULL: it is on one. */
+static json_t *received_report(const struct control *c, struct receiver *r,
+			       const struct sequence *merged)
 {
 	json_t *flows = json_array(), *intervals = json_array(), *report;
 	uint64_t duplicated = 0, reordered = 0, beyond = 0;
 
 	for (uint32_t i = 0; i < r->flows; i++) {
-		struct sequence *s = &r->sequences[i];
+		const struct sequence *s = merged ? &merged[i] : &r->sequences[i];
 
-		sequence_settle(s);
+		if (!merged)
+			sequence_settle(&r->sequences[i]);
 		json_array_append_new(flows, json_pack("[I,I,I,I]", COUNT(s->distinct),
 						       COUNT(s->duplicated), COUNT(s->reordered),
 						       COUNT(s->corrupted)));
@@ -116,59 +256,155 @@ static json_t *receiver_report(const struct control *c, const struct receiver *r
 	return report;
 }
 
-static json_t *sender_report(const struct control *c, const struct sender *s)
+static json_t *receiver_report(const struct control *c, struct task *t, const char **why)
 {
-	uint64_t unsent = s->intended == UINT64_MAX ? 0 : s->intended + s->missed - s->sent;
+	struct receiver sum;
+	struct sequence *merged;
+	uint64_t mixed = 0;
+	json_t *report;
+	bool known;
 
-	json_t *report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "frames", COUNT(s->sent),
-				   "unsent", COUNT(unsent), "polls", COUNT(s->polls), "empty_polls",
-				   COUNT(s->empty), "blocked", COUNT(s->blocked), "lag_max_ns",
-				   COUNT((__int128)s->lag_max * 1000000000 / c->clock.hz), "flows",
-				   COUNT(s->flows), "sizes", COUNT(s->sizes));
-
-	if (s->lag && s->lag->count)
-		json_object_set_new(report, "lag", histogram_report(s->lag));
+	if (t->cores == 1)
+		return received_report(c, &t->receiver, NULL);
+	merged = calloc(t->receiver.flows, sizeof(*merged));
+	known = receiver_copy(&sum, &t->receiver) && merged &&
+		receivers_merge(t, &sum, merged, &mixed);
+	report = merged && sum.intervals ? received_report(c, &sum, merged) : json_object();
+	/* Flows that came to several cores: among their frames `reordered` is what one core saw. */
+	json_object_set_new(report, "mixed", json_integer(COUNT(mixed)));
+	if (!known)
+		*why = "frames of a flow came to several cores, too many to be told apart";
+	receiver_copy_free(&sum);
+	free(merged);
 	return report;
 }
 
-static json_t *forwarder_report(const struct forwarder *w)
+static json_t *sender_report(const struct control *c, const struct task *t)
 {
-	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I,s:I}", "in", COUNT(w->in[0]),
-			 COUNT(w->in[1]), "out", COUNT(w->out[0]), COUNT(w->out[1]), "dropped",
-			 COUNT(w->dropped[0]), COUNT(w->dropped[1]), "polls", COUNT(w->polls),
-			 "empty_polls", COUNT(w->empty), "ignored", COUNT(w->ignored));
+	uint64_t unsent = 0, lag_max = 0, frames = 0, polls = 0, empty = 0, blocked = 0, flows = 0;
+	json_t *cores = json_array(); /* the flows of each, and what it sent of them in turn */
+	struct histogram *lag = NULL;
+	json_t *report;
+
+	for (uint32_t core = 0; core < t->cores; core++) {
+		const struct sender *s = &t[core].sender;
+
+		unsent += s->intended == UINT64_MAX ? 0 : s->intended + s->missed - s->sent;
+		lag_max = s->lag_max > lag_max ? s->lag_max : lag_max;
+		frames += s->sent;
+		polls += s->polls;
+		empty += s->empty;
+		blocked += s->blocked;
+		flows += s->flows;
+		json_array_append_new(cores, json_pack("[I,I]", COUNT(s->flows), COUNT(s->sent)));
+		if (!s->lag)
+			continue;
+		lag = lag ? lag : calloc(1, sizeof(*lag));
+		if (lag && !core)
+			histogram_clear(lag);
+		if (lag)
+			histogram_merge(lag, s->lag);
+	}
+	report = json_pack("{s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "cores", cores, "frames",
+			   COUNT(frames), "unsent", COUNT(unsent), "polls", COUNT(polls),
+			   "empty_polls", COUNT(empty), "blocked", COUNT(blocked), "lag_max_ns",
+			   COUNT((__int128)lag_max * 1000000000 / c->clock.hz), "flows",
+			   COUNT(flows), "sizes", COUNT(t->sender.sizes));
+	if (lag && lag->count)
+		json_object_set_new(report, "lag", histogram_report(lag));
+	free(lag);
+	return report;
 }
 
-static json_t *task_report(const struct control *c, const struct task *t)
+static json_t *forwarder_report(const struct task *t)
+{
+	struct forwarder sum = { 0 };
+
+	for (uint32_t core = 0; core < t->cores; core++) {
+		const struct forwarder *w = &t[core].forwarder;
+
+		for (int i = 0; i < 2; i++) {
+			sum.in[i] += w->in[i];
+			sum.out[i] += w->out[i];
+			sum.dropped[i] += w->dropped[i];
+		}
+		sum.polls += w->polls;
+		sum.empty += w->empty;
+		sum.ignored += w->ignored;
+	}
+	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I,s:I}", "in", COUNT(sum.in[0]),
+			 COUNT(sum.in[1]), "out", COUNT(sum.out[0]), COUNT(sum.out[1]), "dropped",
+			 COUNT(sum.dropped[0]), COUNT(sum.dropped[1]), "polls", COUNT(sum.polls),
+			 "empty_polls", COUNT(sum.empty), "ignored", COUNT(sum.ignored));
+}
+
+/* `why` is set if not all of it is known. */
+static json_t *task_report(const struct control *c, struct task *t, const char **why)
 {
 	json_t *report = json_pack("{s:s}", "role", role_name(t->role));
 
 	if (role_sends(t->role))
-		json_object_set_new(report, "sent", sender_report(c, &t->sender));
+		json_object_set_new(report, "sent", sender_report(c, t));
 	if (role_receives(t->role))
-		json_object_set_new(report, "received", receiver_report(c, &t->receiver));
+		json_object_set_new(report, "received", receiver_report(c, t, why));
 	if (!role_sends(t->role) && !role_receives(t->role))
-		json_object_set_new(report, "forwarded", forwarder_report(&t->forwarder));
+		json_object_set_new(report, "forwarded", forwarder_report(t));
 	return report;
 }
 
-static json_t *thread_report(const struct control *c, const struct worker *w)
+/* What a thread used; of one on several cores their sum, and of the lateness the most. */
+static json_t *thread_report(const struct control *c, const struct worker *first)
 {
-	const struct usage *before = &w->before, *after = &w->after;
+	uint64_t cpu_ns = 0, user_ns = 0, yields = 0, late = 0;
+	int64_t wait_ns = 0;
 
-	return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I}", "cpu", w->cpu, "cpu_ns",
-			 COUNT(after->cpu_ns - before->cpu_ns), "user_ns",
-			 COUNT(after->user_ns - before->user_ns), "wait_ns",
-			 after->wait_ns < 0 ? (json_int_t)-1 :
-					      COUNT(after->wait_ns - before->wait_ns),
-			 "yields", COUNT(w->yields), "started_late_ns",
-			 COUNT((__int128)w->late * 1000000000 / c->clock.hz));
+	for (uint32_t core = 0; core < first->cores; core++) {
+		const struct worker *w = &first[core];
+
+		cpu_ns += w->after.cpu_ns - w->before.cpu_ns;
+		user_ns += w->after.user_ns - w->before.user_ns;
+		yields += w->yields;
+		late = w->late > late ? w->late : late;
+		wait_ns = wait_ns < 0 || w->after.wait_ns < 0 ?
+				  -1 :
+				  wait_ns + w->after.wait_ns - w->before.wait_ns;
+	}
+	return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "cpu", first->cpu, "cores",
+			 COUNT(first->cores), "cpu_ns", COUNT(cpu_ns), "user_ns", COUNT(user_ns),
+			 "wait_ns", COUNT(wait_ns), "yields", COUNT(yields), "started_late_ns",
+			 COUNT((__int128)late * 1000000000 / c->clock.hz));
+}
+
+/* What became of the frames of a port, at all its queues. */
+static json_t *port_report(const struct control *c, uint32_t first)
+{
+	struct engine_stats sum = { 0 };
+	struct port *port = NULL;
+
+	for (uint32_t i = first; i < first + c->ports[first].config.cores; i++) {
+		const struct engine_stats *then = &c->at_start[i];
+		struct engine_stats now;
+
+		port = (struct port *)&c->ports[i];
+		port->engine->stats(port, &now);
+		if (port->engine->describe)
+			port->engine->describe(port);
+		sum.rx_ring_drops += now.rx_ring_drops - then->rx_ring_drops;
+		sum.rx_invalid += now.rx_invalid - then->rx_invalid;
+		sum.tx_errors += now.tx_errors - then->tx_errors;
+		sum.tx_drops += now.tx_drops - then->tx_drops;
+	}
+	return json_pack("{s:o,s:o,s:I,s:I,s:I,s:I}", "ifname",
+			 text_json(c->ports[first].config.ifname), "mode",
+			 text_json(c->ports[first].mode), "rx_ring_drops", COUNT(sum.rx_ring_drops),
+			 "rx_invalid", COUNT(sum.rx_invalid), "tx_errors", COUNT(sum.tx_errors),
+			 "tx_drops", COUNT(sum.tx_drops));
 }
 
 void control_report(struct control *c)
 {
 	json_t *tasks, *ports, *threads;
-	const char *why;
+	const char *why = NULL;
 
 	if (!c->armed) {
 		answer_error(c, "report: arm first");
@@ -178,28 +414,16 @@ void control_report(struct control *c)
 	tasks = json_array();
 	ports = json_array();
 	threads = json_array();
-	for (uint32_t i = 0; i < c->task_count; i++) {
+	for (uint32_t i = 0; i < c->task_count; i += c->tasks[i].cores) {
 		receiver_watched(&c->tasks[i].receiver);
-		json_array_append_new(tasks, task_report(c, &c->tasks[i]));
+		json_array_append_new(tasks, task_report(c, &c->tasks[i], &why));
 	}
-	for (uint32_t i = 0; i < c->port_count; i++) {
-		struct engine_stats now, *then = &c->at_start[i];
-
-		c->ports[i].engine->stats(&c->ports[i], &now);
-		if (c->ports[i].engine->describe)
-			c->ports[i].engine->describe(&c->ports[i]);
-		json_array_append_new(
-			ports, json_pack("{s:o,s:o,s:I,s:I,s:I,s:I}", "ifname",
-					 text_json(c->ports[i].config.ifname), "mode",
-					 text_json(c->ports[i].mode), "rx_ring_drops",
-					 COUNT(now.rx_ring_drops - then->rx_ring_drops),
-					 "rx_invalid", COUNT(now.rx_invalid - then->rx_invalid),
-					 "tx_errors", COUNT(now.tx_errors - then->tx_errors),
-					 "tx_drops", COUNT(now.tx_drops - then->tx_drops)));
-	}
-	for (uint32_t i = 0; i < c->worker_count; i++)
+	for (uint32_t i = 0; i < c->port_count; i += c->ports[i].config.cores)
+		json_array_append_new(ports, port_report(c, i));
+	for (uint32_t i = 0; i < c->worker_count; i += c->workers[i].cores)
 		json_array_append_new(threads, thread_report(c, &c->workers[i]));
-	why = control_failure(c);
+	if (control_failure(c))
+		why = control_failure(c);
 	answer(c, json_pack("{s:b,s:o?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure",
 			    why ? text_json(why) : NULL, "start_ns",
 			    COUNT(clock_ns(&c->clock, c->window.start)), "duration_ns",

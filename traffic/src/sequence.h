@@ -17,7 +17,7 @@ struct sequence {
 	uint64_t corrupted; /* frames that name this flow and failed their check: of no number */
 	uint64_t beyond; /* older than the window: seen before, or not. In no other count */
 	uint64_t *window;
-	uint32_t bits; /* a power of two, at least 64 */
+	uint64_t bits; /* a power of two, at least 64 */
 };
 
 /* Forgets all frames: the one with number 0 is expected. */
@@ -27,6 +27,19 @@ static inline void sequence_reset(struct sequence *s)
 	s->corrupted = 0;
 	memset(s->window, 0, s->bits / 8);
 }
+
+/* The same where only numbers that came have been written to, and memory may be given back. */
+void sequence_reset_used(struct sequence *s);
+
+/*
+ * One flow that came by several ways, each counted on its own. The result has no window, and is
+ * exact: but for `reordered`, which is that within each way, where more than one has seen frames. It
+ * needs windows that nothing has fallen out of; false: something has.
+ */
+bool sequence_merge(const struct sequence *const *ways, uint32_t count, struct sequence *out);
+
+/* Has any way seen this number? */
+bool sequence_has(const struct sequence *s, uint64_t number);
 
 /* A frame that is not the one expected. True if it was not seen before. */
 bool sequence_add_slow(struct sequence *s, uint64_t number);

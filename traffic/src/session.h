@@ -24,6 +24,7 @@ struct control {
 
 	struct port ports[PORTS_MAX];
 	uint32_t port_count;
+	uint32_t first_queue[PORTS_MAX]; /* of each port of the plan, its first of `ports` */
 	struct task *tasks;
 	uint32_t task_count;
 	struct worker workers[THREADS_MAX];

@@ -11,7 +11,12 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#ifndef PACKET_FANOUT_FLAG_IGNORE_OUTGOING
+#define PACKET_FANOUT_FLAG_IGNORE_OUTGOING 0x4000 /* Linux 5.10 */
+#endif
 
 int namespace_enter(struct port *port)
 {
@@ -70,6 +75,70 @@ int packet_bind(struct port *port, int fd, bool receives)
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)))
 		return port_fail(port, errno, "cannot bind to %s: %s", c->ifname, strerror(errno));
 	return 0;
+}
+
+enum { GROUPS_MAX = 64 };
+
+static struct packet_group {
+	uint32_t members;
+	ino_t netns;
+	unsigned int ifindex;
+	uint16_t id;
+} groups[GROUPS_MAX];
+
+static struct packet_group *group_find(ino_t netns, unsigned int ifindex)
+{
+	struct packet_group *unused = NULL;
+
+	for (int i = 0; i < GROUPS_MAX; i++) {
+		if (!groups[i].members)
+			unused = unused ? unused : &groups[i];
+		else if (groups[i].netns == netns && groups[i].ifindex == ifindex)
+			return &groups[i];
+	}
+	return unused;
+}
+
+int packet_spread(struct port *port, int fd, struct packet_group **group)
+{
+	const unsigned int ifindex = if_nametoindex(port->config.ifname);
+	uint32_t how = PACKET_FANOUT_HASH | PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+	struct packet_group *g;
+	struct stat netns;
+	uint32_t argument;
+
+	if (port->config.cores < 2)
+		return 0;
+	if (stat("/proc/thread-self/ns/net", &netns))
+		return port_fail(port, errno, "/proc/thread-self/ns/net: %s", strerror(errno));
+	g = group_find(netns.st_ino, ifindex);
+	if (!g)
+		return port_fail(port, ENFILE, "more than %d groups of sockets", GROUPS_MAX);
+	if (!g->members)
+		how |= PACKET_FANOUT_FLAG_UNIQUEID;
+	argument = how << 16 | (g->members ? g->id : 0);
+	if (setsockopt(fd, SOL_PACKET, PACKET_FANOUT, &argument, sizeof(argument)))
+		return port_fail(port, errno, "PACKET_FANOUT on %s: %s", port->config.ifname,
+				 strerror(errno));
+	if (!g->members) {
+		socklen_t size = sizeof(argument);
+
+		if (getsockopt(fd, SOL_PACKET, PACKET_FANOUT, &argument, &size))
+			return port_fail(port, errno, "PACKET_FANOUT on %s: %s",
+					 port->config.ifname, strerror(errno));
+		*g = (struct packet_group){ .netns = netns.st_ino,
+					    .ifindex = ifindex,
+					    .id = (uint16_t)argument };
+	}
+	g->members++;
+	*group = g;
+	return 0;
+}
+
+void packet_group_leave(struct packet_group *group)
+{
+	if (group)
+		group->members--;
 }
 
 int packet_send_once(struct port *port, const void *data, uint32_t len)

@@ -26,6 +26,14 @@ int packet_socket(struct port *port);
  */
 int packet_bind(struct port *port, int fd, bool receives);
 
+/* Sockets of one interface that share what comes in, each flow with one of them (PACKET_FANOUT). */
+struct packet_group;
+
+/* Joins the socket, which is bound, to the others of a port on several cores; of a port on one it
+ * does nothing. 0, or -errno with port->why. */
+int packet_spread(struct port *port, int fd, struct packet_group **group);
+void packet_group_leave(struct packet_group *group);
+
 /* Sends one frame past the engine, for a port that only receives. 0, or -errno with port->why. */
 int packet_send_once(struct port *port, const void *data, uint32_t len);
 

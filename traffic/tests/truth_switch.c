@@ -4,12 +4,13 @@
  * switchmark finds can be held against what was done:
  *
  *     truth_switch [--cpu N] [--drop N] [--duplicate N] [--swap N] [--corrupt N] [--stray N]
- *                  [--ttl N] [--mac N] [--checksum N] [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
+ *                  [--ttl N] [--mac N] [--checksum N] [--spread N] [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
  * Frames that come in at IN leave at OUT. Of the frames of a flow and phase, those whose sequence
  * number is N-1 modulo N are treated as the option says: lost, sent twice, sent after their
- * successor, sent with a wrong bit, sent to the port WRONG; one taken off their TTL as a router does,
- * another source MAC written, the IP header's checksum spoiled. --delay-us holds every frame;
+ * successor in the flow, sent with a wrong bit, sent to the port WRONG; one taken off their TTL as a router does,
+ * another source MAC written, the IP header's checksum spoiled, other UDP ports written (and others yet
+ * into what is sent twice), so that who spreads flows takes it for one of another flow. --delay-us holds every frame;
  * --cap drops what comes faster. FILE is made when it forwards.
  */
 #include "clock.h"
@@ -29,6 +30,7 @@
 
 #define PORTS_MAX 16
 #define BYTES_MAX 9216
+#define FLOWS 16 /* of a way, in which frames are swapped */
 #define QUEUE 4096 /* frames held back */
 #define PAYLOAD_AT (ETH_BYTES + IP_BYTES + UDP_BYTES)
 #define BUFFER (64 << 20)
@@ -42,14 +44,16 @@ struct held {
 
 struct way {
 	int in, out, wrong;
-	size_t swapped_len;
-	uint8_t swapped[BYTES_MAX];
+	struct {
+		size_t len;
+		uint8_t bytes[BYTES_MAX];
+	} swapped[FLOWS]; /* by flow, the frame that is to leave after the next one */
 	uint16_t phase;
 	uint64_t passed, since_ns; /* in this phase */
 };
 
 static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, every_ttl,
-	every_mac, every_checksum, delay_us, cap;
+	every_mac, every_checksum, every_spread, delay_us, cap;
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
 
@@ -130,9 +134,16 @@ static void ttl_lower(uint8_t *ip)
 	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
 }
 
+/* Other ports, of which the UDP checksum stays right. */
+static void ports_shift(uint8_t *udp, uint16_t by)
+{
+	store16(udp, htons((uint16_t)(ntohs(load16(udp)) + by)));
+	store16(udp + 2, htons((uint16_t)(ntohs(load16(udp + 2)) - by)));
+}
+
 static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 {
-	uint32_t seq;
+	uint32_t seq, flow;
 
 	if (len < PAYLOAD_AT + PAYLOAD_BYTES) {
 		frame_pass(w->out, bytes, len);
@@ -142,9 +153,10 @@ static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 	if (is_chosen(every_drop, seq) ||
 	    (cap && !is_within_cap(w, load16(bytes + PAYLOAD_AT + 4))))
 		return;
-	if (is_chosen(every_swap, seq) && !w->swapped_len) {
-		memcpy(w->swapped, bytes, len);
-		w->swapped_len = len;
+	flow = payload_flow(bytes + PAYLOAD_AT) % FLOWS;
+	if (is_chosen(every_swap, seq) && !w->swapped[flow].len) {
+		memcpy(w->swapped[flow].bytes, bytes, len);
+		w->swapped[flow].len = len;
 		return;
 	}
 	if (is_chosen(every_corrupt, seq))
@@ -155,12 +167,17 @@ static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 		bytes[ETH_BYTES - 3] ^= 1;
 	if (is_chosen(every_checksum, seq))
 		bytes[ETH_BYTES + 10] ^= 1;
+	if (is_chosen(every_spread, seq))
+		ports_shift(bytes + ETH_BYTES + IP_BYTES, (uint16_t)(1 + seq % 97));
 	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len);
-	if (is_chosen(every_duplicate, seq))
+	if (is_chosen(every_duplicate, seq)) {
+		if (every_spread)
+			ports_shift(bytes + ETH_BYTES + IP_BYTES, (uint16_t)(1 + seq % 89));
 		frame_pass(w->out, bytes, len);
-	if (w->swapped_len) {
-		frame_pass(w->out, w->swapped, w->swapped_len);
-		w->swapped_len = 0;
+	}
+	if (w->swapped[flow].len) {
+		frame_pass(w->out, w->swapped[flow].bytes, w->swapped[flow].len);
+		w->swapped[flow].len = 0;
 	}
 }
 
@@ -169,11 +186,17 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		uint64_t *value;
-	} options[] = { { "--drop", &every_drop },   { "--duplicate", &every_duplicate },
-			{ "--swap", &every_swap },   { "--corrupt", &every_corrupt },
-			{ "--stray", &every_stray }, { "--ttl", &every_ttl },
-			{ "--mac", &every_mac },     { "--checksum", &every_checksum },
-			{ "--delay-us", &delay_us }, { "--cap", &cap } };
+	} options[] = { { "--drop", &every_drop },
+			{ "--duplicate", &every_duplicate },
+			{ "--swap", &every_swap },
+			{ "--corrupt", &every_corrupt },
+			{ "--stray", &every_stray },
+			{ "--ttl", &every_ttl },
+			{ "--mac", &every_mac },
+			{ "--checksum", &every_checksum },
+			{ "--spread", &every_spread },
+			{ "--delay-us", &delay_us },
+			{ "--cap", &cap } };
 	static struct way ways[PORTS_MAX];
 	static uint8_t bytes[BYTES_MAX];
 	const char *ready = "/dev/null";

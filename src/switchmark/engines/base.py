@@ -41,8 +41,9 @@ class Engine:
     `napi`: it sends by XDP redirect. `flows_by` are the addresses that its flows may differ in, up
     to `flows_max` of them. `drivers` are the values that the axis `driver` may have, `resources`
     the axes that it follows, of those that are `followed_by` an engine (`model.axis`).
-    `own_memory`: its processes hold frames in memory that the axis `memory` chooses. `capabilities`
-    are those of Linux, without `CAP_`, that it takes in a container."""
+    `queue_a_core`: where a part has several cores, each opens a queue of the device. `own_memory`:
+    its processes hold frames in memory that the axis `memory` chooses. `capabilities` are those of
+    Linux, without `CAP_`, that it takes in a container."""
 
     name: str
     summary: str
@@ -59,6 +60,7 @@ class Engine:
     drivers: tuple[str, ...] = ()
     resources: frozenset[str] = frozenset()
     own_memory: bool = False
+    queue_a_core: bool = False
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -77,6 +79,10 @@ class Engine:
         """Return the engine's options for one of the ports of the process at `node`. UsageError if
         `driver` does not fit its endpoint."""
         return self.options
+
+    def device_queues(self, cores: int) -> int:
+        """Return the pairs of queues that a device needs for a part on so many cores."""
+        return cores if self.queue_a_core else 1
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
         """Return the capabilities that ports of these kinds take in a container."""

@@ -90,7 +90,8 @@ class Dpdk(Engine):
         """Return the memory of a process: a pool for each device, as traffic/engines/dpdk.c makes
         it."""
         rings = 4 * wiring.queues * (wiring.descriptors or _DESCRIPTORS)
-        mbufs = rings + 4 * max(wiring.burst, _BURST) + 4 * _CACHE
+        held = 4 * max(wiring.burst, _BURST) + 4 * _CACHE  # by each core
+        mbufs = rings + held * wiring.function_cores
         memory = "hugepages" if guest else wiring.memory
         pool = pool_megabytes(mbufs, HEADROOM_BYTES + _room(wiring), memory)
         return _BASE_MB + devices * pool
@@ -160,7 +161,8 @@ ENGINE = Dpdk(
     port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI}) | KERNEL_PORTS,
     privilege="root",
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
-    resources=frozenset({"queues", "descriptors", "offload"}),
+    resources=frozenset({"queues", "descriptors", "offload", "function_cores"}),
+    queue_a_core=True,
     own_memory=True,
     # With a NUMA library the EAL sets a memory policy, and the filters of system calls of docker
     # and podman let that pass with SYS_NICE alone.

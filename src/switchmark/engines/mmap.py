@@ -8,4 +8,5 @@ from switchmark.engines.base import Engine
 ENGINE = Engine(
     name="mmap",
     summary="PACKET_MMAP rings, qdisc bypass",
+    resources=frozenset({"function_cores"}),
 )

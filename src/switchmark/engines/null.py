@@ -9,4 +9,5 @@ ENGINE = Engine(
     name="null",
     summary="no I/O: shows what the program itself costs",
     port_kinds=frozenset({PortKind.NULL}),
+    resources=frozenset({"function_cores"}),
 )

@@ -7,4 +7,5 @@ from switchmark.engines.base import Engine
 ENGINE = Engine(
     name="raw",
     summary="AF_PACKET, a system call a frame",
+    resources=frozenset({"function_cores"}),
 )

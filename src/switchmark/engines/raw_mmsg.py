@@ -7,4 +7,5 @@ from switchmark.engines.base import Engine
 ENGINE = Engine(
     name="raw-mmsg",
     summary="AF_PACKET, sendmmsg and recvmmsg",
+    resources=frozenset({"function_cores"}),
 )

@@ -13,4 +13,5 @@ ENGINE = Engine(
     flows_by=frozenset({"port"}),
     flows_max=256,
     capabilities=frozenset(),
+    resources=frozenset({"function_cores"}),
 )

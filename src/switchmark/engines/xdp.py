@@ -11,4 +11,6 @@ ENGINE = Engine(
     privilege="root",
     frame_max=3524,  # one chunk of umem, a page, holds it with its headroom
     capabilities=frozenset({"NET_RAW", "NET_ADMIN", "BPF", "IPC_LOCK"}),
+    resources=frozenset({"function_cores"}),
+    queue_a_core=True,
 )

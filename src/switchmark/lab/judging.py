@@ -134,6 +134,7 @@ class JudgedTrials:
             },
             "cpu-stolen": {"stolen": window.stolen},
             "started-late": {"started_late_ns": trial.evidence.started_late_ns},
+            "flows-mixed": {"flows": trial.evidence.mixed},
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own",

@@ -12,7 +12,7 @@ from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import Worker
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import own_kernel, roles_of
-from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock
+from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock, sent_by_flow
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts, lags_of
@@ -86,6 +86,7 @@ class Outcome:
         others = {
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "early": sum(report["early"] for report in received.values()),
+            "mixed": sum(report.get("mixed", 0) for report in received.values()),
             "lag": lags_of({flow: [task for _, task in each] for flow, each in sent.items()}),
         }
         taken = self._taken(spec, reports, used)
@@ -117,7 +118,7 @@ class Outcome:
             latency=self._latency(list(received.values())),
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
-            doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late),
+            doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late, others),
             counters=path,
             evidence=Evidence(
                 taken=taken,
@@ -137,7 +138,7 @@ class Outcome:
         for index, part in enumerate(worker.parts):
             thread = report["threads"][0 if together else index]
             mine = [next(tasks) for _ in jobs_of(self.layout, part)]
-            cpu = None if thread["cpu"] < 0 else thread["cpu"]
+            cpu = None if thread["cpu"] < 0 or thread["cores"] > 1 else thread["cpu"]
             cores = None if together else thread["cpu_ns"] / elapsed_ns
             if own_kernel(self.layout, part):
                 cpu = next(iter(self.layout.cpus.get(part.id, ())), None)
@@ -232,22 +233,11 @@ class Outcome:
         for flow in self.layout.flows:
             if flow.id not in received:
                 continue  # counted with the first flow of its part
-            original = self.layout.copies(flow)[0]
-            tasks = sent[original.id]
-            counts = [
-                report["frames"] // job.flows + (number < report["frames"] % job.flows)
-                for job, report in tasks
-                for number in range(job.flows)
-            ]
-            names = [
-                one.id if test.flow_numbers == 1 else f"{one.id}#{number}"
-                for one in self.layout.sent_by(tasks[0][0].part)
-                for number in range(test.flow_numbers)
-                if one.sink == flow.sink
-            ]
-            alone = test.flow_numbers == len(names) == 1 < len(sent)
-            for name, tx, (rx, duplicated, reordered, corrupted) in zip(
-                names, counts, received[flow.id]["flows"], strict=True
+            reports = sent[self.layout.copies(flow)[0].id]
+            named = sent_by_flow(self.layout, flow, reports)
+            alone = test.flow_numbers == len(named) == 1 < len(sent)
+            for (name, tx), (rx, duplicated, reordered, corrupted) in zip(
+                named, received[flow.id]["flows"], strict=True
             ):
                 flows.append(
                     FlowCounts(
@@ -321,6 +311,7 @@ class Outcome:
         foreign: int,
         taken: Mapping[str, float],
         started_late: Mapping[str, int],
+        others: Mapping[str, object],
     ) -> tuple[str, ...]:
         doubts = list(self.placement.doubts)
         if any(share > _TAKEN for share in taken.values()):
@@ -337,6 +328,8 @@ class Outcome:
             doubts.append("short")
         if foreign:
             doubts.append("foreign-frames")
+        if others["mixed"]:
+            doubts.append("flows-mixed")
         return tuple(dict.fromkeys(doubts))
 
 

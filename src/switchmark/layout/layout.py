@@ -189,7 +189,11 @@ def lay_out(
         isolated=ENVIRONMENTS[test.switch_environment].isolated,
         cores=cores,
         node=node,
-        queues=test.queues,
+        queues=max(
+            test.queues, engine.device_queues(test.function_cores) if engine.own_memory else 1
+        ),
+        function_cores=test.function_cores,
+        veth_queues=1 if engine.own_memory else engine.device_queues(test.function_cores),
         descriptors=test.descriptors,
         program=switch.path,
         burst=test.burst,

@@ -108,9 +108,12 @@ def _addresses(layout: Layout, port: Port) -> Message:
 
 
 def _pin(layout: Layout, placement: Placement, part: Part) -> Message:
-    pin = placement.pins[part.id]
+    pin, cores = placement.pins[part.id], layout.test.function_cores
     if own_kernel(layout, part):  # whose only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
+    if cores > 1:
+        cpus = {"cpus": [pin.cpus[core % len(pin.cpus)] for core in range(cores)]}
+        return {"cores": cores, **(cpus if pin.cpus else {}), "yield": pin.yield_}
     pinned = {"cpu": pin.cpus[0]} if len(pin.cpus) == 1 else {}
     return {**pinned, "yield": pin.yield_}
 

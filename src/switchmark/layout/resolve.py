@@ -9,6 +9,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.combinations import listed, reasons_of_axes
+from switchmark.layout.cores import core_reasons
 from switchmark.layout.layout import Layout, lay_out, opened_in
 from switchmark.layout.names import unknown_names
 from switchmark.layout.roles import (
@@ -56,6 +57,7 @@ def check(test: Test) -> list[Refusal]:
         *_placement_reasons(test, layout),
         *_noise_reasons(test, layout),
         *_copy_reasons(test, layout),
+        *core_reasons(test, layout),
         *_chain_reasons(test, layout),
     ]
     if test.ip_version == "6" and layout.wiring.semantics is Semantics.ROUTED:

@@ -139,6 +139,7 @@ def cpu_users_of(layout: Layout) -> list[CpuUser]:
             _kind_of_cpu_user(layout, part),
             polls=FUNCTIONS[part.function].polls,
             group=groups.get(part.ports[0].id),
+            cores=layout.test.function_cores if FUNCTIONS[part.function].played else 1,
             function=not part.physical,
         )
         for part in layout.parts

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import own_clock, roles_of
+from switchmark.model.objects import Message
 from switchmark.model.topology import Flow, Part, Port, Role
 
-__all__ = ["Job", "distinct", "jobs_of", "opened_by", "reads_one_clock"]
+__all__ = ["Job", "distinct", "jobs_of", "opened_by", "reads_one_clock", "sent_by_flow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Job:
 def jobs_of(layout: Layout, part: Part) -> list[Job]:
     """Return the tasks of a part. Each queue is sent to by a task of its own, so that a flow stays
     on its queue; what is received is counted by one, which reads all queues."""
-    queues = layout.wiring.queues
+    # On several cores each has a queue and a share of the flows: the program sees to that.
+    queues = layout.wiring.queues if layout.test.function_cores == 1 else 1
     jobs = []
     flows = max(1, len(_flows_of(layout, part))) * layout.test.flow_numbers
     for role in roles_of(layout, part):
@@ -67,6 +69,27 @@ def reads_one_clock(layout: Layout, part: Part) -> bool:
     ends = {port for flow in layout.received_by(part) for port in (flow.source, flow.sink)}
     holders = [p for p in layout.parts if ends & {port.id for port in p.ports}]
     return not any(own_clock(layout, part) for part in holders)
+
+
+def sent_by_flow(
+    layout: Layout, flow: Flow, reports: Sequence[tuple[Job, Message]]
+) -> list[tuple[str, int]]:
+    """Return the names of the flows that arrive where this one does, and how many frames were sent
+    of each, by the reports of the tasks that sent them: each core sent its own in turn."""
+    counts = [
+        frames // flows + (number < frames % flows)
+        for _, report in reports
+        for flows, frames in report["cores"]
+        for number in range(flows)
+    ]
+    several = layout.test.flow_numbers
+    names = [
+        one.id if several == 1 else f"{one.id}#{number}"
+        for one in layout.sent_by(reports[0][0].part)
+        for number in range(several)
+        if one.sink == flow.sink
+    ]
+    return list(zip(names, counts, strict=True))
 
 
 def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:

@@ -78,6 +78,12 @@ _DOUBTS = (
         passing=True,
     ),
     Doubt(
+        "flows-mixed",
+        "frames of one flow came to several cores of a function",
+        "what overtook what is known within each core alone: at least so many were reordered",
+        "--function-cores 1, or more flows for a device that spreads them",
+    ),
+    Doubt(
         "interrupts",
         "devices interrupted a used CPU more than 1000 times a second",
         "drivers worked on the cores of the test",

@@ -156,6 +156,9 @@ class Evidence(Written):
     lag: dict[str, Lag] = Field(default_factory=dict)
     """By the first flow of each sender with a rate: how far it was behind when a frame was made."""
 
+    mixed: int = 0
+    """Flows of which frames came to several cores of a function."""
+
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
     """By stretch of the path, as far as counters tell: frames `in` and `out`. One that gives more
     than it got multiplies frames."""

@@ -185,6 +185,17 @@ class SetUp(BaseModel):
             tries=(2, 4),
         ),
     ] = Field(1, ge=1, le=16)
+    function_cores: Annotated[
+        int,
+        Axis(
+            "ports",
+            "CPUs of each part that the traffic program plays, each with queues of its own",
+            followed_by=("engine",),
+            blame=1,
+            tries=(2, 4),
+            later=True,
+        ),
+    ] = Field(1, ge=1, le=16)
     descriptors: Annotated[
         int | None,
         Axis(

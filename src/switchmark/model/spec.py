@@ -294,10 +294,11 @@ class Test(Sent):
     @property
     def flow_numbers(self) -> int:
         """Return how many flows of a sender its frames number, which are counted by themselves: all
-        of them, or one a queue where they are too many or in no order. These have sub-flows."""
+        of them, or one a queue (or core) where they are too many or in no order. These have
+        sub-flows."""
         senders = self.pairs * self.chains * (2 if self.direction == "bi" else 1)
         numbered = self.flow_order == "sequential" and self.flows * senders <= FLOW_NUMBERS
-        return self.flows if numbered else self.queues
+        return self.flows if numbered else max(self.queues, self.function_cores)
 
     @property
     def limits(self) -> Mapping[str, float]:

@@ -268,9 +268,10 @@ class Wiring:
     `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
     is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
-    `rx_affinity`: whether each receive queue stays with one of its `cores`, in turn. `next_macs` is
-    empty but where the switch is a function that writes MACs: then it says, by port, for whom the
-    frames are that leave there.
+    `function_cores` are those of each function that the traffic program plays, `veth_queues` the
+    pairs of queues of a veth. `rx_affinity`: whether each receive queue stays with one of its
+    `cores`, in turn. `next_macs` is empty but where the switch is a function that writes MACs: then
+    it says, by port, for whom the frames are that leave there.
     """
 
     prefix: str
@@ -289,6 +290,8 @@ class Wiring:
     cores: tuple[int, ...] = ()
     node: int = 0
     queues: int = 1
+    function_cores: int = 1
+    veth_queues: int = 1
     descriptors: int | None = None
     program: str = ""
     burst: int = 32

@@ -143,13 +143,14 @@ def add_veth(
     wiring: Wiring, near: str, far: str, near_mac: str, far_mac: str, *, far_gro: bool = False
 ) -> Plan:
     """Add a veth pair at the switch; `near` is the switch's end, `far` the function's."""
+    count = str(wiring.veth_queues)
+    queues = ("numtxqueues", count, "numrxqueues", count) * (wiring.veth_queues > 1)
+    near_link = ("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac, *queues)
+    far_link = ("name", far, "mtu", str(wiring.mtu), "address", far_mac, *queues)
     return (
         Run(
             f"a cable from {near} to {far}",
-            (
-                *("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac),
-                *("type", "veth", "peer", "name", far, "mtu", str(wiring.mtu), "address", far_mac),
-            ),
+            (*near_link, "type", "veth", "peer", *far_link),
             at=wiring.at,
             undo=("ip", "link", "del", near),
         ),
