@@ -40,11 +40,13 @@ class Program:
     def ask(self, command: str, **members: Any) -> dict[str, Any]:
         return self.line(json.dumps({"cmd": command, **members}).encode())
 
-    def open_loop(self, *, take: int = 0, roles: tuple[str, ...] = ("sender", "receiver")) -> None:
+    def open_loop(
+        self, *, take: int = 0, roles: tuple[str, ...] = ("sender", "receiver"), cores: int = 1
+    ) -> None:
         answer = self.ask(
             "open",
             ports=[{"engine": "null", "options": {"loop": 1, "take": take}}],
-            threads=[{"tasks": [{"role": role, "ports": [0]} for role in roles]}],
+            threads=[{"tasks": [{"role": role, "ports": [0]} for role in roles], "cores": cores}],
         )
         assert answer["ok"], answer
 

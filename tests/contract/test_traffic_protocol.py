@@ -112,6 +112,54 @@ def test_a_start_that_has_passed_is_told_and_not_made_up_for(program: Program) -
     assert report["threads"][0]["started_late_ns"] < 10**7
 
 
+@pytest.mark.parametrize("cores", [2, 3])
+@pytest.mark.parametrize("sender", [{"frames": 1003, "rate_pps": 0}, {"rate_pps": 20_000}])
+def test_what_several_cores_did_is_told_as_one(
+    program: Program, cores: int, sender: dict[str, Any]
+) -> None:
+    program.open_loop(cores=cores)
+    for _ in range(2):
+        assert program.arm(sender={**sender, "flows": 7})["ok"]
+        report = program.trial(10**8)
+        assert [thread["cores"] for thread in report["threads"]] == [cores]
+        assert len(report["ports"]) == 1
+        sent, received = (report["tasks"][0]["sent"], report["tasks"][1]["received"])
+        assert sent["frames"] + sent["unsent"] == sender.get("frames", 2000)
+        assert sum(frames for _, frames in sent["cores"]) == sent["frames"]
+        # Each core sends its flows in turn.
+        each = [
+            frames // flows + (flow < frames % flows)
+            for flows, frames in sent["cores"]
+            for flow in range(flows)
+        ]
+        assert len(each) == sent["flows"] == 7
+        assert received["flows"] == [[frames, 0, 0, 0] for frames in each]
+        assert received["frames"] == received["latency"]["count"] == sent["frames"]
+        assert sum(received["intervals"]) == received["frames"]
+        assert received["mixed"] == received["duplicated"] == received["after_drain"] == 0
+
+
+def test_cores_share_flows_and_have_cpus_of_their_own(program: Program) -> None:
+    tasks = [{"role": "sender", "ports": [0]}, {"role": "receiver", "ports": [0]}]
+    port = {"engine": "null", "options": {"loop": 1}}
+    for thread, why in (
+        ({"cores": 2, "cpus": [0]}, "cpus is not a list of 2"),
+        ({"cores": 2, "cpus": [0, -1]}, "cpus holds what is no CPU"),
+        ({"cores": 33}, "cores"),
+    ):
+        answer = program.ask("open", ports=[port], threads=[{"tasks": tasks, **thread}])
+        assert why in answer["error"], answer
+    cpus = sorted(os.sched_getaffinity(0))
+    both = [cpus[0], cpus[-1]]
+    threads = [{"tasks": tasks, "cores": 2, "cpus": both}]
+    assert program.ask("open", ports=[port], threads=threads)["ok"]
+    assert "fewer flows than cores" in program.arm()["error"]
+    assert program.arm(sender={"flows": 2, "rate_pps": 0, "frames": 64})["ok"]
+    report = program.trial(10**8)
+    assert report["tasks"][0]["sent"]["cores"] == [[1, 32], [1, 32]]
+    assert report["threads"][0]["cpu"] == both[0]
+
+
 @pytest.mark.parametrize("engine", ["udp", "udp-mmsg"])
 def test_a_client_with_several_sockets_gets_all_its_answers(program: Program, engine: str) -> None:
     own = f"127.83.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"  # nobody else's ports

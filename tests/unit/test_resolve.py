@@ -48,6 +48,36 @@ from switchmark.model.spec import AXES, Test
             {"ip_version": 6, "frame_size": 84, "switch": "vpp", "semantics": "routed"},
             ["switch vpp is told routes of IPv4 alone"],
         ),
+        ({"function_cores": 2}, ["1 flows do not use 2", "--flows 16"]),
+        ({"function_cores": 3, "flows": "1M"}, ["do not share 3 cores evenly", "--flows 999999"]),
+        ({"function_cores": 2, "flows": 8, "engine": "xdp-live"}, ["does not follow --function-co"]),
+        (
+            {"function_cores": 2, "flows": 8, "engine": "udp", "direction": "bi"},
+            ["all that comes in would be for one core", "--direction uni"],
+        ),
+        (
+            {"function_cores": 2, "flows": 8, "engine": "dpdk", "switch": "l2fwd"},
+            ["switch l2fwd has one"],
+        ),
+        (
+            {"function_cores": 2, "flows": 8, "engine": "dpdk", "switch": "linux-bridge"},
+            ["one queue of an interface of the kernel", "--engine mmap or xdp"],
+        ),
+        (
+            {"function_cores": 2, "flows": 8, "engine": "xdp", "switch": "macvlan"},
+            ["a port of kind macvlan has one pair of queues", "--port veth"],
+        ),
+        (
+            {"function_cores": 2, "flows": 8, "engine": "dpdk", "environment": "vm"},
+            ["has one CPU: --function-cores 1"],
+        ),
+        (
+            {
+                **{"function_cores": 2, "flows": 8, "queues": 3},
+                **{"engine": "dpdk", "switch": "testpmd"},
+            },
+            ["3 do not fit", "--queues 2"],
+        ),
         ({"arrivals": "poisson"}, ["are those of a rate", "--rate"]),
         ({"arrivals": "even", "search": "max"}, ["are those of a rate"]),
         ({"vlan": 5}, ["at least 68 bytes"]),
@@ -146,6 +176,9 @@ def test_all_reasons_come_at_once() -> None:
             "rate": "1k",
         },
         {"flows": "1M", "queues": 4, "engine": "dpdk", "switch": "ovs-dpdk"},
+        {"function_cores": 2, "flows": 2, "engine": "xdp"},
+        {"function_cores": 16, "flows": "1M", "engine": "mmap", "direction": "bi"},
+        {"function_cores": 2, "flows": 2, "queues": 2, "engine": "dpdk", "switch": "testpmd"},
         {"ip_version": "6", "frame_size": 84},
         {"ip_version": 6, "frame_size": 1518, "switch": "vpp", "engine": "dpdk"},
         {"arrivals": "poisson", "search": "ndr"},

@@ -168,8 +168,10 @@ static void say_open(struct script *s)
 			mine += thread[i] == t;
 		if (!mine)
 			continue;
-		say(s, "%s{\"yield\":%s,\"tasks\":[", told++ ? "," : "",
-		    once_in(s, 2) ? "true" : "false");
+		say(s, "%s{\"yield\":%s,", told++ ? "," : "", once_in(s, 2) ? "true" : "false");
+		if (once_in(s, 8))
+			say(s, "\"cores\":%.0f,", NUMBER(s, 2, 3, 1));
+		say(s, "\"tasks\":[");
 		mine = 0;
 		for (uint32_t i = 0; i < s->tasks; i++)
 			if (thread[i] == t) {

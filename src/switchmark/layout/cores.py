@@ -12,9 +12,13 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.roles import played_parts
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["core_reasons"]
+
+_QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
+"""Interfaces of the kernel that are made, or set up, with as many pairs of queues as are asked for."""
 
 
 def core_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
@@ -58,6 +62,13 @@ def core_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
             f"function {test.function} opens one queue of a port: --function-cores 1",
         )
     kinds = {layout.endpoints[port.id].kind for part in played_parts(layout) for port in part.ports}
+    for kind in sorted(kinds - _QUEUED) if engine.queue_a_core and not engine.own_memory else ():
+        yield Refusal(
+            ("function_cores", "engine", "port"),
+            f"engine {engine.name} opens a queue for each core, and a port of kind {kind} has one "
+            "pair of queues",
+            "--port veth, or --engine mmap",
+        )
     if engine.own_memory and not KERNEL_PORTS.isdisjoint(kinds):
         yield Refusal(
             ("function_cores", "engine", "port"),

@@ -26,12 +26,13 @@ def has_subflows(test: Test) -> bool:
 
 def subflows_of(test: Test, first: int, *, several: int, answers: bool) -> Message:
     """Return the sub-flows of `several` flow numbers of a sender, from number `first` on. Each
-    queue has its share of them, each chain all."""
-    each = test.flows // test.queues
+    queue or core has its share of them, each chain all."""
+    shares = test.flow_numbers
+    each = test.flows // shares
     return {
         "count": each,
-        "first": each * first if test.queues > 1 else 0,
-        "step": each if test.queues > 1 and several > 1 else 0,
+        "first": each * first if shares > 1 else 0,
+        "step": each if shares > 1 and several > 1 else 0,
         "by": test.flows_by,
         "order": test.flow_order,
         "seed": test.seed,
@@ -74,9 +75,11 @@ def reasons_of_flows(test: Test) -> Iterable[Refusal]:
             f"{ENGINES[test.engine].flows_max} flows",
             "--engine raw-mmsg",
         )
-    if test.flows % test.queues:
+    shares = test.flow_numbers
+    if test.flows % shares:
+        several = "queues" if shares == test.queues else "function_cores"
         yield Refusal(
-            ("flows", "queues"),
-            f"{test.flows} flows do not share {test.queues} queues evenly",
-            f"--flows {test.flows // test.queues * test.queues or test.queues}",
+            ("flows", several),
+            f"{test.flows} flows do not share {shares} {several.split('_')[-1]} evenly",
+            f"--flows {test.flows // shares * shares or shares}",
         )

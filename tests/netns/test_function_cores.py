@@ -1,0 +1,55 @@
+"""These tests measure functions on several cores over the kernel's sockets: what all cores counted
+together is exact, whatever part they play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for
+from switchmark.model.record import Record, TrialResult
+
+CORES: dict[str, Any] = {"function_cores": 2, "flows": 16, "rate": "5k"}
+ENGINES = ["raw", "raw-mmsg", "mmap", "xdp", "udp", "udp-mmsg"]
+
+
+def assert_each_flow_arrives(record: Record) -> TrialResult:
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert len(trial.per_flow) % 16 == 0
+    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+    assert trial.latency is None or trial.latency.count == trial.rx_frames
+    return trial
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dimension", ["throughput", "latency"])
+def test_ends_on_two_cores(measure: Measure, engine: str, dimension: str) -> None:
+    assert_each_flow_arrives(measure(engine=engine, dimension=dimension, **CORES))
+
+
+@pytest.mark.parametrize("engine", ["raw-mmsg", "mmap", "xdp"])
+def test_forwarders_and_both_directions_on_two_cores(measure: Measure, engine: str) -> None:
+    trial = assert_each_flow_arrives(
+        measure(engine=engine, scenario="loopback", direction="bi", **CORES)
+    )
+    forwarder = next(part for part in trial.parts if part.roles == ("forwarder",))
+    passed = trial.counters.at_parts
+    assert sum(passed[f"{forwarder.part}.{port}"].tx or 0 for port in (0, 1)) == trial.tx_frames
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"flows": "1M", "flow_order": "zipf", "flows_by": "ip", "engine": "mmap"},
+        {"flows": 1000, "arrivals": "poisson", "frame_size": "imix"},
+        {"ip_version": "6", "frame_size": 84, "switch": "ovs", "function_cores": 4},
+        {"placement": "shared-process", "pairs": 2},
+    ],
+    ids=lambda axes: "-".join(map(str, axes.values())),
+)
+def test_other_frames_from_several_cores(measure: Measure, axes: dict[str, Any]) -> None:
+    trial = assert_every_frame_is_accounted_for(measure(**{**CORES, **axes}))
+    assert trial.lost == 0, trial.lost_at
+    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
