@@ -201,6 +201,12 @@ def plans() -> Iterator[tuple[str, Test]]:
         )
     yield "variants/linux-bridge-lxc-image", Test(environment="lxc", image="/srv/my image")
     yield "variants/linux-bridge-podman-image", Test(environment="podman", image="mine:1")
+    cores = {"function_cores": 2, "flows": 8}
+    yield "variants/linux-bridge-function-cores-xdp", Test(engine="xdp", **cores)
+    yield (
+        "variants/testpmd-function-cores",
+        Test(switch="testpmd", engine="dpdk", scenario="p2v", **cores),
+    )
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
     for switch, engine, function in (
         ("testpmd", "dpdk", "testpmd"),
