@@ -215,7 +215,7 @@ def test_every_tenth_frame_at_another_port(attempt: Try) -> None:
 TWO_CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.2}
 
 
-@pytest.mark.parametrize("engine", ["raw", "raw-mmsg", "mmap", "xdp"])
+@pytest.mark.parametrize("engine", ["raw", "raw-mmsg", "mmap", "xdp", "udp-mmsg"])
 def test_frames_that_are_lost_and_doubled_are_counted_on_two_cores(
     attempt: Try, engine: str
 ) -> None:
