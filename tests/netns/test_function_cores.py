@@ -43,7 +43,7 @@ def test_forwarders_and_both_directions_on_two_cores(measure: Measure, engine: s
     "axes",
     [
         {"flows": "1M", "flow_order": "zipf", "flows_by": "ip", "engine": "mmap"},
-        {"flows": 1000, "arrivals": "poisson", "frame_size": "imix"},
+        {"flows": 100, "arrivals": "poisson", "frame_size": "imix"},
         {"ip_version": "6", "frame_size": 84, "switch": "ovs", "function_cores": 4},
         {"placement": "shared-process", "pairs": 2},
     ],

@@ -50,7 +50,10 @@ from switchmark.model.spec import AXES, Test
         ),
         ({"function_cores": 2}, ["1 flows do not use 2", "--flows 16"]),
         ({"function_cores": 3, "flows": "1M"}, ["do not share 3 cores evenly", "--flows 999999"]),
-        ({"function_cores": 2, "flows": 8, "engine": "xdp-live"}, ["does not follow --function-co"]),
+        (
+            {"function_cores": 2, "flows": 8, "engine": "xdp-live"},
+            ["does not follow --function-co"],
+        ),
         (
             {"function_cores": 2, "flows": 8, "engine": "udp", "direction": "bi"},
             ["all that comes in would be for one core", "--direction uni"],
@@ -73,8 +76,11 @@ from switchmark.model.spec import AXES, Test
         ),
         (
             {
-                **{"function_cores": 2, "flows": 8, "queues": 3},
-                **{"engine": "dpdk", "switch": "testpmd"},
+                "function_cores": 2,
+                "flows": 8,
+                "queues": 3,
+                "engine": "dpdk",
+                "switch": "testpmd",
             },
             ["3 do not fit", "--queues 2"],
         ),

@@ -140,6 +140,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->sizes = load->len_count;
 	s->burst = load->burst;
 	s->rate_pps = load->rate_pps * flows / load->flows;
+	s->rate_before = load->rate_pps * first / load->flows;
 	s->stagger = (load->stagger + t->core) / t->cores;
 	s->limit =
 		load->frames * (first + flows) / load->flows - load->frames * first / load->flows;

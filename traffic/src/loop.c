@@ -559,7 +559,8 @@ static void sender_pace(struct sender *s, long double ticks)
 
 	/* Of a burst that no phase is long enough for, it is enough that it never is due. */
 	period = period < PERIOD_MAX ? period : PERIOD_MAX;
-	s->intended = (uint64_t)(ticks / hz * s->rate_pps + 0.5L);
+	s->intended = (uint64_t)(ticks / hz * (s->rate_before + s->rate_pps) + 0.5L) -
+		      (uint64_t)(ticks / hz * s->rate_before + 0.5L);
 	bursts = (s->intended + s->burst - 1) / s->burst;
 	/* The last burst may have fewer frames, and then less than a period until the end; it is
 	 * staggered within that, so that no frame is due after the end. */

@@ -37,6 +37,7 @@ struct sender {
 	uint32_t flows, sizes;
 	uint32_t burst;
 	double rate_pps; /* 0: as fast as it goes */
+	double rate_before; /* of the cores before this one: together they send what was asked */
 	double stagger; /* of a period, by which bursts are due after those of others; below 1 */
 	uint64_t limit; /* frames of a phase, at full rate; 0: until it ends */
 	const struct clock *clock;

@@ -18,7 +18,7 @@ from switchmark.switches import TABLE as SWITCHES
 __all__ = ["core_reasons"]
 
 _QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
-"""Interfaces of the kernel that are made, or set up, with as many pairs of queues as are asked for."""
+"""Interfaces of the kernel that are made, or set up, with as many pairs of queues as wanted."""
 
 
 def core_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
