@@ -192,7 +192,6 @@ class SetUp(BaseModel):
             "CPUs of each part that the traffic program plays, each with queues of its own",
             followed_by=("engine",),
             blame=1,
-            tries=(2, 4),
             later=True,
         ),
     ] = Field(1, ge=1, le=16)
