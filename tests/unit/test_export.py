@@ -29,6 +29,7 @@ from switchmark.errors import UsageError
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import AXES, Test
+from switchmark.report import query
 from switchmark.report.csit import VERSION, as_csit
 from switchmark.report.export import as_csv, as_objects, rows_as_csv, write_parquet
 from switchmark.report.grid import cell, grid
@@ -186,6 +187,27 @@ def test_several_runs_are_asked_together(mixed: Path, stored: Path) -> None:
     assert len(answer.rows) == 8
     assert len({run for run, _, _ in answer.rows}) == 2
     assert [number for _, number, _ in answer.rows] == [same for _, _, same in answer.rows]
+
+
+def test_records_are_in_order_whatever_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces of a file that are read side by side: the last line of a number counts as before."""
+    monkeypatch.setattr(query, "_USUAL_LINE", 1)
+    failed = fresh(1, status="failed", error="x" * 100_000, trials=())
+    first = [failed.model_copy(update={"number": number}) for number in range(1, 81)]
+    folder = kept(tmp_path, [*first, *(fresh(number) for number in range(1, 41))])
+    sql = "select number, status, (record->>'$.number')::int as same from records join tests"
+    rows = rows_of(folder, f"{sql} using (number) order by number")
+    assert [row["number"] for row in rows] == [row["same"] for row in rows] == [*range(1, 81)]
+    assert [row["status"] for row in rows] == ["ok"] * 40 + ["failed"] * 40
+
+
+def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
+    failed = fresh(1, status="failed", error="x" * (query._USUAL_LINE + 1), trials=())
+    folder = kept(tmp_path, [failed, fresh(2)])
+    rows = rows_of(folder, "select number, length(error) as letters from tests order by number")
+    assert [row["letters"] for row in rows] == [query._USUAL_LINE + 1, None]
 
 
 def test_every_column_is_told(mixed: Path) -> None:

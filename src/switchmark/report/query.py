@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Unreadable", "ask", "columns_of_tables", "counted", "opened"]
 
-_LONGEST_LINE = 1 << 30
+_USUAL_LINE = 1 << 24
+"""No usual line is longer. DuckDB reads twice as much at once, by as many threads as there are such
+pieces."""
+
 _TRIALS = "all_trials"
 
 
@@ -93,7 +96,7 @@ def columns_of_tables(database: DuckDBPyConnection) -> Answer:
     rows: list[tuple[Any, ...]] = []
     for name, view in VIEWS.items():
         kinds = database.execute(f"describe {name}").fetchall()
-        words = {column.name: column.words for column in view.columns}
+        words = {column.name: column.told for column in view.columns}
         rows += [(name, each[0], _short(each[1]), _told(words[each[0]])) for each in kinds]
     return Answer(("table", "column", "type", "what it is"), rows)
 
@@ -131,6 +134,7 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
             path = _whole(folder / f"{name}.jsonl", scratch / f"{number}-{name}.jsonl")
             paths.append(str(path))
             runs.append([str(path), str(folder), _name(folder, known), *map(facts.get, HOST)])
+    form = _form(_longest([*records, *trials]))
     columns = ", ".join(f"host_{name} {kind}" for name, kind in HOST.items())
     database.execute("create schema stored")
     database.execute(
@@ -142,7 +146,7 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
     database.execute(
         "create table stored.lines as select filename, schema, versions, record as r from"
         " read_json(?, columns = {schema: 'BIGINT', versions: 'MAP(VARCHAR, VARCHAR)',"
-        f" record: '{in_sql(structure(Record))}'}}, {_FORM})",
+        f" record: '{in_sql(structure(Record))}'}}, {form})",
         [records],
     )
     texts = _Texts(records)
@@ -161,7 +165,7 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
     files = ", ".join(f"'{path.replace(chr(39), chr(39) * 2)}'" for path in trials)
     database.execute(
         f"create view stored.trials as select run, number, trial as t from read_json([{files}],"
-        f" columns = {{number: 'BIGINT', trial: '{in_sql(structure(TrialResult))}'}}, {_FORM})"
+        f" columns = {{number: 'BIGINT', trial: '{in_sql(structure(TrialResult))}'}}, {form})"
         " join stored.runs using (filename)"
     )
 
@@ -173,7 +177,19 @@ def _name(folder: Path, among: Sequence[Path]) -> str:
     return folder.name if len(same) == 1 else str(folder)
 
 
-_FORM = f"format = 'newline_delimited', filename = true, maximum_object_size = {_LONGEST_LINE}"
+def _form(line_bytes: int) -> str:
+    return f"format = 'newline_delimited', filename = true, maximum_object_size = {line_bytes}"
+
+
+def _longest(paths: Sequence[str]) -> int:
+    """Return how long a line of these files may be, in bytes; it is not looked for in files that
+    are shorter than a usual line may be."""
+    longest = _USUAL_LINE
+    for path in map(Path, paths):
+        if path.stat().st_size > longest:
+            with path.open("rb") as file:
+                longest = max(longest, *map(len, file))
+    return longest
 
 
 class _Texts:
@@ -228,7 +244,7 @@ def _host(folder: Path) -> Mapping[str, Any]:
 def _make_known(database: Any) -> None:
     """Add the functions of `metrics` that the views call to those of SQL."""
     known: Sequence[tuple[str, Callable[..., Any], list[str], str]] = [
-        ("steady_pps", _steady_pps, ["BIGINT[]", "BIGINT", "BIGINT"], "DOUBLE"),
+        ("steady_pps", _steady_pps, ["VARCHAR", "BIGINT", "BIGINT"], "DOUBLE"),
         ("median_interval", _interval, ["DOUBLE[]"], "DOUBLE[]"),
         ("asked_pps", _asked_pps, ["VARCHAR", "VARCHAR", "VARCHAR"], "DOUBLE"),
         ("latency_of", _latency_of, ["VARCHAR"], "VARCHAR"),
@@ -238,8 +254,8 @@ def _make_known(database: Any) -> None:
         database.create_function(name, function, takes, gives, null_handling="special")
 
 
-def _steady_pps(intervals: list[int], elapsed_ns: int, interval_ns: int) -> float | None:
-    return steady_rate_pps(intervals, elapsed_ns, interval_ns)
+def _steady_pps(intervals: str | None, elapsed_ns: int, interval_ns: int) -> float | None:
+    return steady_rate_pps(json.loads(intervals or "[]"), elapsed_ns, interval_ns)
 
 
 def _interval(values: list[float] | None) -> list[float] | None:

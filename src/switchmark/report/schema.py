@@ -13,6 +13,7 @@ import re
 import textwrap
 import typing
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, Field, create_model
@@ -44,6 +45,7 @@ def schema(name: str) -> Schema:
     }
 
 
+@cache
 def members_told(model: type) -> dict[str, str]:
     """Return the docstring of each member of a class: the text that stands below it."""
     told: dict[str, str] = {}

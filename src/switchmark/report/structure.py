@@ -27,6 +27,10 @@ _NOT_READ: Mapping[type[BaseModel], set[str]] = {
 }
 """What takes long to read, and is no column: `records.record` has it."""
 
+_AS_TEXT = {(TrialResult, "intervals")}
+"""Lists that are read as JSON: they are long, and Python, which computes with them, takes texts
+sooner than DuckDB's lists."""
+
 _TYPES: Mapping[object, str] = {
     bool: "BOOLEAN",
     int: "BIGINT",
@@ -41,7 +45,7 @@ def structure(kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         left_out = _NOT_READ.get(kind, set())
         return {
-            name: structure(field.annotation)
+            name: "JSON" if (kind, name) in _AS_TEXT else structure(field.annotation)
             for name, field in kind.model_fields.items()
             if not field.exclude and name not in left_out
         }

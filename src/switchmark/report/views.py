@@ -24,11 +24,20 @@ __all__ = ["VIEWS", "Column", "View"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a view has a name, the expression of SQL that it is read by, and words."""
+    """A column of a view has a name, the expression of SQL that it is read by, and words: its own,
+    or those of a member of a model, whose source is read when they are asked for."""
 
     name: str
     sql: str
-    words: str
+    words: str | tuple[type, str]
+
+    @property
+    def told(self) -> str:
+        """Return the words."""
+        if isinstance(self.words, str):
+            return self.words
+        model, member = self.words
+        return members_told(model)[member]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +61,7 @@ _OUTCOME = ("status", "error", "semantics", "steering", "port", "memory", "engin
 """Members of a record that are columns. An axis of that name is `asked_` so: it may be `auto`."""
 
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
-_LATENCY = (
-    "count",
-    "min",
-    "mean",
-    "p50",
-    "p90",
-    "p99",
-    "p999",
-    "p9999",
-    "p99999",
-    "p999999",
-    "max",
-)
+_LATENCY = "count min mean p50 p90 p99 p999 p9999 p99999 p999999 max".split()
 _LOSSES = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
 
 
@@ -117,15 +114,14 @@ def _usual(name: str, value: str) -> str:
 
 
 def _outcome() -> Iterable[Column]:
-    told = members_told(Record)
     for name in _OUTCOME:
-        yield Column(name, f"r.{name}", told[name])
+        yield Column(name, f"r.{name}", (Record, name))
     yield Column("placement_policy", "r.placement.policy", "the placement that was followed")
     yield Column("cpus", "r.placement.seats", "the CPUs of each part")
-    yield Column("verdict", "coalesce(r.verdict, 'unknown')", told["verdict"])
+    yield Column("verdict", "coalesce(r.verdict, 'unknown')", (Record, "verdict"))
     bound = "r.status = 'ok' and r.verdict in ('sender', 'receiver')"
     yield Column("lower_bound", bound, "the rate bounds the traffic program")
-    yield Column("doubts", "coalesce(r.doubts, [])", told["doubts"])
+    yield Column("doubts", "coalesce(r.doubts, [])", (Record, "doubts"))
 
 
 def _frames() -> Iterable[Column]:
@@ -152,9 +148,8 @@ def _frames() -> Iterable[Column]:
     yield Column("lost_at", "figure(record, 'lost_at')", "the places of lost frames")
     unaccounted = "(figure(record, 'unaccounted'))::BIGINT"
     yield Column("unaccounted_frames", unaccounted, "lost frames without a place")
-    words = members_told(TrialResult)
     for name in _LOSSES:
-        yield Column(f"{name}_frames", _total(name), words[name])
+        yield Column(f"{name}_frames", _total(name), (TrialResult, name))
     yield Column("fairness", "(figure(record, 'fairness'))::DOUBLE", "Jain's index over the flows")
 
 
@@ -223,7 +218,7 @@ def _set_up() -> Iterable[Column]:
     yield Column("nics", "r.nics", "NICs that were named by PCI address, as they were found")
     yield Column("reused", "coalesce(r.reused, false)", "the path was up already")
     for name in ("setup_s", "start_s", "teardown_s", "stop_s"):
-        yield Column(name, f"r.{name}", members_told(Record)[name])
+        yield Column(name, f"r.{name}", (Record, name))
     yield Column("key", "r.key", "the hash of what the result belongs to")
 
 
@@ -239,42 +234,41 @@ def _total(name: str) -> str:
 # --- what is less than a test ----------------------------------------------------------------
 
 _WHOLE = "(t.rx_frames - coalesce(t.duplicated, 0)) * 1e9 / t.elapsed_ns"
-_INTERVALS = "coalesce(t.intervals, []), t.elapsed_ns, coalesce(t.interval_ns, 100000000)"
+_INTERVALS = "t.intervals::VARCHAR, t.elapsed_ns, coalesce(t.interval_ns, 100000000)"
 _RATE = f"coalesce(if(r.test.search = 'max', steady_pps({_INTERVALS}), null), {_WHOLE})"
 
 
 def _of_trial(*, finished: bool) -> Iterable[Column]:
-    told = members_told(TrialResult)
     yield Column("asked_pps", "t.spec.rate_pps", "rate that was asked for; null for max")
     yield Column("duration_s", "t.spec.duration_s", "seconds that were asked for")
     yield Column("warmup_s", "t.spec.warmup_s", "seconds of traffic before them")
-    yield Column("elapsed_ns", "t.elapsed_ns", told["elapsed_ns"])
+    yield Column("elapsed_ns", "t.elapsed_ns", (TrialResult, "elapsed_ns"))
     for name in ("tx_frames", "tx_unsent", "rx_frames", "rx_bytes", "lost", *_LOSSES):
         column = name if name.startswith(("tx_f", "rx_")) else f"{name}_frames"
-        yield Column(column, f"coalesce(t.{name}, 0)", told[name])
+        yield Column(column, f"coalesce(t.{name}, 0)", (TrialResult, name))
     if not finished:
         yield Column("rx_pps", "rate", "distinct frames received a second; R+ of a search")
     yield Column("whole_pps", _WHOLE, "the same of the whole trial")
-    yield Column("lost_at", "t.lost_at", told["lost_at"])
-    yield Column("interval_ns", "coalesce(t.interval_ns, 100000000)", told["interval_ns"])
-    yield Column("intervals", "coalesce(t.intervals, [])", told["intervals"])
+    yield Column("lost_at", "t.lost_at", (TrialResult, "lost_at"))
+    yield Column("interval_ns", "coalesce(t.interval_ns, 100000000)", (TrialResult, "interval_ns"))
+    intervals = "coalesce(t.intervals, '[]')::BIGINT[]"
+    yield Column("intervals", intervals, (TrialResult, "intervals"))
     for name in _LATENCY:
         column = "latency_samples" if name == "count" else f"latency_{name}_ns"
         yield Column(column, f"t.latency.{name}", _words_of_latency(name))
     yield Column(
         "latency_histogram", "t.latency.histogram", "HdrHistogram's V2 compressed encoding"
     )
-    yield Column("parts", "coalesce(t.parts, [])", told["parts"])
-    yield Column("verdict", "coalesce(t.verdict, 'unknown')", told["verdict"])
-    yield Column("doubts", "coalesce(t.doubts, [])", told["doubts"])
+    yield Column("parts", "coalesce(t.parts, [])", (TrialResult, "parts"))
+    yield Column("verdict", "coalesce(t.verdict, 'unknown')", (TrialResult, "verdict"))
+    yield Column("doubts", "coalesce(t.doubts, [])", (TrialResult, "doubts"))
 
 
 def _of_flow() -> Iterable[Column]:
-    told = members_told(FlowCounts)
     for name in ("flow", "tx", "rx", "lost", "duplicated", "reordered", "corrupted"):
         column = name if name == "flow" else f"{name}_frames"
         value = f"f.{name}" if name == "flow" else f"coalesce(f.{name}, 0)"
-        yield Column(column, value, told[name])
+        yield Column(column, value, (FlowCounts, name))
     yield Column("rx_pps", "f.rx * 1e9 / t.elapsed_ns", "distinct frames received a second")
     for name in _LATENCY:
         column = "latency_samples" if name == "count" else f"latency_{name}_ns"
@@ -282,10 +276,9 @@ def _of_flow() -> Iterable[Column]:
 
 
 def _of_goal() -> Iterable[Column]:
-    told = members_told(Goal)
     for name in Goal.model_fields:
         if name != "latency_ns":
-            yield Column(name, f"g.{name}", told[name])
+            yield Column(name, f"g.{name}", (Goal, name))
     for name in _LATENCY:
         column = "latency_samples" if name == "count" else f"latency_{name}_ns"
         yield Column(column, f"g.latency_ns.{name}", _words_of_latency(name))
