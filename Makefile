@@ -18,7 +18,7 @@ setup: ## install what make demo needs, build both commands; PARTS="docker lxc" 
 	@tools/setup.sh $(PARTS)
 
 .PHONY: setup-all
-setup-all: ## install all parts: lxc, docker, podman, vm, noises, counters, ssh, check, peers, labs
+setup-all: ## install lxc, docker, podman, vm, noises, counters, ssh, check, peers, labs; not page
 	@tools/setup.sh all
 
 .PHONY: demo

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["asked", "picture"]
+__all__ = ["asked", "chromium", "painted_ms", "picture"]
 
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -39,8 +39,18 @@ addEventListener("load", async () => {
 </script>
 """
 
+_PAINT = """
+<script>
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntriesByName("first-contentful-paint"))
+    console.log(`painted ${entry.startTime}`);
+}).observe({ type: "paint", buffered: true });
+</script>
+"""
 
-def _chromium() -> str:
+
+def chromium() -> str:
+    """Return where the browser is; skip the test where it is not installed."""
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("chromium is not installed")
@@ -68,6 +78,24 @@ def asked(
     return told
 
 
+def painted_ms(page: str, folder: Path) -> float:
+    """Open a page as a reader does, by the clock, and return how long it took until something could
+    be read, as the browser itself tells it."""
+    path = folder / "painted.html"
+    path.write_text(page.replace("<head>", f"<head>{_PAINT}", 1))
+    flags = [flag for flag in _FLAGS if "virtual-time" not in flag]
+    argv = (*_started(folder), *flags, "--window-size=1200,900", "--enable-logging=stderr")
+    with subprocess.Popen((*argv, f"file://{path}"), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if found := re.search(r"painted ([0-9.]+)", line):
+                    return float(found[1])
+        finally:
+            process.terminate()
+    pytest.fail("nothing was painted")
+
+
 def picture(page: str, folder: Path, width: int, *, dark: bool) -> bytes:
     """Return a page of this width as a PNG."""
     path, output = folder / "page.html", folder / f"{width}-{dark}.png"
@@ -78,7 +106,9 @@ def picture(page: str, folder: Path, width: int, *, dark: bool) -> bytes:
 
 
 def _run(path: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    argv = (_chromium(), *_FLAGS, f"--user-data-dir={folder / 'chromium'}", *flags)
-    return subprocess.run(
-        (*argv, f"file://{path}"), capture_output=True, text=True, timeout=120, check=True
-    )
+    argv = (*_started(folder), *_FLAGS, *flags, f"file://{path}")
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+
+
+def _started(folder: Path) -> tuple[str, ...]:
+    return (chromium(), f"--user-data-dir={folder / 'chromium'}")

@@ -4,9 +4,10 @@
 #   2. the Python packages of requirements.lock, by hash;
 #   3. the project, built as `pip install .` builds it;
 #   4. two sample programs of DPDK, by tools/dpdk-samples.sh, where DPDK is installed;
-#   5. the guest of the environment vm, by tools/guest.sh, where that part is asked for.
+#   5. the guest of the environment vm, by tools/guest.sh, where that part is asked for;
+#   6. what tests look at a page with, by tools/axe.sh, where the part page is asked for.
 # Each part is skipped if the hash of its inputs is the one of the last time.
-#   tools/setup.sh [PART...]     parts of tools/apt-packages.txt, or `all`
+#   tools/setup.sh [PART...]     parts of tools/apt-packages.txt, or `all` but for those of $seldom
 # A part that was asked for belongs to this tree until `make clean`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +15,7 @@ source tools/messages.sh
 
 venv=.venv
 always=(build engine switch)
+seldom=(page) # A browser is larger than all else: who wants it names it.
 die() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf '\nhint: %s\n' "$2" >&2; exit "${3:-1}"; }
 
 # --- 0. What is asked for --------------------------------------------------------------------
@@ -35,9 +37,11 @@ choose_parts() # PART...: into $parts, with those of the last time
   known: ${known[*]}, or all" 'make setup PARTS="docker vm"' 2 ;;
 		esac
 	done
-	case " $* " in *" all "*) set -- "${known[@]}" ;; esac
-	mapfile -t parts < <({ cat build/setup/parts 2>/dev/null || true; printf '%s\n' "$@"; } |
-		sed '/^$/d' | sort -u)
+	mapfile -t parts < <({
+		cat build/setup/parts 2>/dev/null || true
+		printf '%s\n' "$@"
+		case " $* " in *" all "*) printf '%s\n' "${known[@]}" | grep -vxF "${seldom[@]/#/-e}" ;; esac
+	} | sed '/^$/d; /^all$/d' | sort -u)
 }
 
 # --- 1. Debian packages ----------------------------------------------------------------------
@@ -259,6 +263,27 @@ guest()
 	fi
 }
 
+# --- 6. What tests look at a page with --------------------------------------------------------
+
+axe()
+{
+	local stamp log=build/setup/axe.log left_out=build/setup/axe-left-out
+	local target=$venv/share/switchmark/axe.min.js
+	case " ${parts[*]} " in *" page "*) ;; *) return 0 ;; esac
+	stamp=$({ cat tools/axe.sh; command -v npm || true; } | sha256sum)
+	if [ "$(cat $left_out 2>/dev/null)" = "$stamp" ] || [ "$(cat $target.stamp 2>/dev/null)" = "$stamp" ]; then
+		return
+	fi
+	rm -f $left_out $target.stamp
+	if tools/axe.sh $target 2>$log; then
+		printf '%s\n' "$stamp" >$target.stamp
+	else
+		rm -f $target
+		say "left out until make clean, $(tail -n 1 $log): axe-core, for tests of pages"
+		printf '%s\n' "$stamp" >$left_out
+	fi
+}
+
 IFS=', ' read -r -a asked <<<"$*"
 choose_parts "${asked[@]}"
 # A tree that was moved or copied is built anew: .venv and the build folders hold its old path.
@@ -277,4 +302,5 @@ python_packages
 project
 samples
 guest
+axe
 say "ready: $venv/bin/switchmark"

@@ -4,14 +4,20 @@ console, and is drawn at every width, in light and dark."""
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from bench.page import tests as lines_of_tests
 
-from browser import asked, picture
+from browser import asked, chromium, painted_ms, picture
 from recorded import fresh
+from switchmark.campaign.store import read_records
 from switchmark.model.spec import Test
 from switchmark.report.page import page
+
+AXE = Path(sys.prefix) / "share/switchmark/axe.min.js"
+"""Where the set-up puts axe-core; SWITCHMARK_AXE names another place."""
 
 WIDTHS = (500, 900, 1400)
 
@@ -80,6 +86,17 @@ def test_of_many_panels_the_first_are_drawn_and_a_filter_shows_others(tmp_path: 
     assert (told["first"], told["chosen"]) == (True, True)
 
 
+def test_of_a_thousand_tests_the_first_is_seen_within_two_seconds(tmp_path: Path) -> None:
+    """By the browser's own clock; the best of some tries, as other work on a host takes turns."""
+    chromium()
+    (tmp_path / "campaign.yaml").write_text("name: thousand\nswitch: ovs\n")
+    (tmp_path / "records.jsonl").write_text("".join(f"{line}\n" for line in lines_of_tests(1000)))
+    written = page([("thousand", read_records(tmp_path))], stills=1)
+    assert len(written) < 6e6
+    tries = (painted_ms(written, tmp_path) for _ in range(5))
+    assert any(ms <= 2000 for ms in tries)
+
+
 KEYBOARD = """
 const controls = [...document.querySelectorAll("a[href], select, button, summary, [tabindex]")]
   .filter((each) => each.checkVisibility());
@@ -122,15 +139,15 @@ def test_light_and_dark_are_pictures_of_their_own(dark: bool, written: str, tmp_
 def test_nothing_stands_in_the_way_of_who_cannot_see_it(
     dark: bool, written: str, tmp_path: Path
 ) -> None:
-    script = os.environ.get("SWITCHMARK_AXE")
-    if script is None:
-        pytest.skip("SWITCHMARK_AXE names no axe.min.js of the npm package axe-core")
+    script = Path(os.environ.get("SWITCHMARK_AXE", AXE))
+    if not script.is_file():
+        pytest.skip(f"axe-core is not at {script}: make setup PARTS=page")
     question = """
     const found = await axe.run(document, { resultTypes: ["violations"] });
     told.found = found.violations.filter((each) => /serious|critical/.test(each.impact))
       .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(" | ")}`);
     """
-    axe = f"<script>{Path(script).read_text()}</script></head>"
+    axe = f"<script>{script.read_text()}</script></head>"
     told = asked(written.replace("</head>", axe, 1), tmp_path, question, dark=dark)
     assert told["errors"] == []
     assert told["found"] == []
