@@ -147,15 +147,17 @@ def run_alone(
     seconds: float,
     cpu: int,
     interval_s: float = 0.1,
+    load: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], float]:
     """Run engine null, without a network, and return the report, and the true frequency of the
-    counter over what the program took it for, by CLOCK_MONOTONIC before and after."""
-    load = {"burst": burst, "frame_bytes": [FRAME_BYTES], "rate_pps": rate_pps, "latency": False}
+    counter over what the program took it for, by CLOCK_MONOTONIC before and after. `load` has what
+    is else said of each task's."""
+    whole = {"burst": burst, "frame_bytes": [FRAME_BYTES], "rate_pps": rate_pps, **load}
     with sender(bed, HOST) as ours:
         first = ours.clock()
         port = {"engine": "null", "burst": max(burst, 64), "options": options}
         ours.open(port, roles, cpu)
-        ours.start([load for _ in roles], seconds, interval_s)
+        ours.start([{"latency": False, **whole} for _ in roles], seconds, interval_s)
         report = ours.finish(seconds + 10.0)
         last = ours.clock()
     elapsed_s = (last["ns"] - first["ns"]) / 1e9

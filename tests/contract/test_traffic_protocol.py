@@ -581,6 +581,21 @@ def test_the_jitter_probe_is_in_the_usage_and_ends(traffic_program: str) -> None
     assert 29 * 10**6 < found["elapsed_ns"] < (time.monotonic() - begin) * 10**9
 
 
+def test_the_counters_of_two_cpus_are_held_against_each_other(traffic_program: str) -> None:
+    first, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        pytest.skip("there is one CPU")
+    words = [traffic_program, "jitter", "--cpus", f"{first},{others[0]}", "--ms", "1"]
+    for _ in range(20):  # where others have a CPU all the time, it does not answer
+        done = subprocess.run(words, capture_output=True, check=True)
+        own, other = json.loads(done.stdout)["cpus"]
+        assert "skew_ns" not in own
+        if "skew_ns" in other:
+            break
+    # No time is wrong by more than is told: whoever synchronised them did it better than that.
+    assert abs(other["skew_ns"]) <= other["skew_within_ns"] + 100_000
+
+
 @pytest.mark.parametrize(
     ("words", "status", "reason"),
     [

@@ -22,6 +22,7 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE as SWITCHES
 
+_STAMPED_BY = {"mmap": "kernel", "xdp-live": "kernel", "raw": "call", "udp": "call"}
 REAL = [name for name, switch in SWITCHES.items() if PortKind.VETH in switch.port_kinds]
 
 
@@ -54,7 +55,11 @@ def test_the_kernel_counts_what_we_count(measure: Measure, switch: str) -> None:
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "null"])
 def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
     record = measure(engine=engine, switch=switch)
-    assert_every_frame_is_accounted_for(record)
+    trial = assert_every_frame_is_accounted_for(record)
+    (stamps,) = trial.evidence.stamps.values()
+    assert stamps.by == _STAMPED_BY.get(engine, "poll")
+    assert (stamps.noted > 0) == (stamps.by != "poll")
+    assert stamps.max > 0
     if engine in ("mmap", "xdp", "xdp-live"):
         assert record.engine_mode
 

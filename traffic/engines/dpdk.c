@@ -664,6 +664,7 @@ static void dpdk_offload(struct port *port, struct dpdk_port *p)
 		struct hearing_port *h = (struct hearing_port *)p;
 
 		port->notes_arrivals = true;
+		port->stamps_by = "device";
 		port->rx = dpdk_rx_offloaded;
 		if (d->stamps)
 			stamps_open(&h->stamps, d->id);

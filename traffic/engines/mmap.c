@@ -4,6 +4,7 @@
  * ring and handed over with one system call a burst; they are read in the slots of the
  * receive ring with none.
  */
+#include "clock.h"
 #include "engine.h"
 #include "frames.h"
 #include "socket.h"
@@ -65,6 +66,7 @@ struct mmap_port {
 	uint32_t *used; /* by tx: the slot in which each frame of the burst left */
 
 	bool *held; /* receive slots that a caller owns */
+	struct clock_real clock; /* by which the kernel stamps what comes in */
 	uint64_t drops, invalid;
 };
 
@@ -252,6 +254,11 @@ static int open_rx(struct port *port)
 				  RECEIVE_DATA + port->config.frame_max + VLAN_BYTES);
 	if (error)
 		return error;
+	if (!port->config.forwards) {
+		port->notes_arrivals = true;
+		port->stamps_by = "kernel";
+		clock_real_read(&p->clock);
+	}
 	p->held = calloc(r->slots, sizeof(*p->held));
 	if (!p->held)
 		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
@@ -363,7 +370,8 @@ slot_out_of_turn(struct mmap_port *p, const struct frame *f, uint32_t *head, uin
 		if (slot_status(h) != TP_STATUS_AVAILABLE)
 			break;
 		if (p->place[*head] != NOWHERE) {
-			memcpy(send_data(r, *head), f->data, f->len);
+			/* All of it: what lies behind a frame is taken to be as its sender left it. */
+			memcpy(send_data(r, *head), f->data, p->room);
 			return *head;
 		}
 		h->tp_len = 0;
@@ -449,7 +457,9 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, struct arrival *arri
 	const uint32_t most = port->config.frame_max + VLAN_BYTES;
 	uint32_t i = 0;
 
-	(void)arrivals;
+	/* Before frames are fetched, so that it delays none that is in hand. */
+	if (arrivals)
+		clock_real_keep(&p->clock);
 	while (i < n) {
 		struct tpacket2_hdr *h = r->slot[r->head];
 		uint32_t status = slot_status(h);
@@ -470,6 +480,12 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, struct arrival *arri
 			len += VLAN_BYTES;
 		}
 		p->held[r->head] = true;
+		if (arrivals)
+			arrivals[i] = (struct arrival){
+				.ticks = clock_real_ticks(&p->clock,
+							  h->tp_sec * 1000000000ull + h->tp_nsec,
+							  clock_ticks()),
+			};
 		f[i++] = (struct frame){ data, len, HANDLE_RECEIVED | r->head };
 		r->head = ring_next(r, r->head);
 	}

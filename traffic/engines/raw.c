@@ -99,6 +99,7 @@ static int raw_open(struct port *port)
 static int raw_single_open(struct port *port)
 {
 	port->notes_arrivals = port->config.receives;
+	port->stamps_by = "call";
 	return raw_open(port);
 }
 

@@ -189,6 +189,7 @@ static int udp_open(struct port *port)
 static int udp_single_open(struct port *port)
 {
 	port->notes_arrivals = port->config.receives;
+	port->stamps_by = "call";
 	return udp_open(port);
 }
 

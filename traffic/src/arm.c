@@ -27,6 +27,7 @@ static void receiver_free(struct receiver *r)
 		free(r->windows);
 	free(r->too_late);
 	free(r->latency);
+	free(r->widths);
 	free(r->ipdv);
 	free(r->neighbours);
 	if (r->promise.watch)
@@ -256,7 +257,7 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	r->frames = calloc(r->burst, sizeof(*r->frames));
 	if (port->notes_arrivals)
 		r->arrivals = calloc(r->burst, sizeof(*r->arrivals));
-	r->sequences = calloc(r->flows, sizeof(*r->sequences));
+	r->sequences = aligned_alloc(CACHE_LINE, sizeof(*r->sequences) * r->flows);
 	if (t->cores > 1) {
 		bits = windows_map(r, c->task_count);
 		r->too_late = calloc(TOO_LATE_MAX, sizeof(*r->too_late));
@@ -266,8 +267,10 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 		r->windows = calloc((size_t)(r->flows * bits / 64), sizeof(uint64_t));
 	}
 	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
-	if (load->latency)
+	if (load->latency) {
 		r->latency = histogram_new();
+		r->widths = histogram_new();
+	}
 	if (load->latency && load->ipdv) {
 		r->ipdv = histogram_new();
 		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
@@ -281,7 +284,8 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	}
 	if (!bits || !r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences ||
 	    !r->windows || !r->intervals ||
-	    (load->latency && (!r->latency || (load->ipdv && (!r->ipdv || !r->neighbours)))))
+	    (load->latency &&
+	     (!r->latency || !r->widths || (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";
 	for (uint32_t i = 0; i < r->flows; i++)
 		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)(i * bits / 64),

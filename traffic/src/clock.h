@@ -16,12 +16,17 @@ struct clock {
 	uint64_t ns_per_tick; /* 32.32 fixed point */
 };
 
-static inline uint64_t clock_monotonic_ns(void)
+static inline uint64_t clock_shown_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t clock_monotonic_ns(void)
+{
+	return clock_shown_ns(CLOCK_MONOTONIC);
 }
 
 static inline uint64_t clock_ticks(void)
@@ -81,6 +86,39 @@ static inline uint64_t clock_fit_ticks(const struct clock_fit *f, uint64_t at)
 {
 	return f->last_ticks +
 	       (uint64_t)(int64_t)((double)(int64_t)(at - f->last) * f->ticks_per_unit);
+}
+
+/*
+ * CLOCK_REALTIME beside the counter: the kernel stamps by it. It is read anew every 10 ms, as it may
+ * be slewed; of a step of it the fit forgets what was before.
+ */
+struct clock_real {
+	struct clock_fit fit;
+	uint64_t pause; /* ticks until it is to be read again; 0 while it has no rate */
+};
+
+/* Reads both clocks now. */
+void clock_real_read(struct clock_real *r);
+
+/* The same if it is time. */
+static inline void clock_real_keep(struct clock_real *r)
+{
+	if (__builtin_expect(clock_ticks() - r->fit.last_ticks > r->pause, 0))
+		clock_real_read(r);
+}
+
+/* The counter when the kernel's clock showed so many nanoseconds, lately and not after `now`; 0 if
+ * that cannot be told. */
+static inline uint64_t clock_real_ticks(const struct clock_real *r, uint64_t ns, uint64_t now)
+{
+	const uint64_t ticks = clock_fit_ticks(&r->fit, ns);
+	const int64_t age = (int64_t)(now - ticks);
+
+	/* A stamp from before the clock was set is of no moment that we know. */
+	if (!(r->fit.ticks_per_unit > 0) || age > (int64_t)(1000 * r->pause) ||
+	    age < -(int64_t)r->pause)
+		return 0;
+	return age < 0 ? now : ticks;
 }
 
 /* Notes when this process began, from where the counter is measured. */

@@ -111,6 +111,7 @@ struct port {
 	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
 	bool completes_sums;
 	bool notes_arrivals; /* rx tells something of each frame */
+	const char *stamps_by; /* who tells when it arrived, if anybody: "kernel", "device", "call" */
 	uint32_t first_flow; /* ENGINE_PAYLOAD: the number of the flow that leaves by the first socket */
 } __attribute__((aligned(CACHE_LINE))); /* ports of different threads lie side by side */
 

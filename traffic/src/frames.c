@@ -162,6 +162,100 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
 	return !wrong;
 }
 
+enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_t run,
+				      struct payload *out, enum touch touch, bool headless,
+				      enum device_sum device)
+{
+	const uint8_t *p = data;
+
+	if (!headless) {
+		const uint8_t *ip = data + ETH_BYTES;
+		uint16_t type;
+		bool v6;
+
+		if (unlikely(len < FRAME_MIN))
+			return FRAME_FOREIGN;
+		if (load16(data + 12) == net16(0x8100)) {
+			if (unlikely(len < FRAME_MIN + VLAN_BYTES))
+				return FRAME_FOREIGN;
+			ip += VLAN_BYTES;
+		}
+		type = load16(ip - 2);
+		v6 = type == net16(0x86dd);
+		p = ip + IP_BYTES + UDP_BYTES;
+		if (unlikely(v6)) {
+			p = ip + IP6_BYTES + UDP_BYTES;
+			if (len < (size_t)(p - data) + PAYLOAD_BYTES)
+				return FRAME_FOREIGN;
+		}
+		if (load32(p) != net32(run) || (type != net16(0x0800) && !v6))
+			return FRAME_FOREIGN;
+		if (touch != TOUCH_NONE) {
+			const uint8_t *udp = p - UDP_BYTES;
+			uint32_t udp_len = net16(load16(udp + 4));
+			bool right;
+			uint64_t sum;
+
+			/* What it says of itself, even if it turns out to be corrupt. */
+			out->flow = payload_flow(p);
+			if (likely(!v6))
+				right = ip[0] == 0x45 && ip[9] == 17 &&
+					net16(load16(ip + 2)) == udp_len + IP_BYTES;
+			else
+				right = ip[0] >> 4 == 6 && ip[6] == 17 &&
+					net16(load16(ip + 4)) == udp_len;
+			if (unlikely(!right || udp_len < UDP_BYTES + PAYLOAD_BYTES ||
+				     udp + udp_len > data + len))
+				return FRAME_CORRUPT;
+			if (unlikely(device == DEVICE_SUM_BAD))
+				return FRAME_CORRUPT;
+			/* In a frame that carries no checksum a device finds nothing wrong. */
+			if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
+				/* pseudo header: addresses, protocol, length */
+				sum = net16(17) + (uint64_t)load16(udp + 4);
+				if (likely(!v6))
+					sum += (uint64_t)load32(udp - 8) + load32(udp - 4);
+				else
+					sum += checksum_add(udp - 32, 32);
+				sum += (uint64_t)load32(udp) + load32(udp + 4);
+				sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
+				       load32(p + 12) + load16(p + 16);
+				if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
+					sum += checksum_add(p + PAYLOAD_BYTES,
+							    udp_len - UDP_BYTES - PAYLOAD_BYTES);
+				if (unlikely(checksum_fold(sum) != 0xffff))
+					return FRAME_CORRUPT;
+			}
+			len = udp_len - UDP_BYTES;
+		}
+	} else if (unlikely(len < PAYLOAD_BYTES) || load32(p) != net32(run)) {
+		return FRAME_FOREIGN;
+	}
+	payload_read(out, p);
+	if (touch == TOUCH_FULL && len > PAYLOAD_BYTES && out->phase != PHASE_ANNOUNCE &&
+	    unlikely(!pattern_check(p + PAYLOAD_BYTES, len - PAYLOAD_BYTES, out->seq)))
+		return FRAME_CORRUPT;
+	return FRAME_OURS;
+}
+
+void likeness_note(struct likeness *k, const uint8_t *data, uint32_t len, uint32_t flow)
+{
+	const uint8_t *p = data + LIKE_AT;
+
+	*k = (struct likeness){ 0 };
+	if (len < FRAME_MIN || load16(data + 12) != net16(0x0800) || data[ETH_BYTES] != 0x45)
+		return;
+	for (uint32_t i = 0; i < 4; i++)
+		k->head[i] = load64(data + (i < 3 ? 12 + 8 * i : 32));
+	k->payload = load64(p);
+	/* Pseudo header, UDP header without the checksum, and payload up to the number. */
+	k->sum = checksum_fold((uint64_t)load32(p - 16) + load32(p - 12) + net16(17) +
+			       load16(p - 4) + load32(p - 8) + load16(p - 4) + load32(p) +
+			       load16(p + 4));
+	k->len = len;
+	k->flow = flow;
+}
+
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t)
 {
 	const uint32_t at = t->payload_at - UDP_BYTES - (t->v6 ? IP6_BYTES : IP_BYTES);

@@ -142,14 +142,23 @@ always_inline uint32_t frame_least(const struct address *a)
 	return FRAME_MIN + (a->vlan ? VLAN_BYTES : 0) + (a->v6 ? IP6_BYTES - IP_BYTES : 0);
 }
 
-/* The 16-bit one's complement sum of a wide one; 2^16 = 1 modulo 65535. */
+/* The 16-bit one's complement sum of a wide one; 2^16 = 1 modulo 65535. Each half is added to the
+ * other, and what that carries comes round to it. */
 always_inline uint16_t checksum_fold(uint64_t sum)
 {
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)sum;
+	uint32_t half;
+
+	sum += sum >> 32 | sum << 32;
+	half = (uint32_t)(sum >> 32);
+	half += half >> 16 | half << 16;
+	return (uint16_t)(half >> 16);
+}
+
+/* Adds eight bytes to a sum that may use all its bits: what is carried out of it comes round. */
+always_inline uint64_t checksum_word(uint64_t sum, uint64_t word)
+{
+	sum += word;
+	return sum + (sum < word);
 }
 
 /* Sum of the 16-bit words of a run of bytes, in memory order. */
@@ -185,37 +194,49 @@ always_inline bool frame_is_of(const uint8_t *data, const struct frame_template 
 	return !differs;
 }
 
-/*
- * Writes one frame into `data` from its template; where it is `prepared`, that is, holds a frame
- * of the template already, only what changes. With TOUCH_NONE that is nothing, with TOUCH_HEADER
- * the payload and the checksum, with TOUCH_FULL all bytes behind the headers.
- */
-always_inline void frame_write(uint8_t *data, const struct frame_template *t, uint32_t seq,
-			       uint64_t time_net, uint64_t time_sum, enum touch touch,
-			       bool headless, bool prepared, bool device_sums)
+/* Is it one of so many flows of this template's run, from `first` on, whatever else it may be? */
+always_inline bool frame_is_from(const uint8_t *data, const struct frame_template *t, bool headless,
+				 uint32_t first, uint32_t flows)
 {
-	uint32_t at = headless ? 0 : t->payload_at;
-	uint32_t head = at + PAYLOAD_BYTES;
+	const uint32_t at = headless ? 0 : t->payload_at;
+
+	return load32(data + at) == load32(t->head + at) && payload_flow(data + at) - first < flows;
+}
+
+/* Writes all of a frame that is the same in each of its template. Behind its payload there is room
+ * for zeros up to `blank` bytes of the frame: 0 if they are there, or will be written to. */
+always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, bool headless,
+				 uint32_t blank)
+{
+	const uint32_t head = (headless ? 0 : t->payload_at) + PAYLOAD_BYTES;
+
+	/* Sizes known to the compiler: a variable one becomes `rep movs`, 6 ns a frame. */
+	if (headless) {
+		memcpy(data, t->head, PAYLOAD_BYTES);
+	} else {
+		memcpy(data, t->head, FRAME_MIN);
+		if (t->head_len > FRAME_MIN)
+			memcpy(data + FRAME_MIN, t->head + FRAME_MIN, VLAN_BYTES);
+		if (unlikely(t->v6)) {
+			memcpy(data + 64, t->head + 64, 16);
+			if (t->head_len > 80)
+				memcpy(data + 80, t->head + 80, VLAN_BYTES);
+		}
+	}
+	if (blank > head)
+		memset(data + head, 0, blank - head);
+}
+
+/* Writes what changes from frame to frame: with TOUCH_NONE that is nothing, with TOUCH_HEADER the
+ * payload and the checksum, with TOUCH_FULL all bytes behind the headers. */
+always_inline void frame_stamp(uint8_t *data, const struct frame_template *t, uint32_t seq,
+			       uint64_t time_net, uint64_t time_sum, enum touch touch,
+			       bool headless, bool device_sums)
+{
+	const uint32_t at = headless ? 0 : t->payload_at, head = at + PAYLOAD_BYTES;
 	uint64_t sum = t->sum + time_sum;
 	uint32_t seq_net = net32(seq);
 
-	if (!prepared) {
-		/* Sizes known to the compiler: a variable one becomes `rep movs`, 6 ns a frame. */
-		if (headless) {
-			memcpy(data, t->head, PAYLOAD_BYTES);
-		} else {
-			memcpy(data, t->head, FRAME_MIN);
-			if (t->head_len > FRAME_MIN)
-				memcpy(data + FRAME_MIN, t->head + FRAME_MIN, VLAN_BYTES);
-			if (unlikely(t->v6)) {
-				memcpy(data + 64, t->head + 64, 16);
-				if (t->head_len > 80)
-					memcpy(data + 80, t->head + 80, VLAN_BYTES);
-			}
-		}
-		if (touch != TOUCH_FULL && t->len > head)
-			memset(data + head, 0, t->len - head);
-	}
 	/* The device may have completed it in this memory. */
 	if (device_sums)
 		store16(data + at - 2, load16(t->head + at - 2));
@@ -230,6 +251,17 @@ always_inline void frame_write(uint8_t *data, const struct frame_template *t, ui
 
 		store16(data + at - 2, checksum ? checksum : 0xffff);
 	}
+}
+
+/* Writes one frame into `data` from its template; where it is `prepared`, that is, holds a frame of
+ * the template already, only what changes. */
+always_inline void frame_write(uint8_t *data, const struct frame_template *t, uint32_t seq,
+			       uint64_t time_net, uint64_t time_sum, enum touch touch,
+			       bool headless, bool prepared, bool device_sums)
+{
+	if (!prepared)
+		frame_prepare(data, t, headless, touch == TOUCH_FULL ? 0 : t->len);
+	frame_stamp(data, t, seq, time_net, time_sum, touch, headless, device_sums);
 }
 
 /* Writes the checksum of a frame whose headers differ from the template's, and its payload not; what
@@ -265,6 +297,37 @@ always_inline uint64_t time_sum(uint64_t time_net)
 	return (time_net & 0xffffffff) + (time_net >> 32);
 }
 
+/* What a payload says. */
+always_inline void payload_read(struct payload *out, const uint8_t *p)
+{
+	const uint16_t word = net16(load16(p + 4));
+
+	out->run = net32(load32(p));
+	out->flow = word & (FLOW_MAX - 1);
+	out->phase = (uint8_t)(word >> 14);
+	out->seq = net32(load32(p + 6));
+	out->time_ns = net64(load64(p + 10));
+}
+
+/* Reads any frame: as frame_judge does, which knows the usual ones. */
+enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_t run,
+				      struct payload *out, enum touch touch, bool headless,
+				      enum device_sum device);
+
+/* The same, and `out` is not handed on: it can stay in registers. */
+always_inline enum verdict_of_frame frame_judge_unusual(const uint8_t *data, uint32_t len,
+							uint32_t run, struct payload *out,
+							enum touch touch, bool headless,
+							enum device_sum device)
+{
+	struct payload found = { 0 };
+	const enum verdict_of_frame verdict =
+		frame_judge_any(data, len, run, &found, touch, headless, device);
+
+	*out = found;
+	return verdict;
+}
+
 /*
  * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and
  * the payload (what follows is taken to be zero), with TOUCH_NONE only the run id. A device
@@ -274,80 +337,84 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 						struct payload *out, enum touch touch,
 						bool headless, enum device_sum device)
 {
-	const uint8_t *p = data;
+	const uint8_t *udp = data + ETH_BYTES + IP_BYTES, *p = udp + UDP_BYTES;
+	uint32_t udp_len;
 
-	if (!headless) {
-		const uint8_t *ip = data + ETH_BYTES;
-		uint16_t type;
-		bool v6;
-
-		if (unlikely(len < FRAME_MIN))
-			return FRAME_FOREIGN;
-		if (load16(data + 12) == net16(0x8100)) {
-			if (unlikely(len < FRAME_MIN + VLAN_BYTES))
-				return FRAME_FOREIGN;
-			ip += VLAN_BYTES;
-		}
-		type = load16(ip - 2);
-		v6 = type == net16(0x86dd);
-		p = ip + IP_BYTES + UDP_BYTES;
-		if (unlikely(v6)) {
-			p = ip + IP6_BYTES + UDP_BYTES;
-			if (len < (size_t)(p - data) + PAYLOAD_BYTES)
-				return FRAME_FOREIGN;
-		}
-		if (load32(p) != net32(run) || (type != net16(0x0800) && !v6))
-			return FRAME_FOREIGN;
-		if (touch != TOUCH_NONE) {
-			const uint8_t *udp = p - UDP_BYTES;
-			uint32_t udp_len = net16(load16(udp + 4));
-			bool right;
-			uint64_t sum;
-
-			/* What it says of itself, even if it turns out to be corrupt. */
-			out->flow = payload_flow(p);
-			if (likely(!v6))
-				right = ip[0] == 0x45 && ip[9] == 17 &&
-					net16(load16(ip + 2)) == udp_len + IP_BYTES;
-			else
-				right = ip[0] >> 4 == 6 && ip[6] == 17 &&
-					net16(load16(ip + 4)) == udp_len;
-			if (unlikely(!right || udp_len < UDP_BYTES + PAYLOAD_BYTES ||
-				     udp + udp_len > data + len))
-				return FRAME_CORRUPT;
-			if (unlikely(device == DEVICE_SUM_BAD))
-				return FRAME_CORRUPT;
-			/* In a frame that carries no checksum a device finds nothing wrong. */
-			if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
-				/* pseudo header: addresses, protocol, length */
-				sum = net16(17) + (uint64_t)load16(udp + 4);
-				if (likely(!v6))
-					sum += (uint64_t)load32(udp - 8) + load32(udp - 4);
-				else
-					sum += checksum_add(udp - 32, 32);
-				sum += (uint64_t)load32(udp) + load32(udp + 4);
-				sum += (uint64_t)load32(p) + load32(p + 4) + load32(p + 8) +
-				       load32(p + 12) + load16(p + 16);
-				if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
-					sum += checksum_add(p + PAYLOAD_BYTES,
-							    udp_len - UDP_BYTES - PAYLOAD_BYTES);
-				if (unlikely(checksum_fold(sum) != 0xffff))
-					return FRAME_CORRUPT;
-			}
-			len = udp_len - UDP_BYTES;
-		}
-	} else if (unlikely(len < PAYLOAD_BYTES) || load32(p) != net32(run)) {
-		return FRAME_FOREIGN;
+	if (headless && touch != TOUCH_FULL) {
+		if (unlikely(len < PAYLOAD_BYTES) || load32(data) != net32(run))
+			return frame_judge_unusual(data, len, run, out, touch, headless, device);
+		payload_read(out, data);
+		return FRAME_OURS;
 	}
-	out->run = run;
-	out->flow = net16(load16(p + 4)) & (FLOW_MAX - 1);
-	out->phase = (uint8_t)(net16(load16(p + 4)) >> 14);
-	out->seq = net32(load32(p + 6));
-	out->time_ns = net64(load64(p + 10));
-	if (touch == TOUCH_FULL && len > PAYLOAD_BYTES && out->phase != PHASE_ANNOUNCE &&
-	    unlikely(!pattern_check(p + PAYLOAD_BYTES, len - PAYLOAD_BYTES, out->seq)))
+	/* IPv4 without options or a tag, and UDP in it; what is amiss is found there. */
+	if (headless || unlikely(len < FRAME_MIN) || load32(p) != net32(run) ||
+	    unlikely((load32(data + 12) & net32(0xffffff00)) != net32(0x08004500)))
+		return frame_judge_unusual(data, len, run, out, touch, headless, device);
+	payload_read(out, p);
+	if (touch == TOUCH_NONE)
+		return FRAME_OURS;
+	udp_len = net16(load16(udp + 4));
+	if (unlikely(data[ETH_BYTES + 9] != 17 || udp_len < UDP_BYTES + PAYLOAD_BYTES ||
+		     net16(load16(data + ETH_BYTES + 2)) != udp_len + IP_BYTES ||
+		     ETH_BYTES + IP_BYTES + udp_len > len || device == DEVICE_SUM_BAD))
+		return FRAME_CORRUPT;
+	/* In a frame that carries no checksum a device finds nothing wrong. */
+	if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
+		/* Addresses, UDP header and payload; then what the pseudo header has beside them. */
+		uint64_t sum = checksum_word(load64(udp - 8), load64(udp));
+
+		sum = checksum_word(sum, load64(p));
+		sum = checksum_word(sum, load64(p + 8));
+		sum = checksum_word(sum, (uint64_t)load16(p + 16) + net16(17) + load16(udp + 4));
+		if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
+			sum = checksum_word(sum, checksum_add(p + PAYLOAD_BYTES,
+							      udp_len - UDP_BYTES - PAYLOAD_BYTES));
+		/* It is never 0, and 2^64 = 1, too: the same as to be folded to 0xffff. */
+		if (unlikely(sum % 0xffff))
+			return FRAME_CORRUPT;
+	}
+	udp_len -= UDP_BYTES + PAYLOAD_BYTES;
+	if (touch == TOUCH_FULL && udp_len && out->phase != PHASE_ANNOUNCE &&
+	    unlikely(!pattern_check(p + PAYLOAD_BYTES, udp_len, out->seq)))
 		return FRAME_CORRUPT;
 	return FRAME_OURS;
+}
+
+/*
+ * What frames of one flow, IPv4 without options or a tag, have in common: all of their headers but
+ * the MACs and the UDP checksum, and of the payload run, flow and phase. And what they add to that.
+ */
+struct likeness {
+	uint64_t head[4], payload;
+	uint64_t sum;
+	uint32_t len; /* of the whole frame; 0: nothing is known */
+	uint32_t flow; /* for whoever keeps this */
+};
+
+#define LIKE_AT (ETH_BYTES + IP_BYTES + UDP_BYTES)
+
+/* Notes what a frame has that was judged to be ours; nothing if it is of another kind. */
+void likeness_note(struct likeness *k, const uint8_t *data, uint32_t len, uint32_t flow);
+
+/* Is a frame of as many bytes one more of these, with its checksum right? If so it is judged, with
+ * TOUCH_HEADER, and `out` has its number and its time. */
+always_inline bool frame_is_like(const struct likeness *k, const uint8_t *data, struct payload *out)
+{
+	const uint8_t *p = data + LIKE_AT;
+	const uint64_t time_net = load64(p + 10);
+	const uint32_t seq_net = load32(p + 6);
+	uint64_t differs, sum;
+
+	if ((load64(p) ^ k->payload) & net64(~(uint64_t)0xffff))
+		return false;
+	differs = load64(data + 12) ^ k->head[0];
+	differs |= load64(data + 20) ^ k->head[1];
+	differs |= load64(data + 28) ^ k->head[2];
+	differs |= load64(data + 32) ^ k->head[3];
+	sum = checksum_word(time_net, k->sum + load16(p - 2) + seq_net);
+	out->seq = net32(seq_net);
+	out->time_ns = net64(time_net);
+	return likely(!differs) && likely(!(sum % 0xffff));
 }
 
 /* The same, with the checksum added up here. */

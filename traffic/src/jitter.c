@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "engine.h"
+#include "skew.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -23,6 +24,8 @@ struct spinner {
 	int error;
 	uint64_t elapsed_ns, lost_ns, max_ns, gaps;
 	uint64_t histogram[BUCKETS];
+	struct skew skew; /* of its counter to the first CPU's */
+	bool skewed; /* whether that is known */
 };
 
 static void spinner_note(struct spinner *s, uint64_t ns)
@@ -91,16 +94,25 @@ static unsigned cpus_read(const char *text, struct spinner *spinners)
 
 static json_t *spinner_report(const struct spinner *s)
 {
-	json_t *histogram = json_array();
+	json_t *histogram = json_array(), *report;
 
 	for (unsigned i = 0; i < BUCKETS; i++)
 		if (s->histogram[i])
 			json_array_append_new(histogram, json_pack("[I,I]", (json_int_t)1000 << i,
 								   (json_int_t)s->histogram[i]));
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:o}", "cpu", (json_int_t)s->cpu, "elapsed_ns",
-			 (json_int_t)s->elapsed_ns, "gaps", (json_int_t)s->gaps, "lost_ns",
-			 (json_int_t)s->lost_ns, "max_ns", (json_int_t)s->max_ns, "histogram",
-			 histogram);
+	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:o}", "cpu", (json_int_t)s->cpu, "elapsed_ns",
+			   (json_int_t)s->elapsed_ns, "gaps", (json_int_t)s->gaps, "lost_ns",
+			   (json_int_t)s->lost_ns, "max_ns", (json_int_t)s->max_ns, "histogram",
+			   histogram);
+	if (s->skewed) {
+		const int64_t ns = (int64_t)clock_ns_in(s->clock, (uint64_t)llabs(s->skew.ticks));
+
+		json_object_set_new(report, "skew_ns", json_integer(s->skew.ticks < 0 ? -ns : ns));
+		json_object_set_new(
+			report, "skew_within_ns",
+			json_integer((json_int_t)clock_ns_in(s->clock, s->skew.within) + 1));
+	}
+	return report;
 }
 
 static int jitter_run(struct spinner *spinners, unsigned count, uint64_t ms, FILE *out)
@@ -124,6 +136,13 @@ static int jitter_run(struct spinner *spinners, unsigned count, uint64_t ms, FIL
 
 		if (s->thread)
 			pthread_join(s->thread, NULL);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		struct spinner *s = &spinners[i];
+
+		/* When nobody spins any more. */
+		s->skewed = i && !s->error && !spinners[0].error &&
+			    skew_measure(spinners[0].cpu, s->cpu, clock.hz / 1000, &s->skew);
 		if (s->error) {
 			fprintf(stderr, "CPU %u: %s\n", s->cpu, strerror(s->error));
 			status = 1;

@@ -21,6 +21,10 @@
 
 #define INTERVALS_MAX 65536
 
+/* Who makes what of a frame: we, the kernel its headers, or the port's device some of it. A port
+ * of the latter two may know when each frame arrived. */
+enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
+
 enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER };
 
 /* When and as what the frames of a phase go; the same for every task. */
@@ -63,8 +67,13 @@ struct sender {
 	uint32_t round_size; /* with which the flows began this round */
 	struct subflows subflows; /* of each flow */
 	uint32_t subflow; /* of one flow with ORDER_SEQUENTIAL: of the next frame */
+	uint32_t longest; /* frame of a phase */
 	uint32_t first, held; /* frames built and not yet taken */
 	struct frame *frames;
+	/* Write `n` frames: of any templates; of one; of one that are alike but for their number. */
+	void (*write_any)(struct sender *, uint32_t n, uint64_t due);
+	void (*write_varied)(struct sender *, uint32_t n, uint64_t due);
+	void (*write_alike)(struct sender *, uint32_t n, uint64_t due);
 
 	uint64_t polls, empty, blocked, lag_max;
 	uint64_t delay_ticks; /* test option: cost added to each frame sent */
@@ -102,6 +111,11 @@ struct receiver {
 	const struct window *window;
 	struct frame *frames;
 	struct arrival *arrivals; /* of each of them; NULL: the port notes none */
+	enum touch touch;
+	enum form form;
+	struct likeness like; /* of a flow whose frames came one after the other */
+	/* Counts `n` frames that came; returns how many of ours were not seen before. */
+	uint32_t (*count)(struct receiver *, uint32_t n, uint64_t now);
 
 	struct sequence *sequences; /* a flow each */
 	uint64_t *windows; /* their memory */
@@ -117,6 +131,10 @@ struct receiver {
 	atomic_bool looked; /* while draining: a poll found nothing */
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
 	uint64_t early; /* of frames with a delay: came before they were sent, by our clock */
+	uint64_t noted; /* of them: the port told when they arrived */
+	uint64_t polled; /* ticks: when it was looked for frames before */
+	struct histogram
+		*widths; /* of the time within which frames that it did not tell of arrived */
 	/* `after_drain` are in no other count. */
 	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;

@@ -16,7 +16,7 @@ struct pool;
 struct buffer {
 	struct pool *pool; /* where it returns to, whichever port sends it */
 	struct sockaddr_in peer; /* who sent it, for socket engines that answer */
-	bool has_peer;
+	bool has_peer; /* of a buffer in the pool: false */
 	uint8_t data[] __attribute__((aligned(CACHE_LINE)));
 };
 
@@ -37,25 +37,41 @@ always_inline struct buffer *frame_buffer(const struct frame *f)
 
 always_inline uint32_t pool_take(struct pool *pool, struct frame *f, uint32_t n)
 {
-	if (unlikely(n > pool->free))
-		n = pool->free;
-	for (uint32_t i = 0; i < n; i++) {
-		struct buffer *b = pool->stack[--pool->free];
+	uint32_t free = pool->free;
 
-		b->has_peer = false;
-		f[i] = (struct frame){ .data = b->data, .handle = (uintptr_t)b };
+	if (unlikely(n > free))
+		n = free;
+	for (uint32_t i = 0; i < n; i++) {
+		struct buffer *b = pool->stack[--free];
+
+		f[i].data = b->data;
+		f[i].len = 0;
+		f[i].handle = (uintptr_t)b;
 	}
+	pool->free = free;
 	return n;
 }
 
 always_inline void pool_give(const struct frame *f, uint32_t n)
 {
-	/* In reverse: what was taken first is on top again. */
+	struct pool *pool = NULL;
+	uint32_t free = 0;
+
+	/* In reverse: what was taken first is on top again. Frames of one pool mostly come together. */
 	for (uint32_t i = n; i-- > 0;) {
 		struct buffer *b = frame_buffer(&f[i]);
 
-		b->pool->stack[b->pool->free++] = b;
+		if (unlikely(b->pool != pool)) {
+			if (pool)
+				pool->free = free;
+			pool = b->pool;
+			free = pool->free;
+		}
+		b->has_peer = false;
+		pool->stack[free++] = b;
 	}
+	if (likely(pool != NULL))
+		pool->free = free;
 }
 
 #endif

@@ -94,6 +94,7 @@ static void histogram_merge(struct histogram *into, const struct histogram *h)
 static void receiver_merge(struct receiver *into, const struct receiver *r)
 {
 	into->early += r->early;
+	into->noted += r->noted;
 	into->rx += r->rx;
 	into->bytes += r->bytes;
 	into->late += r->late;
@@ -110,6 +111,8 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 		into->intervals[i] += r->intervals[i];
 	if (into->latency)
 		histogram_merge(into->latency, r->latency);
+	if (into->widths)
+		histogram_merge(into->widths, r->widths);
 	if (into->ipdv)
 		histogram_merge(into->ipdv, r->ipdv);
 	if (!r->promise.templates)
@@ -164,12 +167,16 @@ static bool receiver_copy(struct receiver *to, const struct receiver *r)
 	*to = *r;
 	to->intervals = calloc(r->interval_count, sizeof(*to->intervals));
 	to->latency = r->latency ? malloc(sizeof(*to->latency)) : NULL;
+	to->widths = r->widths ? malloc(sizeof(*to->widths)) : NULL;
 	to->ipdv = r->ipdv ? malloc(sizeof(*to->ipdv)) : NULL;
-	if (!to->intervals || !to->latency != !r->latency || !to->ipdv != !r->ipdv)
+	if (!to->intervals || !to->latency != !r->latency || !to->widths != !r->widths ||
+	    !to->ipdv != !r->ipdv)
 		return false;
 	memcpy(to->intervals, r->intervals, r->interval_count * sizeof(*to->intervals));
 	if (r->latency)
 		*to->latency = *r->latency;
+	if (r->widths)
+		*to->widths = *r->widths;
 	if (r->ipdv)
 		*to->ipdv = *r->ipdv;
 	return true;
@@ -179,6 +186,7 @@ static void receiver_copy_free(struct receiver *r)
 {
 	free(r->intervals);
 	free(r->latency);
+	free(r->widths);
 	free(r->ipdv);
 }
 
@@ -251,6 +259,12 @@ static json_t *received_report(const struct control *c, struct receiver *r,
 		json_object_set_new(report, "headers", promise_report(&r->promise));
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
+	/* The bound of a time that nobody noted is that between two looks. */
+	if (r->widths)
+		json_object_set_new(
+			report, "stamps",
+			json_pack("{s:s,s:I,s:o}", "by", r->noted ? r->port->stamps_by : "poll",
+				  "noted", COUNT(r->noted), "width", histogram_report(r->widths)));
 	if (r->ipdv)
 		json_object_set_new(report, "ipdv", histogram_report(r->ipdv));
 	return report;

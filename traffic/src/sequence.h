@@ -18,7 +18,7 @@ struct sequence {
 	uint64_t beyond; /* older than the window: seen before, or not. In no other count */
 	uint64_t *window;
 	uint64_t bits; /* a power of two, at least 64 */
-};
+}; /* a cache line; in a table of many flows each is one */
 
 /* Forgets all frames: the one with number 0 is expected. */
 static inline void sequence_reset(struct sequence *s)
@@ -58,6 +58,25 @@ static inline bool sequence_add(struct sequence *s, uint32_t seq)
 		return true;
 	}
 	return sequence_add_slow(s, number);
+}
+
+/* Counts `count` frames, at least one, whose numbers follow each other from the expected one on. */
+static inline void sequence_extend(struct sequence *s, uint32_t count)
+{
+	uint64_t bit = s->next & (s->bits - 1);
+
+	s->next += count;
+	s->distinct += count;
+	for (;;) {
+		const uint32_t shift = bit % 64, room = 64 - shift;
+		const uint32_t take = count < room ? count : room;
+
+		s->window[bit / 64] |= (~0ull >> (64 - take)) << shift;
+		count -= take;
+		if (!count)
+			return;
+		bit = (bit + take) & (s->bits - 1);
+	}
 }
 
 /* True if a frame that comes when all is counted was not seen before; no count changes. */

@@ -42,6 +42,6 @@ void subflow_template(const struct subflows *s, struct frame_template *out,
 	if (s->count) {
 		const uint32_t number = subflow_of(s, seq) + flow * s->step;
 
-		subflow_write(s, out->head, t, number, subflow_sum(s, t, number));
+		subflow_put(s, out->head, t, subflow_bytes(s, t, number));
 	}
 }

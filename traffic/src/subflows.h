@@ -84,42 +84,54 @@ always_inline uint32_t subflow_ip(const struct subflows *s, const struct frame_t
 	return net32(net32(load32(t->head + subflow_ip_at(t, s->answered))) + number);
 }
 
-/* What the headers of a sub-flow add to the checksum of the template's: 2^32 - 1 is nothing in this
- * arithmetic, and no difference is below 0. */
+/* Where in a frame of this template the four bytes begin that differ. */
+always_inline uint32_t subflow_at(const struct subflows *s, const struct frame_template *t)
+{
+	if (s->by == SUBFLOW_PORT)
+		return t->payload_at - UDP_BYTES;
+	return s->by == SUBFLOW_IP ? subflow_ip_at(t, s->answered) : (s->answered ? 0 : 6) + 2;
+}
+
+/* These four bytes of a sub-flow, as they stand in its frames. */
+always_inline uint32_t subflow_bytes(const struct subflows *s, const struct frame_template *t,
+				     uint32_t number)
+{
+	uint32_t mac;
+
+	if (s->by == SUBFLOW_PORT)
+		return subflow_ports(s, t, number);
+	if (s->by == SUBFLOW_IP)
+		return subflow_ip(s, t, number);
+	mac = net32(load32(t->head + subflow_at(s, t)));
+	return net32((mac & 0xff000000) | ((mac + number) & 0xffffff));
+}
+
+/* What such bytes add to the checksum of the template's: 2^32 - 1 is nothing in this arithmetic, and
+ * no difference is below 0. MACs are in no checksum. */
+always_inline uint64_t subflow_adds(const struct subflows *s, const struct frame_template *t,
+				    uint32_t bytes)
+{
+	return s->by == SUBFLOW_MAC ?
+		       0 :
+		       (uint64_t)bytes + 0xffffffff - load32(t->head + subflow_at(s, t));
+}
+
 always_inline uint64_t subflow_sum(const struct subflows *s, const struct frame_template *t,
 				   uint32_t number)
 {
-	if (s->by == SUBFLOW_PORT)
-		return (uint64_t)subflow_ports(s, t, number) + 0xffffffff -
-		       load32(t->head + t->payload_at - UDP_BYTES);
-	if (s->by == SUBFLOW_IP)
-		return (uint64_t)subflow_ip(s, t, number) + 0xffffffff -
-		       load32(t->head + subflow_ip_at(t, s->answered));
-	return 0;
+	return subflow_adds(s, t, subflow_bytes(s, t, number));
 }
 
-/* Writes what differs into a frame of the template, with the checksum of its IP header. `sum` is
- * what subflow_sum said. */
-always_inline void subflow_write(const struct subflows *s, uint8_t *data,
-				 const struct frame_template *t, uint32_t number, uint64_t sum)
+/* Writes these bytes into a frame of the template, with the checksum of its IP header. */
+always_inline void subflow_put(const struct subflows *s, uint8_t *data,
+			       const struct frame_template *t, uint32_t bytes)
 {
-	const uint32_t at = t->payload_at - UDP_BYTES;
+	store32(data + subflow_at(s, t), bytes);
+	if (s->by == SUBFLOW_IP && !t->v6) {
+		const uint32_t at = t->payload_at - UDP_BYTES - IP_BYTES + 10;
 
-	if (s->by == SUBFLOW_PORT) {
-		store32(data + at, subflow_ports(s, t, number));
-	} else if (s->by == SUBFLOW_IP) {
-		const uint32_t header = at - IP_BYTES + 10;
-
-		store32(data + subflow_ip_at(t, s->answered), subflow_ip(s, t, number));
-		if (!t->v6)
-			store16(data + header, (uint16_t)~checksum_fold(
-						       (uint16_t)~load16(t->head + header) + sum));
-	} else {
-		const uint32_t mac = (s->answered ? 0 : 6) + 2;
-		const uint32_t low = net32(load32(t->head + mac)) & 0xff000000;
-		const uint32_t next = (net32(load32(t->head + mac)) + number) & 0xffffff;
-
-		store32(data + mac, net32(low | next));
+		store16(data + at, (uint16_t)~checksum_fold((uint16_t)~load16(t->head + at) +
+							    subflow_adds(s, t, bytes)));
 	}
 }
 

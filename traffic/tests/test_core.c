@@ -242,7 +242,7 @@ static void what_a_kernel_numbers_is_no_broken_promise(void)
 {
 	struct address promised = address;
 	struct frame_template t;
-	uint8_t frame[64], *ip;
+	uint8_t frame[HEAD_BYTES], *ip;
 
 	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
 		promised.vlan = vlan;
@@ -267,7 +267,7 @@ static void what_a_kernel_numbers_is_no_broken_promise(void)
 
 static void frames_of_another_run_are_foreign(void)
 {
-	uint8_t frame[64];
+	uint8_t frame[HEAD_BYTES];
 	struct payload p;
 
 	build(frame, 60, 0, 5, 99, TOUCH_HEADER);
@@ -279,7 +279,7 @@ static void frames_of_another_run_are_foreign(void)
 
 static void a_reflected_frame_has_its_ends_swapped_and_its_checksum_right(void)
 {
-	uint8_t frame[64];
+	uint8_t frame[HEAD_BYTES];
 	struct frame f = { .data = frame, .len = 60 };
 	struct payload p;
 
@@ -292,7 +292,7 @@ static void a_reflected_frame_has_its_ends_swapped_and_its_checksum_right(void)
 
 static void checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff(void)
 {
-	uint8_t frame[64];
+	uint8_t frame[HEAD_BYTES];
 
 	/* RFC 768: 0 would mean that there is none. Over all sequence numbers of a 16-bit word
 	 * every sum occurs. */

@@ -191,14 +191,14 @@ static void headers_of_a_sub_flow_are_right(void)
 		template_make(&t, &a, len, 9, 3, PHASE_MEASURED, false);
 		differs = subflow_sum(&s, &t, s.first);
 		frame_build(data, &t, 5, 6, time_sum(6) + differs, TOUCH_FULL, false, false);
-		subflow_write(&s, data, &t, s.first, differs);
+		subflow_put(&s, data, &t, subflow_bytes(&s, &t, s.first));
 		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_FULL, false), FRAME_OURS);
 		subflow_template(&s, &wanted, &t, 0, 0);
 		EXPECT(headers_agree(data, len, &wanted));
 		EXPECT_EQ(headers_agree(data, len, &t), !numbers[i % 9]);
 		/* Where the payload stays, the checksum follows the headers alone. */
 		frame_build(data, &t, 0, 0, 0, TOUCH_NONE, false, false);
-		subflow_write(&s, data, &t, s.first, differs);
+		subflow_put(&s, data, &t, subflow_bytes(&s, &t, s.first));
 		frame_sum(data, &t, differs, false);
 		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
 	}

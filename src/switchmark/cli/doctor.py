@@ -211,12 +211,15 @@ def _noise(host: Host) -> Iterator[Finding]:
     for cpu, jitter in (noise.jitter or {}).items():
         lost, longest = jitter.lost or 0.0, jitter.max_ns / 1e6
         quiet = lost < _LOST_LIMIT
+        skew = ""
+        if jitter.skew_ns is not None:
+            skew = f"; its counter is {jitter.skew_ns} ns ahead, +- {jitter.skew_within_ns}"
         yield Finding(
             "noise",
             f"CPU {cpu}",
             quiet,
             f"a busy loop lost {lost:.2%}, at most {longest:.3f} ms at once; "
-            f"{noise.interrupts_per_s.get(cpu, 0):g} device interrupts/s",
+            f"{noise.interrupts_per_s.get(cpu, 0):g} device interrupts/s{skew}",
             None if quiet else "end what else runs, or boot with isolcpus=",
         )
     pressure = noise.pressure

@@ -15,7 +15,7 @@ from switchmark.layout.roles import own_kernel, roles_of
 from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock, sent_by_flow
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
-from switchmark.metrics.latency import from_counts, lags_of
+from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import Evidence
 from switchmark.model.objects import Message
@@ -87,6 +87,7 @@ class Outcome:
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "early": sum(report["early"] for report in received.values()),
             "mixed": sum(report.get("mixed", 0) for report in received.values()),
+            "stamps": stamps_of(received),
             "lag": lags_of({flow: [task for _, task in each] for flow, each in sent.items()}),
         }
         taken = self._taken(spec, reports, used)

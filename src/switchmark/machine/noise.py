@@ -75,6 +75,8 @@ def probe_jitter(
             lost=round(cpu["lost_ns"] / cpu["elapsed_ns"], 6) if cpu["elapsed_ns"] else None,
             max_ns=cpu["max_ns"],
             gaps=cpu["histogram"],
+            skew_ns=cpu.get("skew_ns"),
+            skew_within_ns=cpu.get("skew_within_ns"),
         )
         for cpu in json.loads(done.stdout)["cpus"]
     }

@@ -13,6 +13,7 @@ from switchmark.model.latency import (
     Lag,
     Latency,
     LatencyFigures,
+    Stamps,
     Variation,
     VariationFigures,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "latency_ns",
     "latency_of",
     "merged",
+    "stamps_of",
     "value_at",
 ]
 
@@ -157,6 +159,19 @@ def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:
         for flow, tasks in reports.items()
     }
     return {flow: Lag(**figures) for flow, figures in told.items() if figures is not None}
+
+
+def stamps_of(received: Mapping[str, Message]) -> dict[str, Stamps]:
+    """Return by flow who told when its frames arrived, and how sure that is; of flows that were
+    timed and had frames."""
+    stamps = {}
+    for flow, report in received.items():
+        told = report.get("stamps")
+        width = told and _told([told["width"]], ("p50", "p99"))
+        if told and width:
+            figures = {name: width[name] for name in ("p50", "p99", "max")}
+            stamps[flow] = Stamps(by=told["by"], noted=told["noted"], **figures)
+    return stamps
 
 
 def _told(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any] | None:

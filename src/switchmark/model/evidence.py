@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from switchmark.model.latency import Lag
+from switchmark.model.latency import Lag, Stamps
 from switchmark.model.noise import HostActivity
 from switchmark.model.place import WrittenPlace
 from switchmark.model.written import Written, object_schema
@@ -155,6 +155,9 @@ class Evidence(Written):
 
     lag: dict[str, Lag] = Field(default_factory=dict)
     """By the first flow of each sender with a rate: how far it was behind when a frame was made."""
+
+    stamps: dict[str, Stamps] = Field(default_factory=dict)
+    """By flow: who told when its frames arrived, and within which time."""
 
     mixed: int = 0
     """Flows of which frames came to several cores of a function."""

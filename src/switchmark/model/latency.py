@@ -13,7 +13,15 @@ from pydantic import BaseModel, ConfigDict
 
 from switchmark.model.written import Written
 
-__all__ = ["Distribution", "Lag", "Latency", "LatencyFigures", "Variation", "VariationFigures"]
+__all__ = [
+    "Distribution",
+    "Lag",
+    "Latency",
+    "LatencyFigures",
+    "Stamps",
+    "Variation",
+    "VariationFigures",
+]
 
 
 class Distribution(BaseModel):
@@ -51,6 +59,29 @@ class Distribution(BaseModel):
 
 class Lag(Distribution):
     """A lag says how long after it was due a sender made each frame that has a time by a rate."""
+
+
+class Stamps(BaseModel):
+    """Stamps say who told when frames arrived. A time that nobody told is that of the look that
+    found the frame, which came after the look before it: by so many nanoseconds the frame may be
+    younger than is told, unless it waited for its turn."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: Literal["poll", "call", "kernel", "device"]
+    """The look for frames (`poll`), each frame's own system call, the kernel, or a device."""
+
+    noted: int
+    """Frames of which it was told; of all others it is the look's time."""
+
+    p50: int | None
+    """Between two looks, the median by frames, in nanoseconds."""
+
+    p99: int | None
+    """99 % are no greater."""
+
+    max: int
+    """The greatest."""
 
 
 class Variation(Distribution):

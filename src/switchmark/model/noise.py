@@ -24,6 +24,12 @@ class Jitter(Written):
     gaps: tuple[tuple[int, int], ...] = ()
     """The gaps longer than a microsecond: a least length in nanoseconds, and how many."""
 
+    skew_ns: int | None = None
+    """By how much its cycle counter is ahead of that of the probe's first CPU, in nanoseconds."""
+
+    skew_within_ns: int | None = None
+    """And so many more or less."""
+
 
 class _Probe(Written):
     at: str | None = None

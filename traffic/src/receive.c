@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receivers: what came is judged frame by frame, and counted by the stretch: frames of one flow that
+ * follow each other and are as old. A burst has one time of arrival, unless its port notes others.
+ */
+#include "steps.h"
+
+#define NO_FLOW UINT32_MAX
+#define FLOWS_AWAITED 512u /* from so many on, what is counted of them is not in the first cache */
+
+/* Frames that came one after the other, as long and as old as each other, of one flow and with the
+ * numbers from `first` up to `next`. */
+struct stretch {
+	uint32_t flow; /* among those of the task; NO_FLOW: there is no frame */
+	uint32_t first, next;
+	uint32_t len;
+	int64_t delay_ns; /* below 0: it came before it was sent, by our clock */
+};
+
+/* Frames of any flow that came one after the other and are as old. */
+struct tally {
+	int64_t delay_ns;
+	uint64_t frames;
+};
+
+static enum device_sum arrival_sum(const struct receiver *r, uint32_t i)
+{
+	return r->arrivals ? r->arrivals[i].sum : DEVICE_SUM_UNKNOWN;
+}
+
+/* Compares the delays of neighbours: a frame counts if the one sent before it is the one that came
+ * before it. */
+static void receiver_vary(struct receiver *r, const struct stretch *s, uint32_t seq, uint32_t count)
+{
+	const uint64_t delay_ns = s->delay_ns > 0 ? (uint64_t)s->delay_ns : 0;
+	struct neighbour *n = &r->neighbours[s->flow];
+
+	if (n->known && seq == n->next)
+		histogram_add(r->ipdv,
+			      delay_ns > n->delay_ns ? delay_ns - n->delay_ns :
+						       n->delay_ns - delay_ns,
+			      1);
+	if (count > 1)
+		histogram_add(r->ipdv, 0, count - 1);
+	*n = (struct neighbour){ delay_ns, seq + count, true };
+}
+
+/* Counts a stretch that does not begin with the number that is expected, number by number until one
+ * is. Returns how many frames were not seen before. */
+static __attribute__((noinline)) uint32_t stretch_jump(struct receiver *r, const struct stretch *s,
+						       bool vary)
+{
+	struct sequence *sequence = &r->sequences[s->flow];
+	uint32_t fresh = 0;
+
+	for (uint32_t seq = s->first; seq != s->next; seq++) {
+		if (seq == (uint32_t)sequence->next) {
+			sequence_extend(sequence, s->next - seq);
+			if (vary)
+				receiver_vary(r, s, seq, s->next - seq);
+			return fresh + s->next - seq;
+		}
+		if (!sequence_add(sequence, seq))
+			continue;
+		fresh++;
+		if (vary)
+			receiver_vary(r, s, seq, 1);
+	}
+	return fresh;
+}
+
+static void tally_end(struct receiver *r, const struct tally *t)
+{
+	if (t->delay_ns < 0)
+		r->early += t->frames;
+	if (t->frames)
+		histogram_add(r->latency, t->delay_ns > 0 ? (uint64_t)t->delay_ns : 0, t->frames);
+}
+
+/* Counts a stretch. Returns how many of its frames were not seen before. */
+always_inline uint32_t stretch_end(struct receiver *r, const struct stretch *s, struct tally *tally,
+				   const bool timed)
+{
+	const uint32_t count = s->next - s->first;
+	const bool vary = timed && r->neighbours;
+	struct sequence *sequence = &r->sequences[s->flow];
+	uint32_t fresh = count;
+
+	if (s->flow == NO_FLOW)
+		return 0;
+	if (unlikely(s->first != (uint32_t)sequence->next)) {
+		const struct stretch copy = *s; /* the stretch itself stays in registers */
+
+		fresh = stretch_jump(r, &copy, vary);
+	} else {
+		if (count == 1)
+			sequence_add(sequence, s->first);
+		else
+			sequence_extend(sequence, count);
+		if (vary) {
+			const struct stretch copy = *s;
+
+			receiver_vary(r, &copy, s->first, count);
+		}
+	}
+	r->bytes += (uint64_t)fresh * s->len;
+	if (!timed)
+		return fresh;
+	if (s->delay_ns != tally->delay_ns) {
+		tally_end(r, tally);
+		*tally = (struct tally){ .delay_ns = s->delay_ns };
+	}
+	tally->frames += fresh;
+	return fresh;
+}
+
+static void receiver_refuse(struct receiver *r, enum verdict_of_frame verdict, uint32_t flow)
+{
+	if (verdict == FRAME_FOREIGN) {
+		r->foreign++;
+		return;
+	}
+	r->corrupted++;
+	if (flow < r->flows)
+		r->sequences[flow].corrupted++;
+}
+
+/* Has what is counted of a flow come from memory, by what a frame seems to say of it. */
+always_inline void receiver_await(const struct receiver *r, const struct frame *f,
+				  const enum form form, bool window)
+{
+	const uint32_t at = form == FORM_PAYLOAD ? 0 : ETH_BYTES + IP_BYTES + UDP_BYTES;
+	const uint32_t flow = payload_flow((const uint8_t *)f->data + at) - r->first_flow;
+	const struct sequence *s = &r->sequences[flow];
+
+	if (unlikely(flow >= r->flows || f->len < at + PAYLOAD_BYTES))
+		return;
+	if (window)
+		__builtin_prefetch(&s->window[(s->next & (s->bits - 1)) / 64]);
+	else
+		__builtin_prefetch(s);
+}
+
+/* Counts the frames of a burst. Returns how many of ours were not seen before. */
+always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t now,
+				      const enum touch touch, const enum form form,
+				      const bool timed)
+{
+	const struct arrival *const arrivals = form == FORM_WHOLE ? NULL : r->arrivals;
+	const struct frame *const frames = r->frames;
+	const uint64_t now_ns = timed ? clock_ns(r->clock, now) : 0;
+	const uint32_t run = r->run, first_flow = r->first_flow, flows = r->flows;
+	const uint8_t phase = r->window->phase;
+	struct likeness *const like = &r->like;
+	struct stretch s = { .flow = NO_FLOW };
+	struct tally tally = { 0 };
+	uint32_t fresh = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct frame *f = &frames[i];
+		enum device_sum device = DEVICE_SUM_UNKNOWN;
+		int64_t delay_ns = 0;
+		struct payload p;
+		uint32_t flow;
+
+		if (i + 8 < n)
+			__builtin_prefetch(frames[i + 8].data);
+		if (touch != TOUCH_NONE && flows >= FLOWS_AWAITED) {
+			if (i + 6 < n)
+				receiver_await(r, &frames[i + 6], form, false);
+			if (i + 3 < n)
+				receiver_await(r, &frames[i + 3], form, true);
+		}
+		if (form != FORM_WHOLE && arrivals)
+			device = arrivals[i].sum;
+		if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && f->len == like->len &&
+		    device == DEVICE_SUM_UNKNOWN && frame_is_like(like, f->data, &p)) {
+			flow = like->flow;
+		} else {
+			const enum verdict_of_frame verdict = frame_judge(
+				f->data, f->len, run, &p, touch, form == FORM_PAYLOAD, device);
+
+			flow = p.flow - first_flow;
+			if (unlikely(verdict != FRAME_OURS)) {
+				receiver_refuse(r, verdict, flow);
+				continue;
+			}
+			if (unlikely(p.phase != phase)) {
+				r->other_phase++;
+				continue;
+			}
+		}
+		if (timed) {
+			uint64_t at_ns = now_ns;
+
+			if (form != FORM_WHOLE && arrivals && arrivals[i].ticks) {
+				at_ns = clock_ns(r->clock, arrivals[i].ticks);
+				r->noted++;
+			}
+			delay_ns = (int64_t)(at_ns - p.time_ns);
+		}
+		if (touch != TOUCH_NONE && likely(flow == s.flow && p.seq == s.next) &&
+		    f->len == s.len && delay_ns == s.delay_ns) {
+			s.next++;
+			if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && s.next - s.first == 2)
+				likeness_note(like, f->data, f->len, flow);
+			continue;
+		}
+		if (unlikely(flow >= flows)) {
+			r->stray++;
+			continue;
+		}
+		if (touch == TOUCH_NONE) {
+			fresh++;
+			r->bytes += f->len;
+			continue;
+		}
+		fresh += stretch_end(r, &s, &tally, timed);
+		s = (struct stretch){ flow, p.seq, p.seq + 1, f->len, delay_ns };
+	}
+	if (touch != TOUCH_NONE)
+		fresh += stretch_end(r, &s, &tally, timed);
+	if (timed)
+		tally_end(r, &tally);
+	return fresh;
+}
+
+void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint32_t seq)
+{
+	struct frame_template wanted;
+
+	subflow_template(&p->subflows, &wanted, &p->templates[flow], flow, seq);
+	p->compared++;
+	if (headers_agree(f->data, f->len, &wanted) || p->broken++)
+		return;
+	p->wanted = wanted;
+	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
+}
+
+/* Counts the frames of a burst and compares the headers of each; any touch and form. */
+static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
+{
+	uint32_t fresh = 0;
+
+	(void)now;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct frame *f = &r->frames[i];
+		struct payload p;
+		const enum verdict_of_frame verdict = frame_judge(f->data, f->len, r->run, &p,
+								  r->touch, r->form == FORM_PAYLOAD,
+								  arrival_sum(r, i));
+		const uint32_t flow = p.flow - r->first_flow;
+
+		if (verdict != FRAME_OURS) {
+			receiver_refuse(r, verdict, flow);
+		} else if (p.phase != r->window->phase) {
+			r->other_phase++;
+		} else if (flow >= r->flows) {
+			r->stray++;
+		} else if (r->touch == TOUCH_NONE || sequence_add(&r->sequences[flow], p.seq)) {
+			fresh++;
+			r->bytes += f->len;
+			promise_check(&r->promise, f, flow, p.seq);
+		}
+	}
+	return fresh;
+}
+
+/* One function for each combination, so that the loops hold no such branch. */
+#define COUNTS(touch, form)                                                                        \
+	static uint32_t count_##touch##_##form(struct receiver *r, uint32_t n, uint64_t now)       \
+	{                                                                                          \
+		return receiver_count(r, n, now, touch, form, false);                              \
+	}
+#define COUNTS_OF(touch)                                                                           \
+	COUNTS(touch, FORM_WHOLE) COUNTS(touch, FORM_PAYLOAD) COUNTS(touch, FORM_DEVICE)
+#define TIMES(touch, form)                                                                         \
+	static uint32_t time_##touch##_##form(struct receiver *r, uint32_t n, uint64_t now)        \
+	{                                                                                          \
+		return receiver_count(r, n, now, touch, form, true);                               \
+	}
+#define TIMES_OF(touch)                                                                            \
+	TIMES(touch, FORM_WHOLE) TIMES(touch, FORM_PAYLOAD) TIMES(touch, FORM_DEVICE)
+#define ROW(kind, touch)                                                                           \
+	{                                                                                          \
+		kind##_##touch##_FORM_WHOLE, kind##_##touch##_FORM_PAYLOAD,                        \
+			kind##_##touch##_FORM_DEVICE                                               \
+	}
+
+COUNTS_OF(TOUCH_NONE)
+COUNTS_OF(TOUCH_HEADER)
+COUNTS_OF(TOUCH_FULL)
+TIMES_OF(TOUCH_HEADER)
+TIMES_OF(TOUCH_FULL)
+
+static uint32_t (*const counts[2][3][3])(struct receiver *, uint32_t, uint64_t) = {
+	{ ROW(count, TOUCH_NONE), ROW(count, TOUCH_HEADER), ROW(count, TOUCH_FULL) },
+	/* Where nothing is read of a frame but whose it is, its time is not. */
+	{ ROW(count, TOUCH_NONE), ROW(time, TOUCH_HEADER), ROW(time, TOUCH_FULL) },
+};
+
+void receiver_choose_step(struct receiver *r, enum touch touch, enum form form, enum timing timing)
+{
+	r->touch = touch;
+	r->form = form;
+	r->count = timing == TIMING_HEADERS ? count_headers :
+					      counts[timing != TIMING_NONE][touch][form];
+}
+
+/* After the drain a frame is lost, however late it comes: what was not seen before is told as the
+ * reason of a loss, and no count of a flow changes any more. */
+static void receiver_too_late(struct receiver *r, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct frame *f = &r->frames[i];
+		struct payload p;
+		uint32_t flow;
+
+		if (frame_judge(f->data, f->len, r->run, &p, r->touch, r->form == FORM_PAYLOAD,
+				arrival_sum(r, i)) != FRAME_OURS ||
+		    p.phase != r->window->phase)
+			continue;
+		flow = (uint32_t)p.flow - r->first_flow;
+		if (flow >= r->flows)
+			continue;
+		if (r->touch != TOUCH_NONE && r->too_late && r->too_late_count < TOO_LATE_MAX)
+			r->too_late[r->too_late_count++] = (struct too_late){ flow, p.seq };
+		else if (r->touch == TOUCH_NONE || r->too_late ||
+			 sequence_add_late(&r->sequences[flow], p.seq))
+			r->after_drain++;
+	}
+}
+
+uint32_t receiver_step(struct task *task, uint64_t now)
+{
+	struct receiver *r = &task->receiver;
+	uint32_t n = r->port->rx(r->port, r->frames, r->arrivals, r->burst), fresh;
+	const bool measured = now >= r->window->start && now < r->window->end;
+	const uint64_t before = r->polled;
+	bool draining;
+
+	r->polled = now;
+	r->polls += measured;
+	if (unlikely(r->idle_since)) {
+		r->idle += measured ? now - r->idle_since : 0;
+		r->idle_since = 0;
+	}
+	if (!n) {
+		r->empty += measured;
+		r->idle_since = measured ? now : 0;
+		if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed)))
+			atomic_store_explicit(&r->looked, true, memory_order_relaxed);
+		return 0;
+	}
+	now = clock_ticks();
+	draining = atomic_load_explicit(&r->draining, memory_order_relaxed);
+	if (unlikely(draining && atomic_load_explicit(&r->closed, memory_order_relaxed))) {
+		receiver_too_late(r, n);
+		r->port->engine->release(r->port, r->frames, n);
+		return n;
+	}
+	if (r->widths && measured && before)
+		histogram_add(r->widths, clock_ns_in(r->clock, now - before), n);
+	fresh = r->count(r, n, now);
+	r->port->engine->release(r->port, r->frames, n);
+	while (unlikely(now >= r->interval_end) && r->interval + 1 < r->interval_count) {
+		r->interval++;
+		r->interval_end += r->window->interval;
+	}
+	r->intervals[r->interval] += fresh;
+	if (unlikely(draining))
+		r->late += fresh;
+	r->rx += fresh;
+	atomic_store_explicit(&r->seen, r->rx, memory_order_relaxed);
+	if (unlikely(r->delay_ticks)) {
+		uint64_t until = now + r->delay_ticks * n;
+
+		while (clock_ticks() < until)
+			;
+	}
+	return n;
+}
+
+void receiver_begin(struct receiver *r)
+{
+	for (uint32_t i = 0; i < r->flows; i++) {
+		if (r->windows_bytes)
+			sequence_reset_used(&r->sequences[i]);
+		else
+			sequence_reset(&r->sequences[i]);
+	}
+	r->too_late_count = 0;
+	r->like.len = 0; /* it is of a phase */
+	if (r->latency)
+		histogram_clear(r->latency);
+	if (r->ipdv) {
+		histogram_clear(r->ipdv);
+		memset(r->neighbours, 0, r->flows * sizeof(*r->neighbours));
+	}
+	memset(r->intervals, 0, r->interval_count * sizeof(r->intervals[0]));
+	r->interval = 0;
+	r->interval_end = r->window->start + r->window->interval;
+	r->draining = r->closed = false;
+	r->seen = 0;
+	r->rx = r->bytes = r->late = r->after_drain = 0;
+	r->early = r->noted = r->polled = 0;
+	if (r->widths)
+		histogram_clear(r->widths);
+	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
+	r->promise.compared = r->promise.broken = 0;
+	r->polls = r->empty = 0;
+	r->idle = r->idle_since = 0;
+}

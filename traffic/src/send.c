@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Senders: when frames are due, what is written into them, and how they leave. What is written is a
+ * template of a frame for each of its flow and size, and beside it sequence number, time and
+ * checksum; the times of a burst are one.
+ */
+#include "steps.h"
+
+/* ---- when ------------------------------------------------------------------------- */
+
+/* The same, of frames that are due one by one; `dues` has when each should have left. */
+static uint32_t sender_due_singly(struct sender *s, uint64_t now)
+{
+	while (s->ready < s->burst && s->window->start + pacing_due(&s->pacing) <= now) {
+		s->dues[s->ready++] = s->window->start + pacing_due(&s->pacing);
+		pacing_next(&s->pacing);
+	}
+	if (s->ready && now - s->dues[0] > s->lag_max)
+		s->lag_max = now - s->dues[0];
+	return s->ready;
+}
+
+/* How many frames are due, of one burst at most; sets when they should have left. */
+always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
+{
+	uint64_t left = s->intended - s->built;
+
+	if (s->singly)
+		return sender_due_singly(s, now);
+	if (s->intended == UINT64_MAX) {
+		*due = now;
+		return now >= s->window->start && now < s->window->end ? s->burst : 0;
+	}
+	*due = (uint64_t)(s->due >> 32);
+	if (now < *due || !left)
+		return 0;
+	if (now - *due > s->lag_max)
+		s->lag_max = now - *due;
+	return left < s->owed ? (uint32_t)left : s->owed;
+}
+
+/* Notes that room was found for `got` frames of a burst. There may not have been for all: the
+ * rest of it stays due at the time of the burst. */
+always_inline void sender_pay(struct sender *s, uint32_t got)
+{
+	s->owed -= got;
+	if (likely(!s->owed)) {
+		s->owed = s->burst;
+		s->due += s->intended - s->built - got > s->burst ? s->period : s->last_period;
+	}
+}
+
+/* ---- what ------------------------------------------------------------------------- */
+
+#define CHOICES 32u /* frames of which it is decided what they are before the first is written */
+
+/* What is particular to each of so many frames. */
+struct choices {
+	const struct frame_template *templates[CHOICES];
+	uint32_t seqs[CHOICES];
+	uint64_t times[CHOICES]; /* as they stand in frames */
+	uint32_t numbers[CHOICES], bytes[CHOICES]; /* the sub-flow's */
+	uint64_t sums[CHOICES]; /* which time and sub-flow add to the checksum of the template's */
+};
+
+/* Templates and numbers of the frames that come next. What they are made of is on its way from
+ * memory then. */
+static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
+{
+	const uint32_t flows = s->flows, sizes = s->sizes;
+	/* What is written may alias anything: what changes is held here. */
+	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
+	uint32_t subflow = s->subflow;
+	const uint32_t round =
+		flows == 1 && s->subflows.order == ORDER_SEQUENTIAL ? s->subflows.count : 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct frame_template *t = &s->templates[(size_t)flow * sizes + size];
+
+		__builtin_prefetch(t);
+		__builtin_prefetch(&t->sum);
+		c->templates[i] = t;
+		c->seqs[i] = seq;
+		/* Sub-flows in turn are as flows are. */
+		if (round && ++subflow == round) {
+			subflow = 0;
+			round_size++;
+		}
+		if (++size == sizes)
+			size = 0;
+		/* In each round every flow has the size after its last one: all get the whole mix. */
+		if (++flow == flows) {
+			flow = 0;
+			seq++;
+			if (++round_size >= sizes)
+				round_size -= sizes;
+			size = round_size;
+		}
+	}
+	s->flow = flow;
+	s->seq = seq;
+	s->size = size;
+	s->round_size = round_size;
+	s->subflow = subflow;
+}
+
+/* Sub-flows of one flow of one size, in turn and by ports: no more than counting. */
+static void choose_ports(struct sender *s, struct choices *c, uint32_t n)
+{
+	const struct frame_template *const t = s->templates;
+	const uint32_t own = load32(t->head + subflow_at(&s->subflows, t)), base = net32(own);
+	const uint32_t first = s->subflows.first, count = s->subflows.count;
+	const uint32_t by_low = s->subflows.answered ? 1 : 1 << 16;
+	const uint32_t by_high = s->subflows.answered ? 1 << 16 : 1;
+	uint32_t subflow = s->subflow;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t number = first + subflow;
+		const uint32_t bytes = net32(base + number % SUBFLOW_PORTS * by_low +
+					     number / SUBFLOW_PORTS * by_high);
+
+		c->bytes[i] = bytes;
+		c->sums[i] += (uint64_t)bytes + 0xffffffff - own;
+		subflow = subflow + 1 == count ? 0 : subflow + 1;
+	}
+	s->subflow = subflow;
+}
+
+/* The numbers of the sub-flows of one flow. */
+static void choose_numbers(const struct subflows *s, struct choices *c, uint32_t n)
+{
+	/* The order is known in each loop. */
+	struct subflows of = *s;
+
+	if (s->order == ORDER_SEQUENTIAL) {
+		of.order = ORDER_SEQUENTIAL;
+		for (uint32_t i = 0; i < n; i++)
+			c->numbers[i] = subflow_of(&of, c->seqs[i]);
+	} else if (s->order == ORDER_RANDOM) {
+		of.order = ORDER_RANDOM;
+		for (uint32_t i = 0; i < n; i++)
+			c->numbers[i] = subflow_of(&of, c->seqs[i]);
+	} else {
+		of.order = ORDER_ZIPF;
+		for (uint32_t i = 0; i < n; i++)
+			c->numbers[i] = subflow_of(&of, c->seqs[i]);
+	}
+}
+
+/* What the headers of these have of their own. */
+always_inline void choose_bytes(struct subflows s, const enum subflow_by by,
+				const struct frame_template *t, struct choices *c, uint32_t n)
+{
+	s.by = by;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t bytes = subflow_bytes(&s, t, c->numbers[i]);
+
+		c->bytes[i] = bytes;
+		c->sums[i] += subflow_adds(&s, t, bytes);
+	}
+}
+
+static void choose_subflows(const struct subflows *s, const struct frame_template *only,
+			    struct choices *c, uint32_t n, uint32_t first_flow)
+{
+	choose_numbers(s, c, n);
+	for (uint32_t i = 0; !only && i < n; i++) {
+		const struct frame_template *const t = c->templates[i];
+		const uint32_t flow = payload_flow(t->head + t->payload_at) - first_flow;
+		const uint32_t bytes = subflow_bytes(s, t, c->numbers[i] + flow * s->step);
+
+		c->bytes[i] = bytes;
+		c->sums[i] += subflow_adds(s, t, bytes);
+	}
+	if (!only)
+		return;
+	if (s->by == SUBFLOW_PORT)
+		choose_bytes(*s, SUBFLOW_PORT, only, c, n);
+	else if (s->by == SUBFLOW_IP)
+		choose_bytes(*s, SUBFLOW_IP, only, c, n);
+	else
+		choose_bytes(*s, SUBFLOW_MAC, only, c, n);
+}
+
+/* Decides what the next frames are, all of `one` template or of any; the first of them is number `at`
+ * of the burst. */
+static void sender_choose(struct sender *s, struct choices *c, uint32_t n, uint32_t at,
+			  uint64_t due, bool one)
+{
+	const struct subflows *const subflows = &s->subflows;
+	const uint64_t time_net = time_to_net(clock_ns(s->clock, due)), sum = time_sum(time_net);
+
+	for (uint32_t i = 0; i < n; i++) {
+		c->times[i] = time_net;
+		c->sums[i] = sum;
+	}
+	for (uint32_t i = 0; s->singly && i < n; i++) {
+		c->times[i] = time_to_net(clock_ns(s->clock, s->dues[at + i]));
+		c->sums[i] = time_sum(c->times[i]);
+	}
+	if (one && subflows->count && subflows->by == SUBFLOW_PORT &&
+	    subflows->order == ORDER_SEQUENTIAL) {
+		choose_ports(s, c, n);
+		return;
+	}
+	for (uint32_t i = 0; one && i < n; i++)
+		c->seqs[i] = s->seq + i;
+	if (!one)
+		choose_templates(s, c, n);
+	if (subflows->count)
+		choose_subflows(subflows, one ? s->templates : NULL, c, n,
+				payload_flow(s->templates->head + s->templates->payload_at));
+}
+
+/* Writes into a frame what its sub-flow has of its own. */
+always_inline void subflow_finish(const struct subflows *s, uint8_t *d,
+				  const struct frame_template *t, uint32_t bytes,
+				  const enum touch touch, bool by_device)
+{
+	subflow_put(s, d, t, bytes);
+	if (touch == TOUCH_NONE || by_device)
+		frame_sum(d, t, subflow_adds(s, t, bytes), by_device && s->by == SUBFLOW_PORT);
+}
+
+/* Frames that may all differ. */
+always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
+			     const enum form form)
+{
+	const bool headless = form == FORM_PAYLOAD, subflows = !headless && s->subflows.count;
+	const uint32_t first = payload_flow(s->templates->head + s->templates->payload_at);
+	const uint32_t flows = s->flows, longest = s->longest;
+	/* A frame that came in may lie in the memory of a port that receives. */
+	const bool own = !s->port->config.receives;
+	struct frame *const frames = s->frames;
+	struct choices c;
+
+	for (uint32_t done = 0, some; done < n; done += some) {
+		some = n - done < CHOICES ? n - done : CHOICES;
+		sender_choose(s, &c, some, done, due, false);
+		for (uint32_t i = 0; i < some; i++) {
+			const struct frame_template *t = c.templates[i];
+			struct frame *f = &frames[done + i];
+			uint8_t *d = f->data;
+			const bool by_device = form == FORM_DEVICE && t->device_sums;
+			const uint32_t len = t->len;
+			uint32_t blank = 0;
+
+			f->len = len;
+			/* Behind their headers our own have zeros, as far as any reaches. */
+			if (touch != TOUCH_FULL && longest > FRAME_MIN &&
+			    !(own && frame_is_from(d, t, headless, first, flows)))
+				blank = own ? longest : len;
+			frame_prepare(d, t, headless, blank);
+			frame_stamp(d, t, c.seqs[i], c.times[i], c.sums[i], touch, headless,
+				    by_device);
+			if (!subflows)
+				continue;
+			subflow_finish(&s->subflows, d, t, c.bytes[i], touch, by_device);
+		}
+	}
+}
+
+/* Frames of one template; `varied`: their sub-flows differ, or when they are due. Where the memory of
+ * sent ones comes back as it was, only what changes is written; if that is something, it takes the
+ * same line of the cache as a short frame's headers, which are not compared then. */
+always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
+			     const enum form form, const bool varied)
+{
+	const bool headless = form == FORM_PAYLOAD;
+	const uint64_t time_net = time_to_net(clock_ns(s->clock, due)), sum = time_sum(time_net);
+	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
+	const struct frame_template template = *s->templates, *const t = &template;
+	const bool own = !s->port->config.receives, subflows = !headless && s->subflows.count;
+	const bool compare = own && (touch == TOUCH_NONE || t->len > FRAME_MIN);
+	const bool by_device = form == FORM_DEVICE && t->device_sums;
+	const uint32_t len = t->len;
+	struct frame *frames = s->frames;
+	uint32_t seq = s->seq;
+	struct choices c;
+
+	for (uint32_t done = 0, some; done < n; done += some) {
+		some = n - done;
+		if (varied) {
+			some = some < CHOICES ? some : CHOICES;
+			sender_choose(s, &c, some, done, due, true);
+		}
+		for (uint32_t i = 0; i < some; i++) {
+			uint8_t *d = frames[i].data;
+
+			frames[i].len = len;
+			frame_write(d, t, seq + i, varied ? c.times[i] : time_net,
+				    varied ? c.sums[i] : sum, touch, headless,
+				    compare && frame_is_of(d, t, headless), by_device);
+			if (varied && subflows)
+				subflow_finish(&s->subflows, d, t, c.bytes[i], touch, by_device);
+		}
+		frames += some;
+		seq += some;
+		s->seq = seq;
+	}
+}
+
+/* One function for each combination, so that the loops hold no such branch; what is decided once a
+ * burst stays out of them. */
+#define WRITES(touch, form)                                                                        \
+	static void any_##touch##_##form(struct sender *s, uint32_t n, uint64_t due)               \
+	{                                                                                          \
+		write_any(s, n, due, touch, form);                                                 \
+	}                                                                                          \
+	static void varied_##touch##_##form(struct sender *s, uint32_t n, uint64_t due)            \
+	{                                                                                          \
+		write_one(s, n, due, touch, form, true);                                           \
+	}                                                                                          \
+	static void alike_##touch##_##form(struct sender *s, uint32_t n, uint64_t due)             \
+	{                                                                                          \
+		write_one(s, n, due, touch, form, false);                                          \
+	}
+#define WRITES_OF(touch)                                                                           \
+	WRITES(touch, FORM_WHOLE) WRITES(touch, FORM_PAYLOAD) WRITES(touch, FORM_DEVICE)
+#define ROW(kind, touch)                                                                           \
+	{                                                                                          \
+		kind##_##touch##_FORM_WHOLE, kind##_##touch##_FORM_PAYLOAD,                        \
+			kind##_##touch##_FORM_DEVICE                                               \
+	}
+
+WRITES_OF(TOUCH_NONE)
+WRITES_OF(TOUCH_HEADER)
+WRITES_OF(TOUCH_FULL)
+
+static void (*const writes[3][3][3])(struct sender *, uint32_t, uint64_t) = {
+	{ ROW(any, TOUCH_NONE), ROW(any, TOUCH_HEADER), ROW(any, TOUCH_FULL) },
+	{ ROW(varied, TOUCH_NONE), ROW(varied, TOUCH_HEADER), ROW(varied, TOUCH_FULL) },
+	{ ROW(alike, TOUCH_NONE), ROW(alike, TOUCH_HEADER), ROW(alike, TOUCH_FULL) },
+};
+
+void sender_choose_step(struct sender *s, enum touch touch, enum form form)
+{
+	s->write_any = writes[0][touch][form];
+	s->write_varied = writes[1][touch][form];
+	s->write_alike = writes[2][touch][form];
+}
+
+static void sender_build(struct sender *s, uint32_t n, uint64_t due)
+{
+	if (s->flows * s->sizes > 1)
+		s->write_any(s, n, due);
+	else if (s->singly || s->subflows.count)
+		s->write_varied(s, n, due);
+	else
+		s->write_alike(s, n, due);
+	s->built += n;
+	if (s->singly) {
+		s->ready -= n;
+		memmove(s->dues, s->dues + n, s->ready * sizeof(*s->dues));
+	}
+}
+
+/* ---- a step ----------------------------------------------------------------------- */
+
+/* Notes how long after they were due frames are built. */
+static void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
+{
+	if (!s->singly) {
+		histogram_add(s->lag, clock_ns_in(s->clock, now - due), n);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		histogram_add(s->lag, clock_ns_in(s->clock, now - s->dues[i]), 1);
+}
+
+uint32_t sender_step(struct task *task, uint64_t now)
+{
+	struct sender *s = &task->sender;
+	bool room = true;
+	uint32_t taken;
+
+	if (unlikely(now < s->window->start))
+		return 0;
+	s->polls++;
+	if (!s->held) {
+		uint64_t due = now;
+		uint32_t n = 0;
+
+		if (likely(now < s->window->end + s->grace) && !task->stop)
+			n = sender_due(s, now, &due);
+		if (n) {
+			uint32_t got = s->port->engine->alloc(s->port, s->frames, n);
+
+			if (s->intended != UINT64_MAX && s->lag && got)
+				sender_lag(s, got, now, due);
+			if (s->intended != UINT64_MAX && !s->singly)
+				sender_pay(s, got);
+			room = got == n;
+			n = got;
+		}
+		if (!n) {
+			s->empty += room;
+			s->blocked += !room;
+			if (now >= s->window->end + s->grace || task->stop ||
+			    s->built == s->intended)
+				task->sent_all = true;
+			return 0;
+		}
+		s->first = 0;
+		s->held = n;
+		sender_build(s, n, due);
+	} else if (unlikely(now >= s->window->end + s->grace || task->stop)) {
+		task->sent_all = true;
+		return 0;
+	}
+	taken = s->port->tx(s->port, s->frames + s->first, s->held);
+	s->first += taken;
+	s->held -= taken;
+	s->sent += taken;
+	s->blocked += !room || s->held;
+	if (unlikely(s->delay_ticks)) {
+		uint64_t until = clock_ticks() + s->delay_ticks * taken;
+
+		while (clock_ticks() < until)
+			;
+	}
+	return taken;
+}
+
+/* ---- phases ----------------------------------------------------------------------- */
+
+#define PERIOD_MAX ((uint64_t)1 << 62) /* ticks, which the counter never comes to */
+
+/* Sets a fixed rate for a phase of so many ticks. */
+static void sender_pace(struct sender *s, long double ticks)
+{
+	const long double unit = 4294967296.0L;
+	long double hz = (long double)s->clock->hz, period = hz * s->burst / s->rate_pps, room;
+	uint64_t bursts;
+
+	/* Of a burst that no phase is long enough for, it is enough that it never is due. */
+	period = period < PERIOD_MAX ? period : PERIOD_MAX;
+	s->intended = (uint64_t)(ticks / hz * (s->rate_before + s->rate_pps) + 0.5L) -
+		      (uint64_t)(ticks / hz * s->rate_before + 0.5L);
+	bursts = (s->intended + s->burst - 1) / s->burst;
+	/* The last burst may have fewer frames, and then less than a period until the end; it is
+	 * staggered within that, so that no frame is due after the end. */
+	room = bursts ? ticks - (long double)(bursts - 1) * period : 0;
+	room = room < period ? room : period;
+	s->period = (unsigned __int128)(period * unit);
+	s->last_period = (unsigned __int128)((period - s->stagger * (period - room)) * unit);
+	s->due += (unsigned __int128)(s->stagger * (bursts > 1 ? period : room) * unit);
+	s->grace = s->clock->hz / 1000;
+	if (s->singly) {
+		/* Each phase draws anew. */
+		s->pacing.state = mixed(s->seed + s->window->phase);
+		s->pacing.share = s->stagger;
+		pacing_begin(&s->pacing, s->intended, (double)ticks, (double)s->clock->hz);
+	}
+}
+
+void sender_begin(struct sender *s)
+{
+	const struct window *w = s->window;
+
+	s->longest = 0;
+	for (uint32_t f = 0; f < s->flows; f++) {
+		for (uint32_t i = 0; i < s->sizes; i++) {
+			struct frame_template *t = &s->templates[(size_t)f * s->sizes + i];
+			const uint8_t *p = t->head + t->payload_at;
+
+			template_set(t, net32(load32(p)), payload_flow(p), w->phase);
+			s->longest = t->len > s->longest ? t->len : s->longest;
+		}
+	}
+	s->built = s->sent = 0;
+	s->flow = s->seq = s->size = s->round_size = s->first = s->held = 0;
+	s->owed = s->burst;
+	s->polls = s->empty = s->blocked = s->lag_max = 0;
+	s->due = (unsigned __int128)w->start << 32;
+	s->period = s->last_period = 0;
+	s->intended = UINT64_MAX;
+	s->missed = s->grace = 0;
+	s->subflow = s->ready = 0;
+	s->singly = s->rate_pps > 0 && s->pacing.arrivals != ARRIVALS_BURST;
+	if (s->lag)
+		histogram_clear(s->lag);
+	if (s->rate_pps > 0)
+		sender_pace(s, (long double)(w->end - w->start));
+	else if (s->limit)
+		s->intended = s->limit; /* all due at the start */
+}
+
+void sender_begin_late(struct sender *s, uint64_t now)
+{
+	unsigned __int128 at = (unsigned __int128)now << 32;
+	uint64_t missed;
+
+	if (s->singly) {
+		while (s->window->start + pacing_due(&s->pacing) < now) {
+			s->missed++;
+			pacing_next(&s->pacing);
+		}
+		s->intended -= s->missed;
+		return;
+	}
+	if (!s->period) {
+		s->due = at > s->due ? at : s->due;
+		return;
+	}
+	if (at <= s->due)
+		return;
+	missed = (uint64_t)((at - s->due + s->period - 1) / s->period);
+	s->due += s->period * missed;
+	missed *= s->burst;
+	s->missed = missed < s->intended ? missed : s->intended;
+	s->intended -= s->missed;
+	if (s->intended <= s->burst)
+		s->due -= s->period - s->last_period;
+}

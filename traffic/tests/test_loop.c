@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What senders write and what receivers count, burst by burst, against the same frame by frame. */
+#include "loop.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+#define RUN 9u
+#define FLOWS 3u
+#define BURST 64u
+#define BITS 256u
+#define FRAME_MAX 1514u
+
+static const struct address address = { .src_mac = { 2, 0, 0, 0, 0, 1 },
+					.dst_mac = { 2, 0, 0, 0, 0, 2 },
+					.src_ip = 0x0a000001,
+					.dst_ip = 0x0a000002,
+					.src_port = 20000,
+					.dst_port = 20001 };
+
+struct bench {
+	struct port port;
+	struct clock clock;
+	struct window window;
+	struct task task;
+	struct frame frames[BURST];
+	struct arrival arrivals[BURST];
+};
+
+static uint64_t drawn_state;
+
+static uint32_t drawn(uint32_t below)
+{
+	drawn_state += 0x9e3779b97f4a7c15u;
+	return (uint32_t)(mixed(drawn_state) >> 33) % below;
+}
+
+static struct bench *bench_make(bool receives)
+{
+	struct bench *b = aligned_alloc(_Alignof(struct bench), sizeof(*b));
+
+	memset(b, 0, sizeof(*b));
+	b->clock = (struct clock){ .ticks0 = 0, .ns0 = 0, .hz = 1000000000 };
+	clock_derive(&b->clock);
+	b->port.engine = engine_find("null");
+	b->port.config = (struct port_config){
+		.sends = true,
+		.receives = receives,
+		.burst = BURST,
+		.frame_max = FRAME_MAX,
+		.option_count = 1,
+		.options = { { .name = "loop", .number = 1 } },
+	};
+	EXPECT_EQ(port_open(&b->port), 0);
+	b->window = (struct window){ .end = UINT64_MAX / 4,
+				     .interval = UINT64_MAX / 4,
+				     .phase = PHASE_MEASURED };
+	return b;
+}
+
+static void bench_free(struct bench *b)
+{
+	b->port.engine->close(&b->port);
+	free(b);
+}
+
+/* ---- receiving -------------------------------------------------------------------- */
+
+static uint64_t arrived_at; /* ticks: of the frames of a burst, one after the other */
+
+/* As a device's rx that tells when each frame arrived. */
+static uint32_t noting_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
+{
+	n = port->engine->rx(port, f, NULL, n);
+	for (uint32_t i = 0; arrivals && i < n; i++)
+		arrivals[i] = (struct arrival){ .ticks = arrived_at + i / 5 * 100 };
+	return n;
+}
+
+/* What a receiver has counted, frame by frame. */
+struct counted {
+	struct sequence sequences[FLOWS];
+	uint64_t bits[FLOWS][BITS / 64];
+	struct histogram latency, ipdv;
+	struct neighbour neighbours[FLOWS];
+	uint64_t rx, bytes, corrupted, foreign, stray, other_phase, early;
+};
+
+static struct counted *counted_new(void)
+{
+	struct counted *c = calloc(1, sizeof(*c));
+
+	for (uint32_t i = 0; i < FLOWS; i++) {
+		c->sequences[i] = (struct sequence){ .window = c->bits[i], .bits = BITS };
+		sequence_reset(&c->sequences[i]);
+	}
+	histogram_clear(&c->latency);
+	histogram_clear(&c->ipdv);
+	return c;
+}
+
+static void count(struct counted *c, const struct frame *f, uint64_t at)
+{
+	struct neighbour *n;
+	struct payload p;
+	uint64_t delay;
+
+	switch (frame_parse(f->data, f->len, RUN, &p, TOUCH_HEADER, false)) {
+	case FRAME_FOREIGN:
+		c->foreign++;
+		return;
+	case FRAME_CORRUPT:
+		c->corrupted++;
+		if (p.flow < FLOWS)
+			c->sequences[p.flow].corrupted++;
+		return;
+	case FRAME_OURS:
+		break;
+	}
+	if (p.phase != PHASE_MEASURED) {
+		c->other_phase++;
+		return;
+	}
+	if (p.flow >= FLOWS) {
+		c->stray++;
+		return;
+	}
+	if (!sequence_add(&c->sequences[p.flow], p.seq))
+		return;
+	c->rx++;
+	c->bytes += f->len;
+	c->early += at < p.time_ns;
+	delay = at > p.time_ns ? at - p.time_ns : 0;
+	histogram_add(&c->latency, delay, 1);
+	n = &c->neighbours[p.flow];
+	if (n->known && p.seq == n->next)
+		histogram_add(&c->ipdv,
+			      delay > n->delay_ns ? delay - n->delay_ns : n->delay_ns - delay, 1);
+	*n = (struct neighbour){ delay, p.seq + 1, true };
+}
+
+/* The next frame of a flow: mostly that which is due, now and then any other thing. */
+static void write_any_frame(struct frame *f, uint32_t *seqs, uint64_t at)
+{
+	const uint32_t odd = drawn(40), flow = drawn(6) ? drawn(FLOWS) / 2 : drawn(FLOWS);
+	uint32_t seq = seqs[flow]++, len = drawn(5) ? 60 : 64;
+	/* Many are as old as each other; some come before they were sent. */
+	uint64_t time = at - 1000 + drawn(3) / 2 * (drawn(4) ? 77 : 5000);
+	struct frame_template t;
+
+	template_make(&t, &address, len, odd == 1 ? RUN + 1 : RUN,
+		      (uint16_t)(odd == 2 ? FLOWS + 1 : flow),
+		      odd == 3 ? PHASE_WARMUP : PHASE_MEASURED, false);
+	if (odd == 4)
+		seqs[flow] += drawn(3 * BITS); /* lost */
+	if (odd == 5 || odd == 6)
+		seq -= seq < BITS * 2 ? seq / 2 : drawn(BITS * 2); /* late, again, or too old */
+	time = time_to_net(time);
+	frame_build(f->data, &t, seq, time, time_sum(time), TOUCH_HEADER, false, false);
+	if (odd == 7)
+		((uint8_t *)f->data)[26 + drawn(34)] ^= 1;
+	f->len = len;
+}
+
+static void counts_agree(const struct receiver *r, const struct counted *c)
+{
+	EXPECT_EQ(r->rx, c->rx);
+	EXPECT_EQ(r->bytes, c->bytes);
+	EXPECT_EQ(r->corrupted, c->corrupted);
+	EXPECT_EQ(r->foreign, c->foreign);
+	EXPECT_EQ(r->stray, c->stray);
+	EXPECT_EQ(r->other_phase, c->other_phase);
+	for (uint32_t i = 0; i < FLOWS; i++) {
+		const struct sequence *have = &r->sequences[i], *want = &c->sequences[i];
+
+		EXPECT_EQ(have->next, want->next);
+		EXPECT_EQ(have->distinct, want->distinct);
+		EXPECT_EQ(have->duplicated, want->duplicated);
+		EXPECT_EQ(have->reordered, want->reordered);
+		EXPECT_EQ(have->beyond, want->beyond);
+		EXPECT_EQ(have->corrupted, want->corrupted);
+		EXPECT(!memcmp(have->window, want->window, BITS / 8));
+	}
+}
+
+/* Frames of all kinds, in bursts of all lengths; with a time of arrival each if `noted`. */
+static void receive_any(enum timing timing, bool noted, uint64_t seed)
+{
+	struct counted *want = counted_new(), *have = counted_new();
+	struct bench *b = bench_make(true);
+	struct receiver *r = &b->task.receiver;
+	uint32_t seqs[FLOWS] = { 0 };
+	uint64_t intervals[4];
+
+	drawn_state = seed;
+	arrived_at = 1000000;
+	b->task.role = ROLE_RECEIVER;
+	b->port.notes_arrivals = noted;
+	if (noted)
+		b->port.rx = noting_rx;
+	*r = (struct receiver){ .port = &b->port,
+				.run = RUN,
+				.flows = FLOWS,
+				.burst = BURST,
+				.clock = &b->clock,
+				.window = &b->window,
+				.frames = b->frames,
+				.arrivals = noted ? b->arrivals : NULL,
+				.sequences = have->sequences,
+				.latency = &have->latency,
+				.ipdv = timing == TIMING_IPDV ? &have->ipdv : NULL,
+				.neighbours = timing == TIMING_IPDV ? have->neighbours : NULL,
+				.intervals = intervals,
+				.interval_count = 4 };
+	task_choose_step(&b->task, TOUCH_HEADER, timing);
+	task_begin(&b->task);
+	for (int burst = 0; burst < 400; burst++) {
+		const uint32_t n = 1 + drawn(BURST);
+		struct frame f[BURST];
+
+		arrived_at += 10000;
+		EXPECT_EQ(b->port.engine->alloc(&b->port, f, n), n);
+		for (uint32_t i = 0; i < n; i++) {
+			write_any_frame(&f[i], seqs, arrived_at);
+			count(want, &f[i], arrived_at + i / 5 * 100);
+		}
+		EXPECT_EQ(b->port.tx(&b->port, f, n), n);
+		EXPECT_EQ(b->task.step(&b->task, arrived_at), n);
+	}
+	counts_agree(r, want);
+	EXPECT(want->rx > 1000 && want->corrupted && want->foreign && want->stray);
+	EXPECT(want->sequences[0].duplicated && want->sequences[0].reordered &&
+	       want->sequences[0].beyond);
+	EXPECT_EQ(have->latency.count, timing ? want->rx : 0);
+	if (noted && timing) {
+		EXPECT_EQ(r->early, want->early);
+		EXPECT(!memcmp(&have->latency, &want->latency, sizeof(have->latency)));
+	}
+	if (noted && timing == TIMING_IPDV)
+		EXPECT(!memcmp(&have->ipdv, &want->ipdv, sizeof(have->ipdv)));
+	bench_free(b);
+	free(want);
+	free(have);
+}
+
+static void a_burst_is_counted_as_its_frames_are(void)
+{
+	for (uint64_t seed = 1; seed <= 5; seed++) {
+		receive_any(TIMING_NONE, false, seed);
+		receive_any(TIMING_LATENCY, false, seed);
+		receive_any(TIMING_LATENCY, true, seed);
+		receive_any(TIMING_IPDV, true, seed);
+	}
+}
+
+/* ---- sending ---------------------------------------------------------------------- */
+
+static const uint32_t lens[] = { 60, 60, 590, 60, 590, 60, 1514 };
+#define SIZES (sizeof(lens) / sizeof(*lens))
+
+/* Memory that held anything. */
+static void memory_spoil(struct port *port)
+{
+	struct frame f[BURST];
+	uint32_t n = port->engine->alloc(port, f, BURST);
+
+	for (uint32_t i = 0; i < n; i++)
+		memset(f[i].data, 0xa5, FRAME_MAX);
+	port->engine->release(port, f, n);
+}
+
+/* Is a frame what its template, its sub-flow and its number say, behind its payload too? */
+static bool is_right(const struct sender *s, const struct frame *f, enum touch touch,
+		     uint32_t *seqs)
+{
+	uint64_t blank = 0;
+	struct frame_template t;
+	struct payload p;
+	uint32_t size;
+
+	if (frame_parse(f->data, f->len, RUN, &p, touch, false) != FRAME_OURS || p.flow >= s->flows)
+		return false;
+	for (size = 0; size < s->sizes && s->templates[p.flow * s->sizes + size].len != f->len;)
+		size++;
+	if (size == s->sizes)
+		return false;
+	if (touch != TOUCH_NONE && p.seq != seqs[p.flow]++)
+		return false;
+	if (touch == TOUCH_NONE && s->subflows.count)
+		return true;
+	subflow_template(&s->subflows, &t, &s->templates[p.flow * s->sizes + size], p.flow, p.seq);
+	for (uint32_t i = t.head_len; i < f->len; i++)
+		blank |= ((const uint8_t *)f->data)[i];
+	return headers_agree(f->data, f->len, &t) && (touch == TOUCH_FULL || !blank);
+}
+
+static void send_any(uint32_t flows, uint32_t sizes, struct subflows subflows, enum touch touch,
+		     bool receives)
+{
+	struct bench *b = bench_make(receives);
+	struct sender *s = &b->task.sender;
+	uint32_t seqs[64] = { 0 }, wrong = 0, sent = 0;
+	struct frame f[BURST];
+
+	memory_spoil(&b->port);
+	b->task.role = ROLE_SENDER;
+	*s = (struct sender){ .port = &b->port,
+			      .flows = flows,
+			      .sizes = sizes,
+			      .burst = 1 + drawn(BURST),
+			      .clock = &b->clock,
+			      .window = &b->window,
+			      .subflows = subflows,
+			      .frames = b->frames };
+	EXPECT(subflows_make(&s->subflows));
+	s->templates = aligned_alloc(CACHE_LINE, flows * sizes * sizeof(*s->templates));
+	for (uint32_t i = 0; i < flows * sizes; i++) {
+		struct address a = address;
+
+		a.src_port = (uint16_t)(a.src_port + i / sizes);
+		template_make(&s->templates[i], &a, lens[i % sizes], RUN, (uint16_t)(i / sizes),
+			      PHASE_MEASURED, false);
+	}
+	task_choose_step(&b->task, touch, TIMING_NONE);
+	task_begin(&b->task);
+	for (uint64_t now = 1; sent < 3000; now++) {
+		uint32_t n = b->task.step(&b->task, now);
+
+		sent += n;
+		EXPECT_EQ(b->port.rx(&b->port, f, NULL, BURST), n);
+		for (uint32_t i = 0; i < n; i++)
+			wrong += !is_right(s, &f[i], touch, seqs);
+		b->port.engine->release(&b->port, f, n);
+	}
+	EXPECT_EQ(wrong, 0);
+	free(s->templates);
+	subflows_free(&s->subflows);
+	bench_free(b);
+}
+
+/* In memory of its own, where a sender patches what is there, and in a port's that receives. */
+static void every_frame_is_what_its_template_says(void)
+{
+	drawn_state = 1;
+	for (uint32_t i = 0; i < 2 * 3 * 4; i++) {
+		const bool receives = i % 2;
+		const enum touch touch = (enum touch)(i / 2 % 3);
+		const uint32_t flows = (uint32_t[]){ 1, 2, 33, 64 }[i / 6];
+		struct subflows none = { 0 }, some = { .count = 70000, .step = 70000, .seed = i };
+
+		send_any(flows, 1, none, touch, receives);
+		send_any(flows, SIZES, none, touch, receives);
+		for (uint32_t kind = 0; kind < 9; kind++) {
+			some.by = (enum subflow_by)(kind % 3);
+			some.order = (enum subflow_order)(kind / 3);
+			send_any(flows, drawn(2) ? 1 : SIZES, some, touch, receives);
+		}
+	}
+}
+
+int main(void)
+{
+	TEST(a_burst_is_counted_as_its_frames_are);
+	TEST(every_frame_is_what_its_template_says);
+	return tap_end();
+}
