@@ -71,7 +71,7 @@ def _sockperf(session: Session, track: Track, program: str) -> float:
             "-m": str(FRAME_BYTES - 46),
             "--mps": str(_PACE),
         }
-        output = bed.executor.run(
+        (output,) = bed.executor.run(
             Run(
                 "sockperf plays ping-pong",
                 (

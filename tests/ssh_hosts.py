@@ -57,7 +57,8 @@ exec /usr/sbin/sshd -D -e -f "$1"
 
 @dataclass
 class SshdHost:
-    """A test host: its name, the address of its sshd, and the namespace that it is."""
+    """A test host: its name, the address of its sshd, and the namespace that it is. Its clocks show
+    `ahead_s` more than this machine's."""
 
     name: str
     address: str
@@ -65,6 +66,7 @@ class SshdHost:
     folder: Path
     options: tuple[str, ...]
     more: str = ""
+    ahead_s: int = 0
     sshd: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -90,6 +92,7 @@ class SshdHost:
             "--fork",
             "--kill-child",
             "--mount-proc",
+            *(("--time", "--monotonic", str(self.ahead_s)) if self.ahead_s else ()),
         )
         with (self.folder / "sshd.log").open("ab") as log:
             self.sshd = subprocess.Popen(
@@ -142,7 +145,7 @@ def write_host_file(path: Path, hosts: Sequence[SshdHost], more: str = "") -> Pa
 
 
 @contextmanager
-def one_host(folder: Path, name: str = "a", more: str = "") -> Iterator[SshdHost]:
+def one_host(folder: Path, name: str = "a", more: str = "", ahead_s: int = 0) -> Iterator[SshdHost]:
     """Make a test host of that name; `more` are further lines of its sshd's configuration."""
     tag = secrets.token_hex(2)
     netns, near, far = f"st{tag}-{name}", f"st{tag}{name}0", f"st{tag}{name}1"
@@ -163,7 +166,7 @@ def one_host(folder: Path, name: str = "a", more: str = "") -> Iterator[SshdHost
         "GlobalKnownHostsFile=/dev/null",
         "StrictHostKeyChecking=yes",
     )
-    host = SshdHost(name, theirs, netns, folder, options, more)
+    host = SshdHost(name, theirs, netns, folder, options, more, ahead_s)
     with ExitStack() as stack:
         _run("ip", "netns", "add", netns)
         stack.callback(_run, "ip", "netns", "del", netns)
@@ -182,10 +185,25 @@ def one_host(folder: Path, name: str = "a", more: str = "") -> Iterator[SshdHost
 
 
 @contextmanager
-def two_hosts(folder: Path) -> Iterator[tuple[SshdHost, SshdHost]]:
-    """Make the test hosts `a` and `b`; nothing joins them yet but this machine."""
-    with one_host(folder, "a") as a, one_host(folder, "b") as b:
+def two_hosts(folder: Path, ahead_s: int = 0) -> Iterator[tuple[SshdHost, SshdHost]]:
+    """Make the test hosts `a` and `b`, whose clocks are ahead; nothing joins them yet but this
+    machine."""
+    with one_host(folder, "a") as a, one_host(folder, "b", ahead_s=ahead_s) as b:
         yield a, b
+
+
+def left_on(host: SshdHost) -> list[str]:
+    """Return what of a run is on a test host: namespaces, interfaces, files and processes."""
+    shown = host.exec("ip", "-o", "link")
+    links = [line for line in shown.splitlines() if ": sm" in line]
+    ssh = host.connect()
+    try:
+        spaces = ssh.run(("ip", "netns", "list")).stdout.decode().split()
+        files = ssh.run(("find", "/run/switchmark", "-mindepth", "2")).stdout.decode().split()
+        ended = ssh.run(("pgrep", "-f", "switchmark-traffic serve")).stdout.decode().split()
+        return [*links, *spaces, *files, *ended]
+    finally:
+        ssh.close()
 
 
 def know(folder: Path, address: str) -> None:

@@ -44,7 +44,8 @@ def test_every_frame_crosses_the_tunnel(measure: Measure, monkeypatch: pytest.Mo
 
     def with_cable(executor: Executor, layout: Layout) -> PathCounters:
         (links,) = link_counters(layout.wiring)
-        told = {link["ifname"]: link["stats64"]["tx"] for link in json.loads(executor.run(links))}
+        (printed,) = executor.run(links)
+        told = {link["ifname"]: link["stats64"]["tx"] for link in json.loads(printed)}
         sent.append(told[layout.wiring.name("u0")])
         return counters(executor, layout)
 

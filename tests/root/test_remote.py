@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ssh_hosts import SshdHost, write_host_file
+from ssh_hosts import SshdHost, left_on, write_host_file
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.machine.clean import clean
@@ -25,20 +25,6 @@ Try = Callable[..., Record]
 Pair = tuple[SshdHost, SshdHost]
 
 USUAL = {"locality": "remote", "hosts": "a,b", "rate": "2000", "duration": 0.2, "warmup": 0.05}
-
-
-def left_on(host: SshdHost) -> list[str]:
-    """Return what of a run is on a test host: namespaces, interfaces, files and processes."""
-    shown = host.exec("ip", "-o", "link")
-    links = [line for line in shown.splitlines() if ": sm" in line]
-    ssh = host.connect()
-    try:
-        spaces = ssh.run(("ip", "netns", "list")).stdout.decode().split()
-        files = ssh.run(("find", "/run/switchmark", "-mindepth", "2")).stdout.decode().split()
-        ended = ssh.run(("pgrep", "-f", "switchmark-traffic serve")).stdout.decode().split()
-        return [*links, *spaces, *files, *ended]
-    finally:
-        ssh.close()
 
 
 @pytest.fixture

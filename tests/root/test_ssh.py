@@ -15,13 +15,13 @@ import pytest
 
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.environments import inside
-from switchmark.errors import HostLost
+from switchmark.errors import CommandTimedOut, HostLost, Unavailable
 from switchmark.machine.clean import clean, clean_there
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import VARIABLE
-from switchmark.machine.reach import FileHosts
-from switchmark.machine.ssh import SshHost
+from switchmark.machine.hosts import Hosts
+from switchmark.machine.ssh import Call, SshHost
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Node, Run, Spawn, Write
 
@@ -103,6 +103,42 @@ def test_a_plan_is_carried_out_and_undone_there(host: SshHost, tmp_path: Path) -
     until(lambda: left_there(host, workspace.run) == [])
 
 
+def test_commands_that_are_sent_at_once_are_run_in_order(host: SshHost, tmp_path: Path) -> None:
+    count = 200
+    script = f"cat >>{tmp_path}/order; cat {tmp_path}/order | wc -l"
+    calls = [Call(("sh", "-c", script), stdin=b"line\n") for _ in range(count)]
+    told = [int(done.stdout) for done in host.run_all(calls)]
+    assert told == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        (("sh", "-c", "exit 3"), None),
+        (("sh", "-c", "kill -9 $$"), None),
+        (("no-such-program",), Unavailable),
+        (("sleep", "60"), CommandTimedOut),
+    ],
+)
+def test_what_comes_after_a_failure_is_not_run(
+    host: SshHost, tmp_path: Path, failing: tuple[str, ...], error: type[Exception] | None
+) -> None:
+    calls = [
+        Call(("echo", "before"), ok=(0,)),
+        Call(failing, ok=(0, 1), timeout_s=0.3),
+        Call(("touch", str(tmp_path / "after")), ok=(0,)),
+    ]
+    outcomes = host.run_all(calls)
+    assert next(outcomes).stdout == b"before\n"
+    if error is None:
+        assert len(list(outcomes)) == 1
+    else:
+        with pytest.raises(error):
+            next(outcomes)
+    assert not (tmp_path / "after").exists()
+    assert host.run(("echo", "next")).stdout == b"next\n"
+
+
 LEADER = """
 import sys, time
 sys.path.insert(0, {tests!r})
@@ -145,7 +181,7 @@ def test_a_dead_orchestrator_leaves_nothing_there(
     until(lambda: left_there(host, run) == [])
     assert (tmp_path / "file").read_text() == "old"
     assert host.read(FORWARD) == b"0\n"
-    with FileHosts() as hosts:
+    with Hosts() as hosts:
         (cleaned,) = clean(runs=[run], hosts=hosts)
     assert cleaned.failures == ()
     assert cleaned.state == "cleaned"
@@ -163,7 +199,7 @@ def test_clean_undoes_what_even_the_watcher_left(
     (cleaned,) = clean_there(host)
     assert (cleaned.run, cleaned.state) == (run, "cleaned")
     assert left_there(host, run) == []
-    with FileHosts() as hosts:
+    with Hosts() as hosts:
         assert [each.state for each in clean(runs=[run], hosts=hosts)] == ["cleaned"]
 
 

@@ -80,7 +80,7 @@ def test_commands_run_in_their_node_with_their_variables(executor: Executor) -> 
 
 
 def test_a_run_returns_its_output(executor: Executor) -> None:
-    assert executor.run(Run("counters", ("printf", "1 2"))) == b"1 2"
+    assert executor.run(Run("counters", ("printf", "1 2"))) == (b"1 2",)
 
 
 def test_a_failure_names_reason_place_command_status_and_last_lines(executor: Executor) -> None:

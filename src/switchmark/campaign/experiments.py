@@ -66,8 +66,8 @@ def planned(
         words |= {name: read_words(name, text) for name, text in options.items()}
         for combination in itertools.product(*words.values()):
             asked = dict(zip(words, combination, strict=True))
-            if asked.get("locality", "local") == "local":
-                asked.pop("hosts", None)  # are those of the points between hosts
+            if asked.get("locality", "local") == "local" and "," in asked.get("hosts", ""):
+                del asked["hosts"]  # are those of the points between hosts
             made = _planned(experiment, asked, check)
             kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
             if kept and made.point.is_at(experiment.shows):

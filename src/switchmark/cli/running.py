@@ -69,22 +69,27 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
 def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
     """Return a new folder below `out`: of this name, or of the campaign's and the time."""
     from switchmark.campaign.store import RunFolder, check_name
+    from switchmark.errors import Unavailable
     from switchmark.layout.sides import hosts_of
-    from switchmark.machine.anchor import anchor
+    from switchmark.machine.anchor import anchor, privileges
     from switchmark.machine.facts import host_facts
     from switchmark.machine.host import LocalHost
     from switchmark.machine.hosts import Hosts
 
     if name is not None:
         check_name(out, name)
+    names = dict.fromkeys(name for test in campaign.tests for name in hosts_of(test))
+    if names and privileges() != "root":
+        raise Unavailable(
+            f"runs on other hosts ({', '.join(names)}) are led by root: what a user makes here has "
+            "no network",
+            hint="run it with sudo",
+        )
     anchor()
     facts = host_facts(LocalHost())
-    if names := dict.fromkeys(name for test in campaign.tests for name in hosts_of(test)):
-        hosts = Hosts()
-        try:
+    if names:
+        with Hosts() as hosts:
             facts["hosts"] = {each: host_facts(hosts[each]) for each in names}
-        finally:
-            hosts.close()
     return RunFolder.create(out, campaign, facts, name)
 
 
@@ -126,13 +131,22 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     from switchmark.campaign.run import run
     from switchmark.campaign.sharing import OnSharedMachine
     from switchmark.lab.measure import Lab
-    from switchmark.machine.measuring import measuring_alone, myself
+    from switchmark.layout.sides import hosts_of
+    from switchmark.machine.hosts import Hosts
+    from switchmark.machine.measuring import measuring_alone_on, myself
 
     shared = options["share_machine"]
+    names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
     lab = Lab(folder.path, **{name: options[name] for name in options if name != "share_machine"})
     with (
         show_results(folder, show, lambda: (*lab.kept, *lab.left)) as progress,
-        measuring_alone(myself(folder.path), shared=shared, told=_told_of_waiting),
+        Hosts() as hosts,
+        measuring_alone_on(
+            (hosts[name] for name in names),
+            myself(folder.path),
+            shared=shared,
+            told=_told_of_waiting,
+        ),
     ):
         run(folder, OnSharedMachine(lab) if shared else lab, progress)
     return status_of(folder.latest, strict)

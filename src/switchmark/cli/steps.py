@@ -18,7 +18,7 @@ from switchmark.layout.assembly import build
 from switchmark.layout.layout import Layout
 from switchmark.layout.noise import noise_beside
 from switchmark.layout.sharing import path_key
-from switchmark.layout.sides import environments_of, hosts_of
+from switchmark.layout.sides import environments_of, home_of, hosts_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import host_entry
@@ -27,9 +27,8 @@ from switchmark.machine.hugepages import can_reserve
 from switchmark.machine.placement import AUTO, Placement
 from switchmark.machine.script import describe
 from switchmark.machine.workspace import default_base
-from switchmark.model.between import NOTHING
 from switchmark.model.labels import label, telling
-from switchmark.model.plan import Plan, Reserve
+from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
 from switchmark.model.spec import AXES, Test
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
@@ -79,9 +78,8 @@ def plan(test: Test, *others: Test) -> list[str]:
 
     The placement is that of this host, the switch's mode what its probe finds, if it does.
     """
-    for name in (hosts := hosts_of(test)):
+    for name in (names := hosts_of(test)):
         host_entry(name)
-    between = Hosts().planned(hosts) if hosts else NOTHING
     layout, placement = prepare(
         LocalHost(),
         test,
@@ -90,20 +88,19 @@ def plan(test: Test, *others: Test) -> list[str]:
         _mode(partial(probe_asked, SWITCHES[test.switch])),
         {name: _mode(ENVIRONMENTS[name].probe) for name in environments_of(test)},
         _reservable,
-        between,
+        Hosts().planned(names),
     )
     pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
-    try:
-        lent = describe(lend_nics(LocalHost(), layout, find_nics(LocalHost(), layout)), inside)
-    except (Unavailable, UsageError) as error:
-        lent = _impossible(error)
+    home = home_of(test)
+    of_here = [f"# CPUs are this host's; those of {' and '.join(names)} are asked in a run"]
     return [
         f"# placement: {placement.policy}{' (auto)' * (test.placement == AUTO)}",
         *pins,
+        *of_here[: len(names)],
         *doubts,
-        *lent,
-        *describe(build(layout), inside),
+        *_loans(layout, home),
+        *describe(on_host(build(layout), home), inside),
         *(
             line
             for each in {each.noise: each for each in (test, *others)}.values()
@@ -112,10 +109,26 @@ def plan(test: Test, *others: Test) -> list[str]:
     ]
 
 
+def _loans(layout: Layout, home: str) -> list[str]:
+    """Return the loan of NICs that the user names as shell lines, or why they cannot be lent. Other
+    hosts are looked at where these are theirs."""
+    with Hosts() as hosts:
+
+        def host_of(at: Node) -> Host:
+            return hosts[home if at.host == HOST.host else at.host]
+
+        try:
+            loans = lend_nics(host_of, layout, find_nics(hosts[home], layout))
+        except (Unavailable, UsageError) as error:
+            return _impossible(error)
+    return describe(on_host(loans, home), inside)
+
+
 def _noise_lines(layout: Layout, placement: Placement) -> list[str]:
     """Return the noise beside a test as shell lines, or why this host cannot make it."""
     try:
-        return describe(noise_beside(layout, placement, read_cpus(LocalHost())), inside)
+        noise = noise_beside(layout, placement, read_cpus(LocalHost()))
+        return describe(on_host(noise, home_of(layout.test)), inside)
     except (Unavailable, UsageError) as error:
         return _impossible(error)
 

@@ -72,12 +72,12 @@ def _prepared(
 def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:
     """Raise Unavailable or UsageError for what a layout needs and this host has not."""
     engine = ENGINES[test.engine]
+    host = probes.host_of(test)
     if engine.privilege == "root" and privileges() != "root":
         raise Unavailable(
             f"engine {engine.name} needs root itself, not that of a user namespace",
             hint="run it with sudo",
         )
-    host = probes.host_of(test)
     if test.limits:
         check_cpu_limit(host)
     _refuse_missing_ports(layout, probes)

@@ -137,7 +137,7 @@ class JudgedTrials:
             "flows-mixed": {"flows": trial.evidence.mixed},
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
-            "clock": "the ends have clocks of their own",
+            "clock": "the ends have clocks of their own, which cannot be told apart",
             **dict.fromkeys(self.placement.doubts, "placement"),
             **here,
         }
@@ -175,6 +175,8 @@ class JudgedTrials:
     def _clock(self, trial: TrialResult) -> str | None:
         if trial.latency is None or trial.latency.kind != "one-way":
             return None
+        if 2 * (unsure_ns := trial.latency.unsure_ns or 0) > trial.latency.mean:
+            return f"two clocks are told apart to {unsure_ns} ns"
         if early := trial.evidence.early:
             return f"{early} frames came before they were sent"
         if self.noise is None or "tsc" not in self.noise.model_fields_set:

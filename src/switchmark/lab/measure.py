@@ -31,6 +31,7 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.noise import noise_beside
 from switchmark.layout.roles import hosted_parts
 from switchmark.layout.sharing import shares_path
+from switchmark.layout.sides import home_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
@@ -59,7 +60,7 @@ class Lab:
 
     `calibrate` says whether the traffic program is measured without a switch first, `gate` what
     becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
-    disturbance spoiled is run again; `hosts` are those of remote tests beside the host file's.
+    disturbance spoiled is run again; `hosts` are those that tests name, beside the host file's.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class Lab:
         self._gate: Gate = gate
         self._rerun = rerun
         self._hosts = Hosts(hosts)
-        self._host = self._hosts[HOST.host]
+        self._host = self._hosts[HOST.host]  # of the test that is measured
         self._calibrations = Calibrations(calibrate, self._without_switch, self._host)
         self._cable_latencies = CableLatencies(calibrate != "never", self._without_switch)
         self._probes = Probes(self._hosts)
-        self._counting: Counting | None = None
+        self._counting: dict[Host, Counting] = {}
         self._workspace: Workspace
         self._executor: Executor
         self._up: BuiltPath | None = None
@@ -154,6 +155,7 @@ class Lab:
 
     def _run(self, record: Record, visit: Visit) -> Record | None:
         test = visit.test
+        self._host, self._executor.home = self._probes.host_of(test), home_of(test)
         versions = self.versions(test)
         reused = self._goes_on_with(test, versions)
         if not reused:
@@ -321,6 +323,7 @@ class Lab:
             self._not_undone += self._executor.unwind(to=mark)
 
     def _build(self, layout: Layout, placement: Placement) -> BuiltPath:
-        if self._counting is None:
-            self._counting = probe_counters(self._host)
-        return build_path(self._executor, self._host, layout, placement, self._counting)
+        if self._host not in self._counting:
+            self._counting[self._host] = probe_counters(self._host)
+        counting = self._counting[self._host]
+        return build_path(self._executor, self._host, layout, placement, counting)

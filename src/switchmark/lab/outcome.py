@@ -17,7 +17,7 @@ from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
-from switchmark.model.evidence import Evidence
+from switchmark.model.evidence import ClockEvidence, Evidence
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
@@ -33,6 +33,8 @@ _TAKEN = 0.2
 _COUNTED = (
     *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
 )
+_CLOCKS_FAIL_NS = 5_000_000
+"""Two clocks that are told apart no better say nothing of the time that a frame takes."""
 _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
 the frames that look older, too few for the 99.9th percentile to be one of them."""
@@ -48,6 +50,7 @@ class Outcome:
     layout: Layout
     placement: Placement
     workers: Sequence[Worker]
+    clocks: Mapping[str, ClockEvidence]
 
     def result(
         self,
@@ -85,6 +88,7 @@ class Outcome:
         elapsed_ns = int(reports[0]["duration_ns"])
         others = {
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
+            "clocks": self.clocks,
             "early": sum(report["early"] for report in received.values()),
             "mixed": sum(report.get("mixed", 0) for report in received.values()),
             "stamps": stamps_of(received),
@@ -217,6 +221,8 @@ class Outcome:
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
     def _latency(self, received: Sequence[Message]) -> Latency | None:
+        if self._unsure_ns > _CLOCKS_FAIL_NS:
+            return None
         kind: Literal["rtt", "one-way"] = (
             "rtt" if self.layout.test.dimension == "latency" else "one-way"
         )
@@ -224,7 +230,16 @@ class Outcome:
             kind,
             [report["latency"] for report in received if "latency" in report],
             [report["ipdv"] for report in received if "ipdv" in report],
+            self._unsure_ns or None,
         )
+
+    @property
+    def _unsure_ns(self) -> int:
+        """Return by how much one-way latency is wrong at most where its ends read two clocks."""
+        one_way = self.layout.test.dimension == "throughput"
+        if not one_way or all(reads_one_clock(self.layout, part) for part in self.layout.parts):
+            return 0
+        return sum(sorted(clock.unsure_ns for clock in self.clocks.values())[-2:])
 
     def _per_flow(self, sent: _Sent, received: Mapping[str, Message]) -> tuple[FlowCounts, ...]:
         test = self.layout.test
@@ -317,10 +332,8 @@ class Outcome:
         doubts = list(self.placement.doubts)
         if any(share > _TAKEN for share in taken.values()):
             doubts.append("host-busy")
-        if self.layout.test.dimension == "throughput" and not all(
-            reads_one_clock(self.layout, part) for part in self.layout.parts
-        ):
-            doubts.append("clock")  # one-way latency would compare two of them
+        if self._unsure_ns > _CLOCKS_FAIL_NS:
+            doubts.append("clock")
         if stolen > _STEAL:
             doubts.append("cpu-stolen")
         if any(ns > _STARTED_LATE * spec.duration_s * 1e9 for ns in started_late.values()):

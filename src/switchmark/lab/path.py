@@ -21,7 +21,6 @@ from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
-from switchmark.machine.nics import lend
 from switchmark.machine.noise import Steal
 from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
@@ -30,9 +29,8 @@ from switchmark.machine.threads import children, cpu_ns, in_network
 from switchmark.model.counters import PathCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
-from switchmark.model.plan import Node, Plan, Run, Spawn
+from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
 from switchmark.model.spec import Test
-from switchmark.switches.across import named_ends, on_host
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
@@ -72,9 +70,7 @@ def build_path(
     this host. What was built is undone by the executor, also where this fails."""
     mark = executor.mark()
     nics = find_nics(host, layout)
-    executor.execute(lend_nics(host, layout, nics))
-    for at, name, mac in named_ends(layout.switch, layout.wiring):
-        executor.execute(on_host(lend(executor.host(at), name, mac), at.host))
+    executor.execute(lend_nics(executor.host, layout, nics))
     executor.execute(construct(layout))
     programs = {
         "+".join(part.id for part in parts): (node, executor.process(process_name(node)), parts)
@@ -178,8 +174,11 @@ def build_path(
 def entrances(layout: Layout, run: str) -> list[str]:
     """Return how to enter each node of a path that is kept, and to end the run that it is of."""
     nodes = dict.fromkeys((*(each.at for each in layout.wirings), *layout.nodes.values()))
-    shells = [inside(node, ("bash",)) for node in nodes]
-    return [" ".join(shell) for shell in shells if shell != ("bash",)] + [f"switchmark clean {run}"]
+    shells = [
+        " ".join(inside(node, ("bash",))) + f"  # on {node.host}" * (node.host != HOST.host)
+        for node in nodes
+    ]
+    return [shell for shell in shells if not shell.startswith("bash")] + [f"switchmark clean {run}"]
 
 
 def _spawned(executor: Executor, steps: Plan) -> list[Process]:
@@ -189,7 +188,9 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
 def _counters(executor: Executor, layout: Layout) -> PathCounters:
     """Return the counters of both ends of every port, and of the switch."""
     counters = Counters()
-    outputs = tuple(map(executor.run, layout.switch.counters.commands(layout.wiring)))
+    of_switch, of_parts = layout.switch.counters.commands(layout.wiring), part_counters(layout)
+    every = executor.run(*of_switch, *of_parts)
+    outputs, printed = every[: len(of_switch)], every[len(of_switch) :]
     if outputs:
         try:
             counters = layout.switch.counters.parse(layout.wiring, outputs)
@@ -200,7 +201,9 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             )
     at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
     links_of_ends = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
-    links = {step.at: parse_link_counters(executor.run(step)) for step in part_counters(layout)}
+    links = {
+        step.at: parse_link_counters(output) for step, output in zip(of_parts, printed, strict=True)
+    }
     for part in layout.parts:
         for port in part.ports:
             ifname = layout.endpoints[port.id].ifname
@@ -208,7 +211,7 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
                 links_of_ends[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
     functions = {}
     for part, function, hosted in hosted_parts(layout):
-        outputs = tuple(map(executor.run, function.counters.commands(hosted)))
+        outputs = executor.run(*function.counters.commands(hosted))
         try:
             functions[part.id] = function.counters.parse(hosted, outputs).ports
         except ValueError as garbled:
@@ -237,7 +240,7 @@ def _counted_by_links(
     every: dict[str, PortCounters] = {}
     for wiring in layout.wirings:
         steps = on_host(link_counters(wiring), wiring.at.host)
-        outputs = tuple(executor.run(step) for step in steps if isinstance(step, Run))
+        outputs = executor.run(*(step for step in steps if isinstance(step, Run)))
         every |= kernel_counters(wiring, outputs).ports
     return {port: each for port, each in every.items() if port in silent}
 

@@ -20,9 +20,10 @@ from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.placement import Placement
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.place import PortEnd
-from switchmark.model.plan import Plan, Reserve, Spawn
+from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
 from switchmark.model.spec import Test
 from switchmark.model.topology import mac_address
+from switchmark.switches.across import named_ends
 
 __all__ = [
     "PLAN_PREFIX",
@@ -37,10 +38,15 @@ PLAN_PREFIX = "smPLAN"
 """The prefix of names where nothing is to be built."""
 
 
-def lend_nics(host: Host, layout: Layout, devices: Mapping[PortEnd, Device]) -> Plan:
-    """Make the NICs that the user names ready for the run. UsageError or Unavailable where they are
-    in use, or this host cannot lend them."""
+def lend_nics(
+    host_of: Callable[[Node], Host], layout: Layout, devices: Mapping[PortEnd, Device]
+) -> Plan:
+    """Make the NICs that the user names ready for the run, those of cables between two hosts too.
+    UsageError or Unavailable where they are in use, or a host cannot lend them."""
     steps: Plan = ()
+    host = host_of(HOST)
+    for at, nic, mac in named_ends(layout.switch, layout.wiring):
+        steps += on_host(lend(host_of(at), nic, mac), at.host)
     for port in layout.wiring.ports:
         for name, router in ((port.nic, True), (port.nic_peer, False)):
             if name and not port.pci:

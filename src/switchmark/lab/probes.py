@@ -13,7 +13,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.lab.prepare import followed
-from switchmark.layout.sides import environments_of, hosts_of
+from switchmark.layout.sides import environments_of, home_of, hosts_of
 from switchmark.machine import profile
 from switchmark.machine.facts import identity
 from switchmark.machine.host import Host
@@ -40,13 +40,13 @@ class Probes:
     def host_of(self, test: Test) -> Host:
         """Return the host that a test is on; of two the sender's, or this one if it is both."""
         names = hosts_of(test)
-        apart = names and self.hosts.between(names).foreign
-        return self.hosts[names[0] if apart else HOST.host]
+        apart = len(names) > 1 and self.hosts.between(names).foreign
+        return self.hosts[names[0] if apart else home_of(test)]
 
     def far_of(self, test: Test) -> Host | None:
         """Return the second host of a test between two machines."""
         names = hosts_of(test)
-        apart = names and not self.hosts.between(names).one_machine
+        apart = len(names) > 1 and not self.hosts.between(names).one_machine
         return self.hosts[names[1]] if apart else None
 
     def versions(self, test: Test) -> Mapping[str, str]:

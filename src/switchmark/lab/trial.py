@@ -13,12 +13,14 @@ from dataclasses import replace
 
 from switchmark.errors import SetupFailed
 from switchmark.functions.traffic import Worker
+from switchmark.functions.workers import Workers
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.layout.assembly import awaits_switch
 from switchmark.layout.layout import Layout
 from switchmark.layout.orders import expected_of, load_of, opening_of
-from switchmark.layout.roles import own_clock
+from switchmark.layout.roles import clock_of
+from switchmark.layout.sides import hosts_of
 from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
@@ -32,6 +34,7 @@ __all__ = ["Trials"]
 
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
+_LEAD_AWAY_MAX_NS = 500_000_000
 _LEAD_TO_A_GUEST_NS = 50_000_000  # an emulated processor was 32 ms late (two cores, both busy)
 _QUIET_MS = 20
 _QUIET_A_FUNCTION_MS = 30  # where several share a CPU, each may wait for its turn with frames
@@ -63,16 +66,20 @@ class Trials:
     ) -> None:
         self._layout = layout
         self._placement = placement
-        self._workers = workers
+        self._workers = Workers(
+            workers,
+            sends=lambda worker: any(self._layout.sent_by(part) for part in worker.parts),
+            clock_of=lambda worker: clock_of(layout, worker.parts[0]),
+        )
         self._counters = counters
         self._used_ns = used_ns
         self._stolen = stolen
         self._alive = alive
         self._meter = meter
+        self.end = self._workers.end
         self.lag_s = 0.0
         self._openings: dict[Worker, Message] = {}
-        self._clocks: dict[str, dict[str, int]] = {}
-        self._ahead_ns: dict[str, int] = {}
+        self._away_ns = 0
 
     # -- before the first trial --------------------------------------------------------
 
@@ -98,28 +105,7 @@ class Trials:
         for worker in waiting:
             worker.process.answer("open", timeout_s=_OPEN_S)
         settle()
-        for worker in self._workers:
-            worker.process.ask("ready", timeout_ms=5000)
-        self._read_clocks(self._workers)
-
-    def _read_clocks(self, workers: Sequence[Worker]) -> None:
-        """Read the clocks of these processes: all on this host's kernel get one and the same; of
-        others, how far CLOCK_MONOTONIC there is ahead of this host's, to some milliseconds."""
-        of_host: dict[str, int] | None = None
-        for worker in workers:
-            name, foreign = worker.process.part, self._foreign(worker)
-            if not foreign and of_host is not None:
-                self._clocks[name] = of_host
-                continue
-            before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            clock = worker.process.ask("clock")
-            self._clocks[name] = {key: clock[key] for key in ("ticks", "ns", "hz")}
-            self._ahead_ns[name] = clock["ns"] - before if foreign else 0
-            of_host = of_host if foreign else self._clocks[name]
-
-    def _foreign(self, worker: Worker) -> bool:
-        """Say whether a process is on another kernel than this host's, with another clock."""
-        return any(own_clock(self._layout, part) for part in worker.parts)
+        self._workers.tell("ready", lambda worker: {"timeout_ms": 5000})
 
     def _connects(self, worker: Worker, others: Sequence[Worker]) -> bool:
         """Say whether a process connects to a socket on which one of the others listens."""
@@ -143,11 +129,6 @@ class Trials:
                 worker.process.ask("ready", timeout_ms=5000)
                 self._openings[worker] = opening
 
-    def end(self) -> None:
-        """Let all processes end, side by side; each is still to be stopped."""
-        for worker in self._workers:
-            worker.process.hang_up()
-
     # -- a trial -----------------------------------------------------------------------
 
     def measure(self, spec: TrialSpec, *, proving: bool = False) -> TrialResult:
@@ -160,25 +141,28 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = secrets.randbelow(2**32 - 1) + 1
-        self._read_clocks([worker for worker in self._workers if self._foreign(worker)])
-        for worker in sorted(self._workers, key=self._sends):
-            worker.process.ask(
-                "arm",
-                run=run,
-                touch="full" if proving else self._layout.test.touch,
-                longest_ns=spec.longest_ns,
-                interval_ns=spec.interval_ns,
-                clock=self._clocks[worker.process.part],
-                tasks=[
+        one_way = self._layout.test.dimension == "throughput"
+        self._workers.read_clocks(well=one_way and not proving)
+        before_ns = time.monotonic_ns()
+        self._workers.tell(
+            "arm",
+            lambda worker: {
+                "run": run,
+                "touch": "full" if proving else self._layout.test.touch,
+                "longest_ns": spec.longest_ns,
+                "interval_ns": spec.interval_ns,
+                "clock": self._workers.clock(worker),
+                "tasks": [
                     {**self._load(job, spec), **(expected_of(self._layout, job) if proving else {})}
                     for part in worker.parts
                     for job in jobs_of(self._layout, part)
                 ],
-            )
+            },
+        )
+        self._away_ns = time.monotonic_ns() - before_ns if hosts_of(self._layout.test) else 0
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        ticks = [self._clocks[c.process.part]["hz"] for c in self._workers if not self._foreign(c)]
         before = self._counted()
         window.begin()
         spent, since = self._used_ns(), time.monotonic_ns()
@@ -186,9 +170,9 @@ class Trials:
         self._phase("measured", spec.duration_s)
         self._alive()
         spent_after, until = self._used_ns(), time.monotonic_ns()
-        cost = window.end(next(iter(ticks), None))
+        cost = window.end(self._workers.tsc_hz)
         stolen, after = self._stolen(), self._counted()
-        reports = [worker.process.ask("report", timeout_s=30.0) for worker in self._workers]
+        reports = self._workers.tell("report", timeout_s=30.0)
         # They work until the path is quiet, which is after the measured phase.
         window_ns = until - since
         used = {
@@ -198,9 +182,9 @@ class Trials:
         layout = self._layout
         if proving:  # whatever is touched else
             layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
-        result = Outcome(layout, self._placement, self._workers).result(
-            spec, spec.interval_ns, reports, after.since(before), used, stolen
-        )
+        result = Outcome(
+            layout, self._placement, tuple(self._workers), self._workers.told_clocks()
+        ).result(spec, spec.interval_ns, reports, after.since(before), used, stolen)
         return result.model_copy(update={"cost": cost})
 
     def _counted(self) -> PathCounters:
@@ -213,9 +197,6 @@ class Trials:
             self._alive()
             raise
 
-    def _sends(self, worker: Worker) -> bool:
-        return any(self._layout.sent_by(part) for part in worker.parts)
-
     def _load(self, job: Job, spec: TrialSpec) -> Message:
         """Return what a task does in a trial."""
         return load_of(self._layout, self._played(), job, spec)
@@ -227,26 +208,18 @@ class Trials:
     def _phase(self, phase: str, duration_s: float) -> None:
         """Send for `duration_s`, then wait until the path is quiet."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
-        lead_ns += _LEAD_TO_A_GUEST_NS * any(map(self._foreign, self._workers))
+        lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
+        lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
-        # Receivers first: they poll before the first frame leaves.
-        for worker in sorted(self._workers, key=self._sends):
-            worker.process.ask(
-                "start",
-                phase=phase,
-                at_ns=at_ns + self._ahead_ns.get(worker.process.part, 0),
-                duration_ns=round(duration_s * 1e9),
-            )
+        start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
+        self._workers.tell("start", lambda worker: start)
         limit_s = duration_s + _PHASE_SLACK_S
-        for worker in self._workers:
-            limit = {"timeout_ms": round(limit_s * 1000)}
+        limit = {"timeout_ms": round(limit_s * 1000)}
+        for worker in self._workers:  # in turn: who waits looks again and again
             worker.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
         functions = {hop.rpartition(".")[0] for f in self._layout.flows for hop in f.hops}
         quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + _QUIET_A_FUNCTION_MS * len(functions))
         if self._layout.test.limits:
             quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
         drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}
-        for worker in self._workers:
-            worker.process.send("drain", **drain)
-        for worker in self._workers:
-            worker.process.answer("drain", timeout_s=_DRAIN_S + 5.0)
+        self._workers.tell("drain", lambda worker: drain, timeout_s=_DRAIN_S + 5.0)

@@ -21,9 +21,9 @@ from switchmark.layout.roles import (
 )
 from switchmark.layout.spreading import spread
 from switchmark.machine.cgroups import limited_group
-from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait, on_host
 from switchmark.model.topology import Part, PortKind
-from switchmark.switches.across import Across, on_host
+from switchmark.switches.across import Across
 
 __all__ = [
     "awaits_switch",

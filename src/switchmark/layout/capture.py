@@ -9,6 +9,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.layout.layout import Layout
 from switchmark.layout.needs import network_stack
+from switchmark.layout.sides import hosts_of
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
 
 __all__ = ["captures", "check_capture"]
@@ -16,8 +17,8 @@ __all__ = ["captures", "check_capture"]
 
 def check_capture(layout: Layout) -> None:
     """Raise UsageError if a port of this path cannot be captured."""
-    if len(layout.wirings) > 1:
-        raise UsageError("frames are captured on one host: --capture takes --locality local")
+    if hosts_of(layout.test):
+        raise UsageError("frames are captured on this host: --capture takes no --hosts")
     for port in layout.wiring.ports:
         end = layout.endpoints[port.id]
         guest = ENVIRONMENTS[layout.nodes[port.part].environment].own_kernel

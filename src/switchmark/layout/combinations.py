@@ -38,6 +38,8 @@ def reasons_of_axes(test: Test) -> Iterable[Refusal]:
     yield from _function_reasons(test)
     if test.locality == "remote":
         yield from _remote_reasons(test)
+    if test.hosts is not None:
+        yield from _far_reasons(test)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -282,6 +284,17 @@ def _resource_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
+def _far_reasons(test: Test) -> Iterable[Refusal]:
+    """Return what cannot be on a host that is reached by ssh."""
+    for axis in (each for each in AXES.values() if each.table == "environments"):
+        if ENVIRONMENTS[getattr(test, axis.name)].own_kernel:
+            yield Refusal(
+                ("hosts", axis.name),
+                f"environment {getattr(test, axis.name)} is of this host: its images are here",
+                f"{axis.option} {axis.default}",
+            )
+
+
 def _remote_reasons(test: Test) -> Iterable[Refusal]:
     """Return what cannot be between two hosts, whatever switch."""
     switch = SWITCHES[test.switch]
@@ -292,13 +305,6 @@ def _remote_reasons(test: Test) -> Iterable[Refusal]:
             f"switch {switch.name} takes no interface of the kernel as its way to another host",
             f"--switch {' or '.join(able)}",
         )
-    for axis in (each for each in AXES.values() if each.table == "environments"):
-        if ENVIRONMENTS[getattr(test, axis.name)].own_kernel:
-            yield Refusal(
-                ("locality", axis.name),
-                f"between two hosts nothing is in environment {getattr(test, axis.name)}",
-                f"{axis.option} {axis.default}",
-            )
     if test.placement == SHARED_PROCESS:
         yield Refusal(
             ("locality", "placement"),

@@ -13,7 +13,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
-from switchmark.layout.sides import hosts_of, sides_of
+from switchmark.layout.sides import home_of, hosts_of, sides_of
 from switchmark.machine.cgroups import V2
 from switchmark.machine.placement import SHARED_PROCESS
 from switchmark.model.between import NOTHING, Between
@@ -153,12 +153,14 @@ def lay_out(
     chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
     switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
     hosts = hosts_of(test)
-    sides = sides_of(topology) if hosts else {}
+    two = len(hosts) == 2
+    sides = sides_of(topology) if two else {}
 
     def node_on(side: int | None, suffix: str, environment: str, image: str | None = None) -> Node:
         """Return a node of this run; in the environment `host` it is a name only."""
         if side is None:
-            return Node(f"{prefix}-{suffix}", environment, run_dir=run_dir, image=image)
+            name, home = f"{prefix}-{suffix}", home_of(test)
+            return Node(name, environment, host=home, run_dir=run_dir, image=image)
         letter = side_name(side)
         name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
         return Node(name, environment, host=hosts[side], run_dir=folder, image=image)
@@ -169,14 +171,14 @@ def lay_out(
         else node_on(sides.get(part.id), part.id, test.environment, test.image)
         for part in topology.parts
     }
-    if hosts:
+    if two:
         far = node_on(1, "sw", test.switch_environment)
         theirs = cpus.get(far_switch(hosts[1]), ())
         switch = Across(switch, far, named=between.cables, far_cores=theirs)
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
-        at=node_on(0 if hosts else None, "sw", test.switch_environment),
+        at=node_on(0 if two else None, "sw", test.switch_environment),
         ports=topology.ports,
         flows=topology.crossings,
         nodes=nodes,

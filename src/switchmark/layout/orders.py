@@ -11,7 +11,7 @@ from switchmark.layout.needs import netns_of
 from switchmark.layout.roles import engine_of, own_kernel, place_of, rewrites_of
 from switchmark.layout.sharing import RX_BURST
 from switchmark.layout.subflows import first_subflow, has_subflows, subflows_of
-from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by, reads_one_clock
+from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by
 from switchmark.machine.placement import Placement
 from switchmark.model.addresses import ip6_address
 from switchmark.model.objects import Message
@@ -151,9 +151,8 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
         if test.arrivals != "burst":
             load |= {"arrivals": test.arrivals, "seed": test.seed}
     if role in (Role.RECEIVER, Role.CLIENT):
-        timed = role is Role.CLIENT or reads_one_clock(layout, part)
-        load["latency"] = test.touch != "none" and timed
-        load["ipdv"] = timed and test.dimension == "latency"
+        load["latency"] = test.touch != "none"
+        load["ipdv"] = test.dimension == "latency"
     if role is not Role.SENDER and learning:
         load["announce"] = _announcement(layout, part.ports[0])
     return load

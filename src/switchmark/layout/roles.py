@@ -13,13 +13,14 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.layout.layout import Layout
 from switchmark.machine.placement import CpuUser
-from switchmark.model.plan import HOST, Node, Plan
+from switchmark.model.plan import HOST, Node, Plan, on_host
 from switchmark.model.topology import Part, Role, Semantics, Wiring
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.across import far_switch, on_host
+from switchmark.switches.across import far_switch
 
 __all__ = [
     "as_hosted",
+    "clock_of",
     "cpu_users_of",
     "engine_of",
     "forwards",
@@ -27,7 +28,6 @@ __all__ = [
     "hosted_parts",
     "instances_of",
     "is_spread",
-    "own_clock",
     "own_kernel",
     "parts_in_vms",
     "place_of",
@@ -203,9 +203,11 @@ def own_kernel(layout: Layout, part: Part) -> bool:
     return ENVIRONMENTS[layout.nodes[part.id].environment].own_kernel
 
 
-def own_clock(layout: Layout, part: Part) -> bool:
-    """Say whether a part reads another clock than this host's: that of another kernel."""
-    return own_kernel(layout, part) or layout.nodes[part.id].host in layout.between.foreign
+def clock_of(layout: Layout, part: Part) -> str:
+    """Return the name of the clock that a part reads: its own where it has a kernel of its own, its
+    host's, or none where that is this host's."""
+    host = layout.nodes[part.id].host
+    return part.id if own_kernel(layout, part) else host if host in layout.between.foreign else ""
 
 
 def parts_in_vms(layout: Layout) -> tuple[Part, ...]:

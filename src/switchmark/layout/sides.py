@@ -1,4 +1,4 @@
-"""This module decides on which of two hosts each part of a test is. Pure."""
+"""This module decides on which host a test is, and of two on which each part is. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 
 from switchmark.errors import UsageError
+from switchmark.model.plan import HOST
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
 
-__all__ = ["environments_of", "hosts_of", "sides_of"]
+__all__ = ["environments_of", "home_of", "hosts_of", "sides_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _HINT = "--hosts a,b, by the names of the host file"
@@ -21,17 +22,20 @@ def environments_of(test: Test) -> tuple[str, ...]:
 
 
 def hosts_of(test: Test) -> tuple[str, ...]:
-    """Return the names of the two hosts of a remote test, the sender's first; none of a local one.
-    UsageError where they are not two."""
+    """Return the names of the two hosts of a remote test, the sender's first; that of the host of a
+    local one, or none where it is on this host. UsageError where they are too many or too few."""
+    names = tuple(name.strip() for name in (test.hosts or "").split(",") if name.strip())
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"'{name}' is no name of a host", hint=_HINT, axes=("hosts",))
     if test.locality == "local":
-        if test.hosts is not None:
+        if len(names) > 1:
             raise UsageError(
-                f"hosts {test.hosts}: both ends of a local test are on this host",
+                f"hosts {test.hosts}: both ends of a local test are on one host",
                 hint="--locality remote",
                 axes=("hosts", "locality"),
             )
-        return ()
-    names = tuple(name.strip() for name in (test.hosts or "").split(",") if name.strip())
+        return names if names != (HOST.host,) else ()
     if not names:
         raise UsageError(
             "locality remote is between two hosts", hint=_HINT, axes=("hosts", "locality")
@@ -42,10 +46,14 @@ def hosts_of(test: Test) -> tuple[str, ...]:
             hint=_HINT,
             axes=("hosts",),
         )
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise UsageError(f"'{name}' is no name of a host", hint=_HINT, axes=("hosts",))
     return names
+
+
+def home_of(test: Test) -> str:
+    """Return the name of the host that commands of a test run on which name none: that of a local
+    test, else this one."""
+    names = hosts_of(test)
+    return names[0] if len(names) == 1 else HOST.host
 
 
 def sides_of(topology: Topology) -> Mapping[str, int]:

@@ -6,79 +6,67 @@ Before each step its undo is in the journal, so that a death at any moment leave
 
 from __future__ import annotations
 
-import re
-import shlex
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from switchmark.errors import (
-    CommandTimedOut,
-    NotReady,
-    SetupFailed,
-    SwitchmarkError,
-    Unavailable,
-)
-from switchmark.machine.failures import ended, evidence, failure, place_of
-from switchmark.machine.host import Completed, Host, Process
-from switchmark.machine.hugepages import find_pool, reserve
-from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, Undo
-from switchmark.machine.lifetimes import Lifetimes
+from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
+from switchmark.machine.commands import Commands, explained
+from switchmark.machine.failures import failure
+from switchmark.machine.host import Host
+from switchmark.machine.journal import Command, Far, Restore, Stop, Undo
+from switchmark.machine.leasing import lease, reserve_pages
 from switchmark.machine.script import Inside, command, describe, fill, is_host
 from switchmark.machine.signals import shielded
-from switchmark.machine.undo import carry_out, in_words
+from switchmark.machine.ssh import SshHost
+from switchmark.machine.undo import carry_out, in_words, undone_together
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Folder, Node, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import Folder, Plan, Reserve, Run, Spawn, Wait, Write, on_host
 
 __all__ = ["Executor"]
 
-_SHORTEST_S, _LONGEST_S = 0.002, 0.05
-_SHORTEST_CHECK_S = 1.0
-_CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
 
-
-class Executor:
-    """An executor carries plans out on `hosts`, by the names that nodes give them.
-
-    `saved` holds what `Run(save=...)` kept and the pid of each Spawn, `lifetimes` how long these
-    took. `logs_dir` gets their stderr as `NAME.stderr`, and `steps.sh`: what was done, as a script.
-    """
+class Executor(Commands):
+    """An executor carries plans out on `hosts`. `logs_dir` gets the stderr of each Spawn as
+    `NAME.stderr`, and `steps.sh`: what was done, as a script."""
 
     def __init__(
         self, hosts: Mapping[str, Host], workspace: Workspace, *, inside: Inside, logs_dir: Path
     ) -> None:
-        self.saved: dict[str, str] = {}
-        self._hosts = hosts
-        self._workspace = workspace
-        self._journal = workspace.journal
-        self._inside = inside
+        super().__init__(hosts, workspace, inside=inside)
         self._logs_dir = logs_dir
-        self._processes: dict[int, tuple[str, Process]] = {}
-        self.lifetimes = Lifetimes()
         logs_dir.mkdir(parents=True, exist_ok=True)
 
     def execute(self, plan: Plan) -> None:
         """Carry the steps out in order. The first that fails raises SetupFailed (or
         Unavailable, for a program that is missing); what was done is left for `unwind`."""
-        for step in plan:
+        steps = on_host(plan, self.home)
+        for step in steps:
+            if isinstance(step, Spawn) and isinstance(far := self.host(step.at), SshHost):
+                far.expect(self._log_of(step))
+        while steps:
+            some = self._together(steps)
             with (self._logs_dir / "steps.sh").open("a") as log:
-                log.writelines(f"{line}\n" for line in describe((step,), self._inside))
-            self.host(step.check.at if isinstance(step, Wait) else step.at)
-            match step:
-                case Run():
-                    self._run(step)
-                case Spawn():
-                    self._spawn(step)
-                case Write():
-                    self._write(step)
-                case Folder():
-                    self._make_folder(step)
-                case Reserve():
-                    self._reserve(step)
-                case Wait():
-                    with self.lifetimes.waiting(step.unless_dead):
-                        self._wait(step)
+                log.writelines(f"{line}\n" for line in describe(some, self._inside))
+            self._carry_out(some)
+            steps = steps[len(some) :]
+
+    def _carry_out(self, steps: Plan) -> None:
+        if len(steps) > 1:
+            self._carry_out_together(steps)
+            return
+        match steps[0]:
+            case Run() as step:
+                self._run(step)
+            case Spawn() as step:
+                self._spawn(step)
+            case Write() as step:
+                self._write(step)
+            case Folder() as step:
+                self._make_folder(step)
+            case Reserve() as step:
+                self._reserve(step)
+            case Wait() as step:
+                self._wait(step)
 
     def can(self, plan: Plan) -> bool:
         """Say whether the steps can be carried out: they are, and undone."""
@@ -90,17 +78,6 @@ class Executor:
         finally:
             self.unwind(to=mark)
         return True
-
-    def run(self, step: Run) -> bytes:
-        """Carry out one command, and return its standard output: a switch's counters."""
-        return self._run(step).stdout
-
-    def process(self, name: str) -> Process:
-        """Return the process of the Spawn of that name."""
-        for known, process in reversed(self._processes.values()):
-            if known == name:
-                return process
-        raise SetupFailed(f"no process named {name} is running")
 
     def mark(self) -> int:
         """Return a place to unwind to, so that a block can end while the run goes on."""
@@ -114,16 +91,23 @@ class Executor:
         """
         failures = []
         with shielded():
-            numbers = [number for number in self._journal.pending if number >= to]
-            for number in reversed(numbers):
-                undo = self._journal.pending[number]
-                if to and isinstance(undo, Far):
-                    continue  # the run goes on there
-                try:
-                    self._undo(number, undo)
-                    self._journal.done(number)
-                except (SwitchmarkError, OSError) as error:
-                    failures.append(f"could not undo ({in_words(undo)}): {error}")
+            # Where only a part of the run ends, it goes on on its hosts.
+            left = [
+                number
+                for number, undo in self._journal.pending.items()
+                if number >= to and not (to and isinstance(undo, Far))
+            ][::-1]
+            while left:
+                undos = [self._journal.pending[number] for number in left]
+                gone = undone_together(undos, self._hosts)
+                for number, undo, is_gone in zip(left, undos, gone, strict=False):
+                    try:
+                        if not is_gone:
+                            self._undo(number, undo)
+                        self._journal.done(number)
+                    except (SwitchmarkError, OSError) as error:
+                        failures.append(f"could not undo ({in_words(undo)}): {error}")
+                left = left[len(gone) :]
         return tuple(failures)
 
     def _undo(self, number: int, undo: Undo) -> None:
@@ -141,26 +125,6 @@ class Executor:
                 leases=self._workspace.leases,
             )
 
-    def _run(self, step: Run) -> Completed:
-        argv = self._filled(command(step, self._inside), step.why)
-        if step.undo is not None:
-            undo = self._filled(self._inside(step.at, step.undo), step.why)
-            self._journal.intend(
-                Command(
-                    host=step.at.host,
-                    argv=undo,
-                    stdin=step.undo_stdin,
-                    timeout_s=max(10.0, step.timeout_s),
-                )
-            )
-        stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
-        completed = self._call(step.why, step.at, argv, stdin, step.timeout_s)
-        if completed.status not in step.ok:
-            raise failure(step.why, step.at, argv, completed)
-        if step.save is not None:
-            self.saved[step.save] = completed.stdout.decode(errors="replace").strip()
-        return completed
-
     def _spawn(self, step: Spawn) -> None:
         if any(name == step.name for name, _ in self._processes.values()):
             raise SetupFailed(f"{step.why}: a process named {step.name} is already running")
@@ -169,13 +133,15 @@ class Executor:
         stop = self._journal.intend(
             Stop(host=step.at.host, name=step.name, number=number, grace_s=grace_s)
         )
-        log = self._logs_dir / f"{step.name}.stderr"
-        with shielded(), _explained(step.why), self.lifetimes.starting(step.name):
+        with shielded(), explained(step.why), self.lifetimes.starting(step.name):
             host = self.host(step.at)
-            process = host.spawn(argv, stderr_path=str(log), env=self._workspace.env)
+            process = host.spawn(argv, stderr_path=self._log_of(step), env=self._workspace.env)
             self._processes[stop] = (step.name, process)
             self._journal.started(stop, process.pid, process.started)
         self.saved[step.name] = str(process.pid)
+
+    def _log_of(self, step: Spawn) -> str:
+        return str(self._logs_dir / f"{step.name}.stderr")
 
     def _write(self, step: Write) -> None:
         path = fill(step.path, self.saved, step.why)
@@ -186,23 +152,14 @@ class Executor:
         host = self.host(step.at)
         try:
             if step.machine_wide:
-                self._lease(host, path, content)
+                lease(self._workspace, host, path, content)
             else:
-                old = host.read(path) if host.exists(path) else None
+                old = _content(host, path)
                 self._journal.intend(Restore(host=host.name, path=path, content=old))
                 host.write(path, content)
         except OSError as error:
             reason = error.strerror or str(error)
             raise SetupFailed(f"{step.why}: {path} cannot be set: {reason}") from error
-
-    def _lease(self, host: Host, path: str, content: bytes) -> None:
-        lease = self._journal.intend(Lease(host=host.name, path=path))
-        try:
-            self._workspace.leases.take(self._workspace.run, host, path, content)
-        except (SetupFailed, Unavailable, OSError):
-            # There is no lease: the undo would give back one that the run had before.
-            self._journal.done(lease)
-            raise
 
     def _write_inside(self, step: Write, path: str, content: bytes) -> None:
         """Write a file as its node sees it, by the node's own `cat` and `tee`."""
@@ -224,113 +181,22 @@ class Executor:
 
     def _make_folder(self, step: Folder) -> None:
         path = PurePosixPath(fill(step.path, self.saved, step.why))
-        missing = [
-            str(each)
-            for each in (path, *path.parents)
-            if self._call(
-                step.why, step.at, self._inside(step.at, ("test", "-d", str(each))), None, 10.0
-            ).status
-        ]
+        folders = [str(each) for each in (path, *path.parents)]
+        looks = (Run(step.why, ("test", "-d", each), step.at, ok=(0, 1)) for each in folders)
+        statuses = [each.status for each in self._carry_out_all(*looks)]
+        missing = [each for each, status in zip(folders, statuses, strict=True) if status]
         if missing:
             removing = ("rmdir", "--ignore-fail-on-non-empty", *missing)
             making = ("mkdir", "-p", str(path))
             self._run(Run(step.why, making, at=step.at, undo=removing))
 
     def _reserve(self, step: Reserve) -> None:
-        host = self.host(step.at)
-        with _explained(step.why):
-            pool = find_pool(host, step.node)
-            lease = self._journal.intend(Lease(host=host.name, path=pool.total))
-            try:
-                reserve(
-                    pool,
-                    step.megabytes,
-                    run=self._workspace.run,
-                    host=host,
-                    leases=self._workspace.leases,
-                )
-            except (SetupFailed, Unavailable):
-                # There is no lease: the undo would give back one that the run had before.
-                self._journal.done(lease)
-                raise
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise SetupFailed(f"{pool.total} cannot be set: {reason}") from error
-
-    def _wait(self, step: Wait) -> None:
-        argv = self._filled(command(step.check, self._inside), step.why)
-        deadline = time.monotonic() + step.timeout_s
-        interval_s = _SHORTEST_S
-        while True:
-            last_try = time.monotonic() >= deadline
-            limit_s = max(deadline - time.monotonic(), _SHORTEST_CHECK_S)
-            try:
-                completed = self._call(step.why, step.check.at, argv, None, limit_s)
-            except CommandTimedOut as error:
-                raise NotReady(f"{error.message}{self._last_words(step)}") from error
-            if _holds(step, completed):
-                return
-            self._refuse_dead(step)
-            if last_try:
-                raise NotReady(
-                    f"{step.why}: still not so after {step.timeout_s:g} s\n"
-                    f"  {place_of(step.check.at)}: {shlex.join(argv)}{evidence(completed)}"
-                    f"{self._last_words(step)}"
-                )
-            time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
-            interval_s = min(1.5 * interval_s, _LONGEST_S)
-
-    def _refuse_dead(self, step: Wait) -> None:
-        if step.unless_dead is None:
-            return
-        if (status := self.process(step.unless_dead).poll()) is not None:
-            raise NotReady(
-                f"{step.why}: {step.unless_dead} {ended(status)}{self._last_words(step)}"
-            )
-
-    def _last_words(self, step: Wait) -> str:
-        """Return what the process that a Wait is for wrote last, as evidence."""
-        if step.unless_dead is None:
-            return ""
-        words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
-        return "".join(f"\n  {line}" for line in words.splitlines())
-
-    def _call(
-        self, why: str, at: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float
-    ) -> Completed:
-        with _explained(why):
-            return self.host(at).run(
-                argv, stdin=stdin, env=self._workspace.env, timeout_s=timeout_s
-            )
-
-    def host(self, at: Node) -> Host:
-        """Return the host that a node is on."""
-        if at.host not in self._hosts:
-            raise SetupFailed(f"no host is named {at.host}; there are: {', '.join(self._hosts)}")
-        host = self._hosts[at.host]
-        self._workspace.reach(host)
-        return host
-
-    def _filled(self, argv: tuple[str, ...], why: str) -> tuple[str, ...]:
-        return tuple(fill(word, self.saved, why) for word in argv)
-
-    def _filled_bytes(self, content: bytes, why: str) -> bytes:
-        # Surrogates carry bytes that are no text through the substitution unharmed.
-        text = content.decode(errors="surrogateescape")
-        return fill(text, self.saved, why).encode(errors="surrogateescape")
+        with explained(step.why):
+            reserve_pages(self._workspace, self.host(step.at), step)
 
 
-@contextmanager
-def _explained(why: str) -> Iterator[None]:
-    """Put the reason of the step before what a host says of its failure."""
+def _content(host: Host, path: str) -> bytes | None:
     try:
-        yield
-    except (SetupFailed, Unavailable) as error:
-        raise type(error)(f"{why}: {error.message}", hint=error.hint) from error
-
-
-def _holds(step: Wait, completed: Completed) -> bool:
-    if completed.status not in step.check.ok:
-        return False
-    output = completed.stdout.decode(errors="replace")
-    return step.check.pattern is None or bool(re.search(step.check.pattern, output, re.MULTILINE))
+        return host.read(path)
+    except FileNotFoundError:
+        return None

@@ -1,33 +1,51 @@
-"""The hosts of a run: this one, those of the host file, and what is between two of them."""
+"""The hosts that commands run on: this one, those of the host file, reached by ssh, and what is
+between two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
-from switchmark.errors import Unavailable
+from switchmark.errors import Unavailable, UsageError
+from switchmark.machine.carried import Carried
 from switchmark.machine.facts import boot_id
-from switchmark.machine.host import Host
-from switchmark.machine.host_file import host_entries
-from switchmark.machine.programs import TRAFFIC, chosen_program
-from switchmark.machine.reach import FileHosts
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host_file import LOCAL, host_entries, host_entry
+from switchmark.machine.programs import TRAFFIC, chosen_program, program_path
 from switchmark.machine.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
-from switchmark.model.plan import HOST
 
 __all__ = ["Hosts"]
 
 
-class Hosts(FileHosts):
-    """This mapping has, besides those of the host file, the hosts that are `given`, which are
-    closed by whoever gives them."""
+class Hosts(Mapping[str, Host]):
+    """This mapping has this host and, by name, those of the host file, each connected when it is
+    first used, and those that are `given`, which whoever gives them closes. At the end of a `with`
+    block, or by `close`, the connections to the others end."""
 
     def __init__(self, given: Mapping[str, Host] | None = None) -> None:
-        super().__init__()
         self._given = given or {}
-        self._known |= self._given
+        self._known: dict[str, Host] = {LOCAL: LocalHost(), **self._given}
+
+    def __getitem__(self, name: str) -> Host:
+        if name not in self._known:
+            self._known[name] = _reached(name)
+        return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known or super().__contains__(name)
+        return name in self._known or name in host_entries()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._known, *host_entries())))
+
+    def __len__(self) -> int:
+        return len({*self._known, *host_entries()})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the connections to hosts of the host file."""
@@ -37,7 +55,9 @@ class Hosts(FileHosts):
 
     def planned(self, names: Sequence[str]) -> Between:
         """Return what the host file says to be between two hosts, which are not asked: the NICs
-        that name the same cable."""
+        that name the same cable. Of fewer than two there is nothing between."""
+        if len(names) < 2:
+            return NOTHING
         entries = host_entries()
         if not all(name in entries for name in names):
             return Between(one_machine=True)
@@ -47,21 +67,22 @@ class Hosts(FileHosts):
         return Between(cables=pairs, one_machine=not pairs)
 
     def between(self, names: Sequence[str]) -> Between:
-        """Return what is between two hosts; nothing where there are none. Unavailable where no
-        cable joins them, and none can be made."""
+        """Return what is between the hosts of a test, and what is told of each: nothing of this
+        host alone. Unavailable where no cable joins two of them, and none can be made."""
         if not names:
             return NOTHING
         cables = self.planned(names).cables
         boots = [boot_id(self[name]) for name in names]
-        here = boot_id(self[HOST.host])
-        if not cables and {*boots} != {here}:
+        here = boot_id(self[LOCAL])
+        if len(names) > 1 and not cables and {*boots} != {here}:
             raise Unavailable(
                 f"nothing is known to join the hosts {names[0]} and {names[1]}, and a cable can be "
                 "made between networks of this machine alone",
                 hint="name their NICs in the host file, each with the one it is cabled to",
             )
-        apart = (name for name, boot in zip(names, boots, strict=True) if boot != here)
-        return Between(cables, frozenset(apart), boots[0] == boots[1], self._programs(names))
+        apart = frozenset(name for name, boot in zip(names, boots, strict=True) if boot != here)
+        one_machine = len(names) > 1 and boots[0] == boots[1]
+        return Between(cables, apart, one_machine, self._programs(names))
 
     def _programs(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return where hosts have the traffic program, if it is not where it is here."""
@@ -72,3 +93,21 @@ class Hosts(FileHosts):
             for name, host in reached.items()
             if own and isinstance(host, SshHost)
         }
+
+
+def _reached(name: str) -> SshHost:
+    """Return a host of the host file, which is connected when it is first used. UsageError where
+    the file does not name it."""
+    if name == LOCAL:
+        raise UsageError("local is this host, which is not reached by ssh")
+    entry = host_entry(name)
+    there = {
+        program_path(program, program): path
+        for program, path in entry.programs.items()
+        if "@" not in program
+    }
+    own = chosen_program(TRAFFIC)
+    carried = Carried(own) if own and own not in there else None
+    return SshHost(
+        name, entry.address, entry.ssh_options, there=there, carried=carried, cpus=entry.cpus
+    )

@@ -1,21 +1,25 @@
 """This module keeps two measurements off one machine: who measures holds a lock that all its users
 share.
 
-The lock is a file in /tmp, as /run is not the same for all: a user namespace has one of its own.
+The lock is a file in /tmp, as /run is not the same for all: a user namespace has one of its own. On
+a host that is reached by ssh a shell holds it, which ends with the connection.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from switchmark.errors import Unavailable
+from switchmark.machine.facts import boot_id
+from switchmark.machine.host import Host, LocalHost
 
-__all__ = ["VARIABLE", "measuring_alone", "myself"]
+__all__ = ["VARIABLE", "measuring_alone", "measuring_alone_on", "myself"]
 
 VARIABLE = "SWITCHMARK_MACHINE_LOCK"
 """The environment variable that names another file, such as one that containers of one machine
@@ -51,6 +55,66 @@ def measuring_alone(
                 _say(descriptor, "")
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def measuring_alone_on(
+    hosts: Iterable[Host],
+    who: str,
+    *,
+    shared: bool = False,
+    told: Callable[[str], None] = lambda holder: None,
+) -> Iterator[None]:
+    """Hold the locks of this machine and of those that hosts are on, each once. Who takes several
+    takes them in one order, so that nobody waits for who waits for him."""
+    if os.environ.get(VARIABLE) == os.devnull:
+        yield
+        return
+    machines = {boot_id(host): host for host in hosts} | {boot_id(LocalHost()): None}
+    with ExitStack() as stack:
+        for _, host in sorted(machines.items(), key=lambda each: each[0]):
+            if host is None:
+                stack.enter_context(measuring_alone(who, shared=shared, told=told))
+            else:
+                stack.enter_context(_alone_there(host, who, shared, told))
+        yield
+
+
+_HOLD = """\
+f=$1 who=$2
+command -v flock >/dev/null || { echo held; exec cat; }
+umask 0
+[ -e "$f" ] || : >"$f"
+[ -f "$f" ] && [ ! -L "$f" ] && exec 9<"$f" || { echo "$f is no file that can be read"; exit 1; }
+if flock -n 9; then mine=y
+elif [ -n "$3" ]; then mine=
+else
+  echo "busy $(head -c 300 "$f" | tr -d '\n')"
+  flock 9; mine=y
+fi
+[ -z "$mine" ] || printf '%s' "$who" >"$f"
+echo held
+cat >/dev/null
+[ -z "$mine" ] || : >"$f"
+"""
+_ANSWER_S = 3600.0
+
+
+@contextmanager
+def _alone_there(host: Host, who: str, shared: bool, told: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of another host's machine by a shell there, which ends with its input."""
+    argv = ("sh", "-c", _HOLD, "sh", _FILE, who, "shared" * shared)
+    process = host.spawn(argv, stderr_path=os.devnull)
+    try:
+        while (said := process.receive(_ANSWER_S) or "") != "held":
+            if process.poll() is not None:
+                raise _unusable(f"{_FILE} on {host.name}", said or "no shell holds it")
+            if said.startswith("busy "):
+                told(f"{_printable(said.removeprefix('busy '))} (on {host.name})")
+        yield
+    finally:
+        process.hang_up()
+        process.stop(signal.SIGTERM, 2.0)
 
 
 def _opened(path: str) -> int:
@@ -105,7 +169,10 @@ def _say(descriptor: int, who: str) -> None:
 
 def _holder(descriptor: int) -> str:
     """Return what the holder says of itself, as a terminal may print it."""
-    said = os.pread(descriptor, _TOLD, 0).decode(errors="replace")
+    return _printable(os.pread(descriptor, _TOLD, 0).decode(errors="replace"))
+
+
+def _printable(said: str) -> str:
     return "".join(each for each in said if each.isprintable()) or "another switchmark"
 
 

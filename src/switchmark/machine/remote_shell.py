@@ -32,7 +32,7 @@ for b in "$XDG_RUNTIME_DIR" /dev/shm /tmp; do
 done
 trap '[ -n "$d" ] && rm -rf "$d"' EXIT
 trap 'exit 1' HUP TERM
-printf '%s' {nonce} 2>/dev/null >"$d/s"
+printf '%s' {nonce} 2>/dev/null >"$d/s" && : >"$d/c"
 [ "$(cat "$d/s" 2>/dev/null)" = {nonce} ] || {{ echo {nonce}full; exit 1; }}
 for t in setsid xargs cat stat tee; do
   command -v $t >/dev/null || {{ echo {nonce}$t; exit 1; }}
@@ -42,6 +42,7 @@ echo {nonce}ready
 )
 _ANSWER_S = 30.0
 """How long a host may be silent that has nothing to wait for: then its connection is dead."""
+_RECENT = 64
 
 
 class RemoteShell:
@@ -110,8 +111,8 @@ class RemoteShell:
         commands long past go."""
         self._number += 1
         self._stale.append(self._number)
-        if len(self._stale) > 64:
-            old, self._stale = self._stale[:-1], self._stale[-1:]
+        if len(self._stale) > 2 * _RECENT:  # some of them are of commands yet to be fed
+            old, self._stale = self._stale[:-_RECENT], self._stale[-_RECENT:]
             names = " ".join(f'"$d"/{number}[oei]' for number in old)
             self.post(f"rm -f {names} &")
         return self._number

@@ -6,12 +6,12 @@ No password is ever asked for, and a host key is judged as the user's configurat
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from switchmark.errors import CommandFailed, CommandTimedOut, HostLost, SwitchmarkError, Unavailable
@@ -19,20 +19,12 @@ from switchmark.machine.carried import Carried
 from switchmark.machine.far_undo import undo_there
 from switchmark.machine.host import Completed, last_lines
 from switchmark.machine.remote_shell import RemoteShell
-from switchmark.machine.shell_words import (
-    assignments,
-    ending,
-    literal,
-    os_error,
-    patterns_of,
-    quoted,
-    why_not,
-    word,
-)
-from switchmark.machine.ssh_process import SshProcess, ended, start
+from switchmark.machine.shell_words import assignments, ending, literal, quoted, why_not
+from switchmark.machine.ssh_files import LONG, SshFiles
+from switchmark.machine.ssh_process import SshProcess, ended, open_session, start
 from switchmark.machine.ssh_sockets import new_folder, socket_name
 
-__all__ = ["SshHost"]
+__all__ = ["Call", "SshHost"]
 
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),
@@ -41,16 +33,26 @@ _OPTIONS = (
     *("ForkAfterAuthentication=no", "SessionType=default"),
 )
 _SHELL = "exec /bin/sh"
-_LONG = 48 * 1024
-"""Longer inputs go through a session of their own, as they are."""
-_UPLOAD_S = 120.0
 _KILL_S = 10.0
-_SILENT_S = 30.0
 _TRY_AGAIN_S = 5.0
-_CAT = re.compile(rb"cat: (?:can't open |read error: )?'?(.*?)'?: [^:]+")
+_MARKS = 4
+"""What a command answers with: its process, its outputs, its status."""
+_EXPECTED = 6
 
 
-class SshHost:
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call is a command to be run with others. `ok` are the exit statuses after which the next
+    one is run; any without them."""
+
+    argv: tuple[str, ...]
+    stdin: bytes | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 10.0
+    ok: tuple[int, ...] | None = None
+
+
+class SshHost(SshFiles):
     """A host is behind `address`, as `ssh` takes it; `options` are of its configuration, as behind
     `-o`. It is connected when it is first used, and again after its connection was lost.
 
@@ -81,6 +83,7 @@ class SshHost:
         self._made: Path | None = None
         self._connection: RemoteShell | None = None
         self._refused: tuple[float, SwitchmarkError] | None = None
+        self._expected: dict[str, subprocess.Popen[bytes]] = {}
         self.connected = 0
 
     # --- commands and processes ---------------------------------------------------------------
@@ -93,33 +96,41 @@ class SshHost:
         env: Mapping[str, str] = {},
         timeout_s: float = 10.0,
     ) -> Completed:
+        (completed,) = self.run_all([Call(argv, stdin, env, timeout_s)])
+        return completed
+
+    def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
+        """Run commands in one round trip, in order; yield how each ended. What comes after one that
+        ends with none of the statuses that are fine is not run."""
         shell = self._shell()
-        argv = self._as_there(argv)
-        number = shell.new_number()
-        out, err, source = (f'"$d"/{number}{end}' for end in "oei")
-        feed, given = "", "</dev/null"
-        if stdin is not None and len(stdin) > _LONG:
-            path = shell.ask(f'printf %s "$d/{number}i"; {shell.mark}', 1)[0].decode()
-            self._upload(path, stdin)
-            given = f"<{source}"
-        elif stdin is not None:
-            feed, given = f"{literal(stdin)} | ", ""
-        shell.post(
-            f"{feed}{assignments(env)}setsid -- {quoted(argv)} {given} >{out} 2>{err} &\n"
-            f"p=$!; printf '%s' \"$p\"; {shell.mark}; wait $p; s=$?; [ -e {err} ] || s=full\n"
-            f"[ $s != 126 ] && [ $s != 127 ] || {why_not(argv[0])}\n"
-            f"[ ! -s {out} ] || cat {out}; {shell.mark}; [ ! -s {err} ] || cat {err}; "
-            f"{shell.mark}; printf '%s' $s; {shell.mark}"
-        )
-        stdout, stderr, status = self._outcome(shell, argv, timeout_s)
-        if status == "full":
-            raise CommandFailed(
-                f"host {self.name} has no room for the outputs of commands\n  {quoted(argv)}",
-                hint=f"on {self.name}: df -h /dev/shm /tmp",
-            )
-        if status in ("missing", "forbidden"):
-            raise _refusal(self.name, argv[0], status)
-        return Completed(ended(int(status)), stdout, stderr)
+        calls = [replace(call, argv=self._as_there(call.argv)) for call in calls]
+        numbers = [shell.new_number() for _ in calls]
+        for call, number in zip(calls, numbers, strict=True):
+            if call.stdin is not None and len(call.stdin) > LONG:
+                path = shell.ask(f'printf %s "$d/{number}i"; {shell.mark}', 1)[0].decode()
+                self._upload(path, call.stdin)
+        every = zip(calls, numbers, strict=True)
+        shell.post("x=\n" + "\n".join(_script(shell, call, number) for call, number in every))
+        told = 0
+        try:
+            for call in calls:
+                told += 1
+                stdout, stderr, status = self._outcome(shell, call.argv, call.timeout_s)
+                if status == "skipped":
+                    return
+                if status == "full":
+                    raise CommandFailed(
+                        f"host {self.name} has no room for the outputs of commands"
+                        f"\n  {quoted(call.argv)}",
+                        hint=f"on {self.name}: df -h /dev/shm /tmp",
+                    )
+                if status in ("missing", "forbidden"):
+                    raise _refusal(self.name, call.argv[0], status)
+                yield Completed(ended(int(status)), stdout, stderr)
+        finally:
+            if shell.lives():  # what comes next is the answer to another question
+                for _ in range(_MARKS * (len(calls) - told)):
+                    self._answer(shell)
 
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
@@ -127,11 +138,20 @@ class SshHost:
         self._shell()
         argv = self._as_there(argv)
         why = f"s=0; {why_not(argv[0])}"
-        process, refused = start(self, self._session(), argv, stderr_path, env, why)
+        session = self._expected.pop(stderr_path, None)
+        if session is None or session.poll() is not None:
+            session = open_session(self._session(), stderr_path)
+        process, refused = start(self, session, argv, stderr_path, env, why)
         if refused:
             raise _refusal(self.name, argv[0], refused)
         assert process is not None
         return process
+
+    def expect(self, stderr_path: str) -> None:
+        """Open a session for a process that will be spawned soon, while other work is done."""
+        if stderr_path not in self._expected and len(self._expected) < _EXPECTED:
+            self._shell()
+            self._expected[stderr_path] = open_session(self._session(), stderr_path)
 
     def post(self, script: str) -> None:
         """Send the shell a script that prints nothing and is not waited for."""
@@ -148,67 +168,14 @@ class SshHost:
     def undo_run(self, run: str, folder: str) -> None:
         undo_there(self, run, folder)
 
-    # --- files ---------------------------------------------------------------------------------
-
-    def read(self, path: str) -> bytes:
-        shell = self._shell()
-        content, error, status = shell.ask(
-            f"{{ e=$(cat -- {word(path)} 2>&1 >&3); s=$?; }} 3>&1; {shell.mark}; "
-            f"printf '%s' \"$e\"; {shell.mark}; printf '%s' $s; {shell.mark}",
-            3,
-        )
-        if status != b"0":
-            raise os_error(error, path)
-        return content
-
-    def write(self, path: str, content: bytes) -> None:
-        if len(content) > _LONG:
-            self._upload(path, content)
-            return
-        self._file_command(f"{literal(content)} | tee -- {word(path)}", path)
-
-    def exists(self, path: str) -> bool:
-        shell = self._shell()
-        return shell.ask(f"[ ! -e {word(path)} ] || printf y; {shell.mark}", 1)[0] == b"y"
-
-    def remove(self, path: str) -> None:
-        # As `unlink` does: a folder is an error.
-        self._file_command(f"rm -f -- {word(path)}", path)
-
-    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        shell = self._shell()
-        # Behind each content comes a file that holds the mark, whether or not it could be read.
-        shell.post(
-            f"set -- {patterns_of(patterns)}; printf '%s\\0' \"$@\"; {shell.mark}; "
-            "{ e=$(printf '%s\\0'\"$d\"'/s\\0' \"$@\" | xargs -0 cat -- 2>&1 >&3); } 3>&1; "
-            f"printf '%s' \"$e\"; {shell.mark}"
-        )
-        names = self._answer(shell).decode(errors="surrogateescape").split("\0")[:-1]
-        contents = {name: self._answer(shell) for name in names}
-        failed = {
-            error[1].decode(errors="surrogateescape")
-            for line in self._answer(shell).splitlines()
-            if (error := _CAT.fullmatch(line))
-        }
-        return {name: content for name, content in contents.items() if name not in failed}
-
-    def inodes(self, *patterns: str) -> Mapping[str, int]:
-        shell = self._shell()
-        lines, *_ = shell.ask(
-            f"set -- {patterns_of(patterns)}; printf '%s\\0' \"$@\" | "
-            f"xargs -0 stat -L -c '%i %n' -- 2>/dev/null; {shell.mark}",
-            1,
-        )
-        numbers = {}
-        for line in lines.decode(errors="surrogateescape").splitlines():
-            inode, _, path = line.partition(" ")
-            numbers[path] = int(inode)
-        return numbers
-
     # --- the connection ------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the connection, and all that goes through it."""
+        while self._expected:
+            _, session = self._expected.popitem()
+            session.kill()
+            session.communicate()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -291,12 +258,6 @@ class SshHost:
             )
         return stdout, stderr, status
 
-    def _answer(self, shell: RemoteShell) -> bytes:
-        try:
-            return shell.answer(_SILENT_S)
-        except TimeoutError as error:
-            raise shell.lost(f"it did not answer for {_SILENT_S:g} s") from error
-
     def _kill(self, pid: str) -> None:
         """Kill a process with its group, past the shell that waits for it."""
         script = f"kill -9 -{pid} {pid} 2>/dev/null\n".encode()
@@ -310,34 +271,6 @@ class SshHost:
             start_new_session=True,
         )
 
-    def _upload(self, path: str, content: bytes) -> None:
-        """Write a file by a session of its own, which takes it as it is."""
-        self._shell()
-        done = subprocess.run(
-            (
-                *self._session()[:-1],
-                f"exec /bin/sh -c {word('LC_ALL=C exec tee -- ' + word(path))}",
-            ),
-            input=content,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_UPLOAD_S,
-            check=False,
-            start_new_session=True,
-        )
-        if done.returncode:
-            raise os_error(done.stderr, path)
-
-    def _file_command(self, command: str, path: str) -> None:
-        shell = self._shell()
-        error, status = shell.ask(
-            f"e=$({command} 2>&1 >/dev/null); s=$?; printf '%s' \"$e\"; {shell.mark}; "
-            f"printf '%s' $s; {shell.mark}",
-            2,
-        )
-        if status != b"0":
-            raise os_error(error, path)
-
 
 def _refusal(host: str, program: str, why: str) -> Unavailable:
     if why == "missing":
@@ -346,3 +279,30 @@ def _refusal(host: str, program: str, why: str) -> Unavailable:
             hint=f"switchmark doctor --host {host}",
         )
     return Unavailable(f"the program '{program}' may not be executed by this user of {host}")
+
+
+def _script(shell: RemoteShell, call: Call, number: int) -> str:
+    """Return what the shell is fed of a command: it answers with its process, its outputs and its
+    status, or that it was skipped."""
+    out, err, source = (f'"$d"/{number}{end}' for end in "oei")
+    feed, given = "", "</dev/null"
+    if call.stdin is not None and len(call.stdin) > LONG:
+        given = f"<{source}"
+    elif call.stdin is not None:
+        feed, given = f"{literal(call.stdin)} | ", ""
+    fine = "*" if call.ok is None else "|".join(str(_told(status)) for status in call.ok)
+    mark = shell.mark
+    return (
+        f'if [ -n "$x" ]; then {mark}; {mark}; {mark}; printf skipped; {mark}\nelse\n'
+        f"{feed}{assignments(call.env)}setsid -- {quoted(call.argv)} {given} >{out} 2>{err} &\n"
+        f"p=$!; printf '%s' \"$p\"; {mark}; wait $p; s=$?; [ -e {err} ] || s=full\n"
+        f"[ $s != 126 ] && [ $s != 127 ] || {why_not(call.argv[0])}\n"
+        f"[ ! -s {out} ] || cat {out}; {mark}; [ ! -s {err} ] || cat {err}; "
+        f"{mark}; printf '%s' $s; {mark}\n"
+        f"case $s in {fine}) ;; *) x=1;; esac\nfi"
+    )
+
+
+def _told(status: int) -> int:
+    """Return an exit status as a shell tells it: that of a signal is above 128."""
+    return 128 - status if status < 0 else status

@@ -16,7 +16,7 @@ from switchmark.machine.remote_shell import PREAMBLE
 from switchmark.machine.shell_words import assignments, quoted, word
 from switchmark.machine.signals import shielded
 
-__all__ = ["SshProcess", "ended", "start"]
+__all__ = ["SshProcess", "ended", "open_session", "start"]
 
 _START_S = 30.0
 _GONE_S = 5.0
@@ -98,15 +98,24 @@ class SshProcess:
                 self._host.post(script)
 
 
+def open_session(session: Sequence[str], stderr_path: str) -> subprocess.Popen[bytes]:
+    """Open a session that gives a shell, for a process whose errors go to a file of this side."""
+    with shielded(), Path(stderr_path).open("ab") as err:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            session, bufsize=0, stdin=pipe, stdout=pipe, stderr=err, start_new_session=True
+        )
+
+
 def start(
     host: Connected,
-    session: Sequence[str],
+    child: subprocess.Popen[bytes],
     argv: tuple[str, ...],
     stderr_path: str,
     env: Mapping[str, str],
     check: str,
 ) -> tuple[SshProcess | None, str]:
-    """Start a program over a session that gives a shell. `check` is shell text that sets `s` to why
+    """Start a program in the shell of a session. `check` is shell text that sets `s` to why
     it cannot be started, or to 0; that is the second of what is returned."""
     # One compound: the shell has read all of it before its input becomes the program's. The shell
     # waits, so that the session ends with the program's status; it holds none of its outputs.
@@ -118,11 +127,7 @@ def start(
         "kill -9 -$!; exit $s; }"
     )
     command = f"on {host.name}: {quoted(argv)}"
-    with shielded(), Path(stderr_path).open("ab") as err:
-        pipe = subprocess.PIPE
-        child = subprocess.Popen(
-            session, bufsize=0, stdin=pipe, stdout=pipe, stderr=err, start_new_session=True
-        )
+    with shielded():
         client = LocalProcess(child, command, stderr_path)
         client.send(script)
         deadline = time.monotonic() + _START_S

@@ -8,14 +8,17 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 
-from switchmark.errors import CommandTimedOut, SetupFailed, UsageError
+from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
 from switchmark.machine.host import Host, last_lines
 from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.machine.leases import Leases
+from switchmark.machine.ssh import Call, SshHost
+from switchmark.machine.together import commands_together
 
-__all__ = ["carry_out", "in_words"]
+__all__ = ["carry_out", "in_words", "undone_together"]
 
 _GONE = re.compile(
     rb"no such |cannot find device|does not exist|is not (running|defined)", re.IGNORECASE
@@ -47,6 +50,23 @@ def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases
                 leases.give_back(run, _host(hosts, undo.host), undo.path)
             except OSError as error:
                 raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bool]:
+    """Carry out the undos from the first on that are commands of one host that is reached by ssh,
+    in one round trip: say of each whether it is done. One that is not is to be carried out by
+    itself; so are all others, the first of which is not done."""
+    commands = commands_together(undos)
+    done = [False] * len(commands)
+    calls = [Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s) for undo in commands]
+    with suppress(SwitchmarkError):
+        host = _host(hosts, undos[0].host)
+        if len(commands) < 2 or not isinstance(host, SshHost):
+            return [False]
+        with closing(host.run_all(calls)) as outcomes:
+            for number, completed in enumerate(outcomes):
+                done[number] = completed.status == 0 or bool(_GONE.search(completed.stderr))
+    return done or [False]
 
 
 def in_words(undo: Undo) -> str:

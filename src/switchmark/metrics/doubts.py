@@ -129,9 +129,10 @@ _DOUBTS = (
     ),
     Doubt(
         "clock",
-        "the two ends have clocks of their own; or a frame came before it was sent; or the cycle "
-        "counter is not constant and nonstop",
-        "one-way latency is null, or wrong by an unknown amount",
+        "the two ends have clocks of their own, which cannot be told apart, or to half the latency "
+        "at best; or a frame came before it was sent; or the cycle counter is not constant and "
+        "nonstop",
+        "one-way latency is null, or wrong by up to what is told, or by an unknown amount",
         "--dimension latency (one end reads its own clock), or a host with a constant TSC",
     ),
     Doubt(

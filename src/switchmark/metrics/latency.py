@@ -113,6 +113,7 @@ def _merged(sampled: tuple[Latency, ...], histogram: bool) -> Latency:
         kind=sampled[0].kind,
         **_summary(sampled, tuple(PERCENTILES), histogram),
         ipdv=Variation(**_summary(variations, _OF_VARIATION, histogram)) if variations else None,
+        unsure_ns=max((part.unsure_ns for part in sampled if part.unsure_ns), default=None),
     )
 
 
@@ -140,15 +141,17 @@ def from_counts(
     kind: Literal["rtt", "one-way"],
     histograms: Sequence[Message],
     variations: Sequence[Message] = (),
+    unsure_ns: int | None = None,
 ) -> Latency | None:
     """Return a trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum`
     in nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
-    without samples."""
+    without samples. `unsure_ns` is by how much all may be wrong."""
     told = _told(histograms, tuple(PERCENTILES))
     varied = _told(variations, _OF_VARIATION)
     if told is None:
         return None
-    return Latency(kind=kind, **told, ipdv=None if varied is None else Variation(**varied))
+    ipdv = None if varied is None else Variation(**varied)
+    return Latency(kind=kind, **told, ipdv=ipdv, unsure_ns=unsure_ns)
 
 
 def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:

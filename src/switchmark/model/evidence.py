@@ -138,6 +138,20 @@ class VerdictEvidence(Written):
     """The rate of a sender and a cable for each copy of a frame, where it is known."""
 
 
+class ClockEvidence(Written):
+    """This record says how far the clock of another kernel can be told, by exchanges of messages
+    with a process there."""
+
+    unsure_ns: int
+    """By how much it was wrong at most during the trial, in nanoseconds."""
+
+    round_trip_ns: int
+    """The shortest exchange, in nanoseconds."""
+
+    drift_ppm: float
+    """By how much its counter runs faster than its kernel says, in millionths."""
+
+
 class Evidence(Written):
     """This record has all evidence of a trial."""
 
@@ -152,6 +166,9 @@ class Evidence(Written):
 
     early: int = 0
     """Frames that came before they were sent, by the clocks."""
+
+    clocks: dict[str, ClockEvidence] = Field(default_factory=dict)
+    """By host, or by part in a virtual machine: the clocks that are not this host's."""
 
     lag: dict[str, Lag] = Field(default_factory=dict)
     """By the first flow of each sender with a rate: how far it was behind when a frame was made."""

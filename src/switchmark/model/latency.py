@@ -95,7 +95,7 @@ class Latency(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["rtt", "one-way"]
-    """There and back, or by one clock that both ends read."""
+    """There and back, or one way."""
 
     count: int
     """Frames."""
@@ -136,6 +136,9 @@ class Latency(BaseModel):
     ipdv: Variation | None = None
     """How they differ from frame to frame, where that was measured."""
 
+    unsure_ns: int | None = None
+    """Between two clocks: by how much all of them may be wrong at most, in nanoseconds."""
+
 
 class VariationFigures(Written):
     """These figures are a `Variation` without its histogram."""
@@ -169,7 +172,7 @@ class LatencyFigures(Written):
     """These figures tell the latency of all frames of some trials."""
 
     kind: Literal["rtt", "one-way"]
-    """There and back, or by one clock that both ends read."""
+    """There and back, or one way."""
 
     count: int
     """Frames."""
@@ -209,3 +212,6 @@ class LatencyFigures(Written):
 
     ipdv: VariationFigures | None = None
     """How they differ from frame to frame (section 4.1), where that was measured."""
+
+    unsure_ns: int | None = None
+    """Between two clocks: by how much all of them may be wrong at most, in nanoseconds."""

@@ -8,7 +8,7 @@ that an earlier `Run(save=...)` kept, or for the pid of an earlier `Spawn`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Step",
     "Wait",
     "Write",
+    "on_host",
 ]
 
 
@@ -156,3 +157,19 @@ class Wait:
 
 Step = Run | Spawn | Write | Folder | Reserve | Wait
 Plan = tuple[Step, ...]
+
+
+def on_host(steps: Plan, host: str) -> Plan:
+    """Return the steps, those at the host itself at the host of this name."""
+    if host == HOST.host:
+        return steps
+
+    def there(node: Node) -> Node:
+        return replace(node, host=host) if node.host == HOST.host else node
+
+    return tuple(
+        replace(step, check=replace(step.check, at=there(step.check.at)))
+        if isinstance(step, Wait)
+        else replace(step, at=there(step.at))
+        for step in steps
+    )

@@ -33,8 +33,8 @@ class SetUp(BaseModel):
         str | None,
         Axis(
             "path",
-            "the two hosts of locality remote: the sender's, the receiver's",
-            values="`a,b`: names of the host file",
+            "the host of a local test, if not this; of a remote one the sender's, the receiver's",
+            values="`a` or `a,b`: names of the host file",
             undivided=True,
             later=True,
         ),

@@ -85,7 +85,9 @@ def outcome(record: Record) -> str:
     median = format_ns(latency.get("p50"))
     cable = cable_latency(content)
     beside = f" ({cable} on a cable)" if cable and cable != ABOVE else ""
-    words = [rate(content), f"median {median}{beside}" if median else "", record.verdict]
+    unsure = format_ns(latency.get("unsure_ns"))
+    told = f"{median} ± {unsure}" if unsure else median
+    words = [rate(content), f"median {told}{beside}" if median else "", record.verdict]
     return ", ".join(filter(None, words))
 
 

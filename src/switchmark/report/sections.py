@@ -213,7 +213,9 @@ def _losses(rows: _Rows) -> list[Column]:
 
 def _latency_column(rows: _Rows, name: str, expendable: int) -> Column:
     def text(row: _Row) -> str:
-        return format_ns((row.content["latency_ns"] or {}).get(name))
+        latency = row.content["latency_ns"] or {}
+        unsure = format_ns(latency.get("unsure_ns")) if latency.get(name) is not None else ""
+        return format_ns(latency.get(name)) + (unsure and f" ± {unsure}")
 
     return Column(name, _cells(rows, text), numeric=True, expendable=expendable)
 

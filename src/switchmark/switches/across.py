@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from switchmark.machine.host import Host
 from switchmark.model.addresses import mac_address
-from switchmark.model.plan import HOST, Node, Plan, Run, Wait
+from switchmark.model.plan import HOST, Node, Plan, Run, on_host
 from switchmark.model.topology import (
     Addressing,
     Endpoint,
@@ -24,7 +24,7 @@ from switchmark.model.topology import (
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, Switch
 
-__all__ = ["Across", "Uplink", "far_switch", "named_ends", "on_host", "side_name", "wirings_of"]
+__all__ = ["Across", "Uplink", "far_switch", "named_ends", "side_name", "wirings_of"]
 
 _OWN = frozenset({"name", "semantics", "port_kinds", "counters", "program", "bound_to"})
 _OF_DRIVER = (*_OWN, "resources", "own_stack", "capabilities", "routes_by_port")
@@ -40,22 +40,6 @@ class Uplink:
     name: str
     ends: tuple[str, str]
     made: bool
-
-
-def on_host(steps: Plan, host: str) -> Plan:
-    """Return the steps, those at the host itself at the host of this name."""
-    if host == HOST.host:
-        return steps
-
-    def there(node: Node) -> Node:
-        return replace(node, host=host) if node.host == HOST.host else node
-
-    return tuple(
-        replace(step, check=replace(step.check, at=there(step.check.at)))
-        if isinstance(step, Wait)
-        else replace(step, at=there(step.at))
-        for step in steps
-    )
 
 
 class Across(Switch):

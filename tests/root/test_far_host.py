@@ -1,0 +1,131 @@
+"""These tests run whole tests on one host that is reached by ssh, with real frames: every one is
+accounted for there, and nothing is left there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssh_hosts import SshdHost, left_on, write_host_file
+from switchmark.lab.measure import Lab
+from switchmark.machine import measuring
+from switchmark.machine.host_file import VARIABLE
+from switchmark.machine.hosts import Hosts
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+
+Try = Callable[..., Record]
+
+USUAL = {"hosts": "a", "rate": "2000", "duration": 0.15, "warmup": 0.05}
+
+
+@pytest.fixture
+def host_file(ssh_host: SshdHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = write_host_file(tmp_path / "host.toml", [ssh_host])
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture
+def attempt(host_file: Path, traffic_program: str, tmp_path: Path) -> Try:
+    def measure(**axes: Any) -> Record:
+        with Lab(tmp_path) as lab:
+            record = lab.run(Test.model_validate({**USUAL, **axes}))
+        assert lab.left == ()
+        return record
+
+    return measure
+
+
+def assert_measured_there(record: Record, host: SshdHost, folder: Path) -> None:
+    assert record.status == "ok", record.error
+    (trial,) = record.trials
+    assert trial.tx_frames > 0
+    assert trial.unaccounted == 0
+    assert trial.latency is not None
+    steps = (folder / "logs" / "steps.sh").read_text().splitlines()
+    reasons = [line for line in steps if line.startswith("# ")]
+    assert reasons
+    assert all(line.endswith(f"(on {host.name})") for line in reasons)
+    assert left_on(host) == []
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"switch": "linux-bridge"},
+        {"switch": "ip-forward", "direction": "bi", "pairs": 2},
+        {"switch": "linux-bridge", "scenario": "loopback", "chain": 2},
+        {"switch": "linux-bridge", "placement": "shared-process", "engine": "udp-mmsg"},
+        {"switch": "xdp-redirect", "engine": "mmap"},
+        {"switch": "ovs", "dimension": "latency", "rate": "500"},
+        {"switch": "ovs-dpdk", "engine": "dpdk"},
+        {"switch": "linux-bridge", "environment": "lxc"},
+        {"switch": "linux-bridge", "environment": "docker"},
+        {"switch": "linux-bridge", "environment": "podman"},
+        {"switch": "linux-bridge", "switch_environment": "lxc"},
+    ],
+    ids=lambda axes: "-".join(str(value) for value in axes.values()),
+)
+def test_a_whole_test_is_measured_on_another_host(
+    attempt: Try, ssh_host: SshdHost, tmp_path: Path, axes: Mapping[str, Any]
+) -> None:
+    assert_measured_there(attempt(**axes), ssh_host, tmp_path)
+
+
+def test_tests_of_several_hosts_are_measured_one_after_the_other(
+    host_file: Path, ssh_host: SshdHost, traffic_program: str, tmp_path: Path
+) -> None:
+    words = "--rate 2000 --duration 0.15 --warmup 0.05 --repeat 1 --calibrate never --hosts"
+    for host in ("a", "local"):
+        done = subprocess.run(
+            (
+                *(sys.executable, "-m", "switchmark", "run", *words.split(), host),
+                *("--json", "--quiet", "--out", str(tmp_path / "runs")),
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert told["unaccounted"] == 0
+        assert told["test"]["hosts"] == host
+    folders = sorted((tmp_path / "runs").iterdir())
+    facts = [json.loads((folder / "host.json").read_text()) for folder in folders]
+    assert [set(each.get("hosts", {})) for each in facts] == [{"a"}, set()]
+    assert left_on(ssh_host) == []
+
+
+def test_the_lock_of_another_machine_is_held_and_waited_for(
+    host_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "lock"
+    lock.write_text("pid 7, somebody")
+    monkeypatch.setattr(measuring, "_FILE", str(lock))
+    monkeypatch.delenv(measuring.VARIABLE, raising=False)
+    holders: list[str] = []
+    with Hosts() as hosts, lock.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        def told(holder: str) -> None:
+            holders.append(holder)
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        with measuring._alone_there(hosts["a"], "this test", False, told):
+            assert holders == ["pid 7, somebody (on a)"]
+            assert lock.read_text() == "this test"
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with measuring._alone_there(hosts["a"], "a guest", True, told):
+                assert lock.read_text() == "this test"
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert lock.read_text() == ""

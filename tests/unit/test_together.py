@@ -1,0 +1,51 @@
+"""These tests check which steps of a plan go to a host in one round trip."""
+
+from __future__ import annotations
+
+from switchmark.machine.journal import Command, Restore
+from switchmark.machine.together import commands_together, steps_together
+from switchmark.model.plan import Check, Node, Run, Spawn, Wait
+
+A, B = (Node("host", "host", host=name) for name in "ab")
+IN_A = Node("sm-f0", "netns", host="a")
+
+
+def run(name: str = "x", at: Node = A, save: str | None = None) -> Run:
+    return Run("a command", ("echo", name), at, save=save)
+
+
+WAIT = Wait("it is so", Check(("true",), A))
+
+
+def test_commands_of_one_host_go_together() -> None:
+    assert steps_together((run(), run(at=IN_A), run(at=B))) == (run(), run(at=IN_A))
+
+
+def test_what_needs_a_value_goes_after_what_gives_it() -> None:
+    giver, taker = run(save="pid"), run("${pid}")
+    assert steps_together((giver, run(), taker, run())) == (giver, run())
+
+
+def test_what_is_waited_for_ends_them() -> None:
+    assert steps_together((run(), WAIT, WAIT, run())) == (run(), WAIT, WAIT)
+
+
+def test_what_is_no_command_goes_alone() -> None:
+    spawn = Spawn("a process", "p", ("true",), A)
+    assert steps_together((spawn, run())) == (spawn,)
+    assert steps_together((run(), spawn)) == (run(),)
+
+
+def test_there_are_not_too_many_at_once() -> None:
+    assert len(steps_together((run(),) * 100)) == 32
+    long = Run("a command", ("cat",), A, stdin=b"x" * 30_000)
+    assert steps_together((long, long)) == (long,)
+    assert steps_together((Run("a command", ("cat",), A, stdin=b"x" * 90_000), run())) != ()
+
+
+def test_undos_that_are_commands_of_one_host_go_together() -> None:
+    one, other = (Command(host=name, argv=("true",)) for name in "ab")
+    file = Restore(host="a", path="/x", content=None)
+    assert commands_together((one, one, other)) == [one, one]
+    assert commands_together((one, file, one)) == [one]
+    assert commands_together((file, one)) == []
