@@ -78,7 +78,7 @@ def test_one_way_latency_is_told_between_two_clocks(
     assert trial.latency is not None
     assert trial.latency.kind == "one-way"
     assert trial.latency.count == trial.distinct > 0
-    assert trial.latency.unsure_ns == unsure > 0
+    assert trial.evidence.unsure_ns == unsure > 0
     # By one clock it is some tens of us; without the correction it would be 1000 s, or below 0.
     assert trial.latency.min < 10**9
     assert trial.latency.mean < 10**9

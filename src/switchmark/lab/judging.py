@@ -175,7 +175,7 @@ class JudgedTrials:
     def _clock(self, trial: TrialResult) -> str | None:
         if trial.latency is None or trial.latency.kind != "one-way":
             return None
-        if 2 * (unsure_ns := trial.latency.unsure_ns or 0) > trial.latency.mean:
+        if 2 * (unsure_ns := trial.evidence.unsure_ns or 0) > trial.latency.mean:
             return f"two clocks are told apart to {unsure_ns} ns"
         if early := trial.evidence.early:
             return f"{early} frames came before they were sent"

@@ -12,7 +12,7 @@ from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import Worker
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import own_kernel, roles_of
-from switchmark.layout.tasks import Job, jobs_of, opened_by, reads_one_clock, sent_by_flow
+from switchmark.layout.tasks import Job, jobs_of, opened_by, sent_by_flow, unsure_ns
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
@@ -33,8 +33,7 @@ _TAKEN = 0.2
 _COUNTED = (
     *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
 )
-_CLOCKS_FAIL_NS = 5_000_000
-"""Two clocks that are told apart no better say nothing of the time that a frame takes."""
+_CLOCKS_FAIL_NS = 5_000_000  # clocks that are told no better say nothing of a frame's time
 _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
 the frames that look older, too few for the 99.9th percentile to be one of them."""
@@ -89,6 +88,7 @@ class Outcome:
         others = {
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "clocks": self.clocks,
+            "unsure_ns": unsure_ns(self.layout, self.clocks),
             "early": sum(report["early"] for report in received.values()),
             "mixed": sum(report.get("mixed", 0) for report in received.values()),
             "stamps": stamps_of(received),
@@ -221,25 +221,15 @@ class Outcome:
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
     def _latency(self, received: Sequence[Message]) -> Latency | None:
-        if self._unsure_ns > _CLOCKS_FAIL_NS:
+        if unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS:
             return None
-        kind: Literal["rtt", "one-way"] = (
-            "rtt" if self.layout.test.dimension == "latency" else "one-way"
-        )
+        there_and_back = self.layout.test.dimension == "latency"
+        kind: Literal["rtt", "one-way"] = "rtt" if there_and_back else "one-way"
         return from_counts(
             kind,
             [report["latency"] for report in received if "latency" in report],
             [report["ipdv"] for report in received if "ipdv" in report],
-            self._unsure_ns or None,
         )
-
-    @property
-    def _unsure_ns(self) -> int:
-        """Return by how much one-way latency is wrong at most where its ends read two clocks."""
-        one_way = self.layout.test.dimension == "throughput"
-        if not one_way or all(reads_one_clock(self.layout, part) for part in self.layout.parts):
-            return 0
-        return sum(sorted(clock.unsure_ns for clock in self.clocks.values())[-2:])
 
     def _per_flow(self, sent: _Sent, received: Mapping[str, Message]) -> tuple[FlowCounts, ...]:
         test = self.layout.test
@@ -332,8 +322,7 @@ class Outcome:
         doubts = list(self.placement.doubts)
         if any(share > _TAKEN for share in taken.values()):
             doubts.append("host-busy")
-        if self._unsure_ns > _CLOCKS_FAIL_NS:
-            doubts.append("clock")
+        doubts += ["clock"] * (unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS)
         if stolen > _STEAL:
             doubts.append("cpu-stolen")
         if any(ns > _STARTED_LATE * spec.duration_s * 1e9 for ns in started_late.values()):

@@ -3,16 +3,25 @@ open. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import clock_of, roles_of
+from switchmark.model.evidence import ClockEvidence
 from switchmark.model.objects import Message
 from switchmark.model.topology import Flow, Part, Port, Role
 
-__all__ = ["Job", "distinct", "jobs_of", "opened_by", "reads_one_clock", "sent_by_flow"]
+__all__ = [
+    "Job",
+    "distinct",
+    "jobs_of",
+    "opened_by",
+    "reads_one_clock",
+    "sent_by_flow",
+    "unsure_ns",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,12 @@ def sent_by_flow(
         if one.sink == flow.sink
     ]
     return list(zip(names, counts, strict=True))
+def unsure_ns(layout: Layout, clocks: Mapping[str, ClockEvidence]) -> int:
+    """Return by how much one-way latency is wrong at most where its ends read two clocks."""
+    one_way = layout.test.dimension == "throughput"
+    if not one_way or all(reads_one_clock(layout, part) for part in layout.parts):
+        return 0
+    return sum(sorted(clock.unsure_ns for clock in clocks.values())[-2:])
 
 
 def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:

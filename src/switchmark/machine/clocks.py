@@ -18,7 +18,7 @@ corrects is off by less. A measured one that is less sure is not taken."""
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """At a moment the other counter showed `ticks`, and this host's clock `ns`, give or take
+    """A moment is when the other counter showed `ticks`, and this host's clock `ns`, give or take
     `unsure_ns`."""
 
     ticks: int

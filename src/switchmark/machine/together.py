@@ -1,5 +1,5 @@
-"""Which steps of a plan go to a host that is reached by ssh in one round trip: commands one after
-the other, and behind them what is waited for. They stay an operator's commands, each by itself."""
+"""This module says which steps of a plan go to a host that is reached by ssh in one round trip:
+commands, and behind them what is waited for. They stay an operator's commands, each by itself."""
 
 from __future__ import annotations
 

@@ -80,7 +80,11 @@ def cable_latency_ns(record: Record) -> CableLatency | NoCableLatency | None:
 def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     """Return the latency of all frames of some trials; None where none was measured. Minimum, mean
     and maximum are exact; percentiles are the histogram's, three digits of them."""
-    return figures_of([trial.latency for trial in trials if trial.latency])
+    figures = figures_of([trial.latency for trial in trials if trial.latency])
+    unsure = [each for trial in trials if (each := trial.evidence.unsure_ns)]
+    if figures is None or not unsure:
+        return figures
+    return figures.model_copy(update={"unsure_ns": max(unsure)})
 
 
 def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
@@ -113,7 +117,6 @@ def _merged(sampled: tuple[Latency, ...], histogram: bool) -> Latency:
         kind=sampled[0].kind,
         **_summary(sampled, tuple(PERCENTILES), histogram),
         ipdv=Variation(**_summary(variations, _OF_VARIATION, histogram)) if variations else None,
-        unsure_ns=max((part.unsure_ns for part in sampled if part.unsure_ns), default=None),
     )
 
 
@@ -141,17 +144,15 @@ def from_counts(
     kind: Literal["rtt", "one-way"],
     histograms: Sequence[Message],
     variations: Sequence[Message] = (),
-    unsure_ns: int | None = None,
 ) -> Latency | None:
     """Return a trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum`
     in nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
-    without samples. `unsure_ns` is by how much all may be wrong."""
+    without samples."""
     told = _told(histograms, tuple(PERCENTILES))
     varied = _told(variations, _OF_VARIATION)
     if told is None:
         return None
-    ipdv = None if varied is None else Variation(**varied)
-    return Latency(kind=kind, **told, ipdv=ipdv, unsure_ns=unsure_ns)
+    return Latency(kind=kind, **told, ipdv=None if varied is None else Variation(**varied))
 
 
 def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:

@@ -170,6 +170,9 @@ class Evidence(Written):
     clocks: dict[str, ClockEvidence] = Field(default_factory=dict)
     """By host, or by part in a virtual machine: the clocks that are not this host's."""
 
+    unsure_ns: int | None = None
+    """Between two clocks: by how much one-way latency may be wrong at most, in nanoseconds."""
+
     lag: dict[str, Lag] = Field(default_factory=dict)
     """By the first flow of each sender with a rate: how far it was behind when a frame was made."""
 

@@ -136,9 +136,6 @@ class Latency(BaseModel):
     ipdv: Variation | None = None
     """How they differ from frame to frame, where that was measured."""
 
-    unsure_ns: int | None = None
-    """Between two clocks: by how much all of them may be wrong at most, in nanoseconds."""
-
 
 class VariationFigures(Written):
     """These figures are a `Variation` without its histogram."""
