@@ -60,8 +60,11 @@ def test_frames_pass_from_machine_to_machine(
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.rx_frames == trial.tx_frames > 150
     assert record.port == "tap"
-    assert "clock" in record.doubts
-    assert trial.latency is None  # no clock is common to both ends
+    # No clock is common to both ends; that of an emulated processor cannot be told well enough.
+    unsure_ns = trial.evidence.unsure_ns
+    assert unsure_ns is not None
+    assert (trial.latency is None) == (unsure_ns > 5_000_000)
+    assert trial.latency is not None or "clock" in record.doubts
     assert sum(trial.intervals) == trial.rx_frames
     assert trial.counters.at_parts["f0"].tx == trial.counters.at_switch["f1"].tx == trial.tx_frames
     emulated = "emulated" in (vm.ENVIRONMENT.probe(LocalHost()).mode or "")

@@ -51,9 +51,9 @@ def list_(
 def doctor(as_json: Json = False, host: OnHost = None) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
     from switchmark.cli.doctor import examine, print_findings
-    from switchmark.machine.reach import FileHosts
+    from switchmark.machine.hosts import Hosts
 
-    with FileHosts() as hosts:
+    with Hosts() as hosts:
         findings = examine() if host is None else examine(hosts[host])
     if as_json:
         print_json([asdict(finding) for finding in findings])
@@ -72,9 +72,9 @@ def clean(
 ) -> int:
     """Undo what dead runs left on this machine, and on the hosts that they used."""
     from switchmark.machine.clean import clean, clean_there
-    from switchmark.machine.reach import FileHosts
+    from switchmark.machine.hosts import Hosts
 
-    with FileHosts() as hosts:
+    with Hosts() as hosts:
         if host is None:
             cleaned = clean(runs=runs or (), dry_run=dry_run, hosts=hosts)
         else:
