@@ -99,6 +99,8 @@ def sent_by_flow(
         if one.sink == flow.sink
     ]
     return list(zip(names, counts, strict=True))
+
+
 def unsure_ns(layout: Layout, clocks: Mapping[str, ClockEvidence]) -> int:
     """Return by how much one-way latency is wrong at most where its ends read two clocks."""
     one_way = layout.test.dimension == "throughput"
