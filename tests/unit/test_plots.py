@@ -4,6 +4,7 @@ pictures."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -179,6 +180,28 @@ def test_references_a_diagonal_and_a_second_scale_are_drawn() -> None:
     assert "on a bare cable" in picture
     assert "cores of all" in picture
     assert "stroke-dasharray" in picture
+
+
+def test_on_a_second_scale_each_series_has_a_line_of_its_own_beside_its_bars() -> None:
+    places = [(x, series) for x in "123" for series in ("1500", "64", "512")]
+    chart = replace(
+        of_kind("bars", *(Mark(x, 1.0, series) for x, series in places)),
+        x=Scale("chain", words=("1", "2", "3")),
+        second=tuple(Mark(x, float(series), series) for x, series in places),
+        y2=Scale("received (Gbps)"),
+    )
+    specified = specification(chart)
+    picture = svg(specified)
+    lines = re.findall(r'<path[^>]* d="([^"]*)"[^>]*stroke-dasharray="4,3"', picture)
+    assert len(lines) == 3
+    assert {line.count("L") for line in lines} == {2}
+    starts = [float(re.findall(r"M([0-9.]+)", line)[0]) for line in lines]
+    assert len(set(starts)) == 3
+    assert "white squares: received (Gbps), at the right" in json.dumps(specified)
+    (domain,) = set(
+        re.findall(r'"xOffset": {"field": "series", "scale": ({.*?})}', json.dumps(specified))
+    )
+    assert json.loads(domain) == {"domain": ["64", "512", "1500"]}
 
 
 def test_series_and_panels_stand_by_the_numbers_in_them() -> None:

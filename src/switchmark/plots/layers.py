@@ -94,7 +94,8 @@ def layers_of(chart: Chart) -> list[Spec]:
     if chart.kind == "heat":
         return _heat(chart, x)
     grouped = chart.kind == "bars" and len(chart.series_names()) > 1 and chart.x.words
-    offset: Spec = {"xOffset": {"field": "series"}} if grouped else {}
+    beside = {"field": "series", "scale": {"domain": chart.series_names()}}
+    offset: Spec = {"xOffset": beside} if grouped else {}
     base: Spec = {"x": x, "y": y, **offset, **_colour(chart)}
     layers = {
         "lines": _lines,
@@ -107,7 +108,7 @@ def layers_of(chart: Chart) -> list[Spec]:
     layers += [_published(base)] if any(mark.published for mark in chart.marks) else []
     layers += _references(chart, x)
     if chart.second and chart.y2:
-        return [{"layer": layers}, _second(chart, x, chart.y2)]
+        return [{"layer": layers}, _second(chart, {"x": x, **offset}, chart.y2)]
     return layers
 
 
@@ -298,14 +299,22 @@ def _references(chart: Chart, x: Spec) -> list[Spec]:
     return layers
 
 
-def _second(chart: Chart, x: Spec, scale: Scale) -> Spec:
-    """Return the marks on the scale at the right: a dashed grey line with hollow squares."""
+def _second(chart: Chart, place: Spec, scale: Scale) -> Spec:
+    """Return the marks on the scale at the right: a dashed line of each series with white squares,
+    crosses where they are published."""
     y = {**_upright(_scale(scale, "y")), "axis": {"orient": "right", "grid": False}}
-    base = {"x": x, "y": y, "color": {"value": GREY}}
-    line = {"mark": {"type": "line", "strokeDash": [4, 3]}, "encoding": base}
+    several = len({mark.series for mark in chart.second}) > 1
+    colour = _colour(chart)["color"] if several else {"value": GREY}
+    base = {**place, "y": y, "color": colour}
+    dashed = {"type": "line", "strokeDash": [4, 3], "strokeWidth": 1.2}
+    line = {"transform": [_MEASURED], "mark": dashed, "encoding": base}
+    shape = {
+        "condition": {"test": "datum.kind == 'published'", "value": "cross"},
+        "value": "square",
+    }
     dots = {
-        "mark": {"type": "point", "shape": "square", "size": 50},
-        "encoding": {**base, "tooltip": _TOOLTIP},
+        "mark": {"type": "point", "size": 60, "fill": "white", "opacity": 1, "strokeWidth": 2},
+        "encoding": {**base, "shape": shape, "tooltip": _TOOLTIP},
     }
     return {"data": {"values": [row_of(mark) for mark in chart.second]}, "layer": [line, dots]}
 

@@ -120,6 +120,8 @@ def _notes(chart: Chart) -> list[str]:
     if any(mark.published for mark in marks):
         at_least = ", with an arrow: at least" if any(mark.published for mark in bounded) else ""
         notes.append(f"cross: published{at_least}")
+    if chart.second and chart.y2:
+        notes.append(f"white squares: {chart.y2.title}, at the right")
     if chart.kind == "bars" and (held := [each for each in chart.references if each.x is not None]):
         notes.append(f"grey lines: {', '.join(dict.fromkeys(each.name for each in held))}")
     told = ["; ".join(notes)] if notes else []
