@@ -334,6 +334,15 @@ def test_a_logarithmic_scale_of_times_has_words_for_its_powers_of_ten() -> None:
     assert "(us)" not in picture
 
 
+def test_no_tick_has_a_prefix_beside_that_of_its_unit() -> None:
+    marks = tuple(Mark(float(n), 10.0**n) for n in range(-2, 5))
+    chart = of_kind("lines", *marks, y=Scale("median latency (ms)", log=True))
+    picture = svg(specification(chart))
+    assert ">0.1<" in picture
+    assert ">10k<" in picture
+    assert "100m" not in picture
+
+
 def test_counts_have_ticks_where_they_are() -> None:
     chart = drawn("rate-against-chain", SHOWN["rate-against-chain"])
     assert ">1.5<" not in svg(specification(chart))

@@ -54,7 +54,8 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
     few = 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places)
     ticks = sorted(set(places)) if few else _ticks([p for p in places if not isinstance(p, str)])
-    axis = {"values": ticks, "format": "d" if few else "~s"}
+    written = {"format": "d"} if few else {"labelExpr": _NUMBERS}
+    axis = {"values": ticks, **written}
     if scale.title.endswith(" (us)"):
         spec["title"] = scale.title.removesuffix(" (us)")
         axis = {"values": ticks, "labelExpr": _TIMES}
@@ -65,6 +66,9 @@ def _upright(scale: Spec) -> Spec:
     """Return a scale whose title is no longer than a chart is high."""
     return {**scale, "title": textwrap.wrap(scale["title"], _LETTERS) or None}
 
+
+_NUMBERS = "format(datum.value, datum.value < 1 ? '~g' : '~s')"
+"""Writes what is below 1 without a prefix, which would stand beside that of the unit."""
 
 _TIMES = (
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s' : "

@@ -41,6 +41,7 @@ _STILLS = 12
 _STEPS = 40_000
 """Characters of the steps of a run: what comes after is like it, and in its folder."""
 
+_NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 _CHOSEN = (
     *("rx.mpps", "rx.gbps_l1", "loss_ratio", "latency.p50_us", "latency.mean_us", "latency.p99_us"),
     *("cpu.total", "cpu.switch"),
@@ -62,7 +63,7 @@ def page(
     pictured = _pictured(drawn[:stills])
     parts = [
         "<main id='main'>",
-        *(f"<p class='answer'>{escape(each)}</p>" for each in answer(records)),
+        *(f"<p class='answer'>{_said(each)}</p>" for each in answer(records)),
         *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
         _filter(records),
         "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
@@ -143,6 +144,13 @@ def _still(chart: Chart) -> str:
     return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg(specification(chart)))
 
 
+def _said(sentence: str) -> str:
+    """Return a sentence in which no option is broken at its hyphens."""
+    return re.sub(
+        r"--[a-z][a-z-]*(?: [0-9]+)?", r"<span class='option'>\g<0></span>", escape(sentence)
+    )
+
+
 def _packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
@@ -184,15 +192,7 @@ def _numeric(tests: Mapping[str, Any]) -> list[str]:
     """Return the axes whose values are numbers in all tests."""
     axes = {axis for test in tests.values() for axis in test["axes"]}
     told = {axis: [test["axes"].get(axis, "") for test in tests.values()] for axis in axes}
-    return sorted(axis for axis in axes if all(map(_is_number, told[axis])))
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+    return sorted(axis for axis in axes if all(map(_NUMBER.fullmatch, told[axis])))
 
 
 def _title(name: str) -> str:
