@@ -2,9 +2,11 @@
 `switchmark list switches` and the reference.
 
 `python tools/verify.py NAME...` as root. Every kind of port and every semantics of the switch meets
-every scenario, and of v2v both directions, long frames and round trips. A test passes if the gate
-before it does and every frame is accounted for. NICs by their kernel interfaces are veth pairs
-here; NICs by PCI address are left as the file has them.
+every scenario, and of v2v both directions, long frames and round trips; the first semantics meet
+functions in containers (`v2v to docker`), and the switch is in one (`v2v in docker`), of the
+runtimes that are here. A test passes if the gate before it does and every frame is accounted for.
+NICs by their kernel interfaces are veth pairs here; NICs by PCI address are left as the file has
+them.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from switchmark.engines.base import KERNEL_PORTS
+from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError, Unavailable
 from switchmark.lab.measure import Lab
 from switchmark.layout.resolve import check
@@ -51,6 +54,7 @@ MORE: Mapping[str, dict[str, Any]] = {
 }
 """What is tried besides each scenario one way with frames of 64 bytes."""
 
+RUNTIMES = ("lxc", "docker", "podman")
 ENDS = ({"environment": "netns"}, {"environment": "vm"})
 ENGINES = ("raw-mmsg", "udp-mmsg", "dpdk", "null")
 """The first of each that joins a kind of port is taken: sockets are for DPDK's ends, and the IP
@@ -61,18 +65,30 @@ OF_NICS = {"p2p": "a0=smver0:smver1,b0=smver2:smver3", "p2v": "a0=smver0:smver1"
 """The tests of a switch's NICs."""
 
 
-def matrix(switch: Switch, kind: PortKind) -> Iterator[tuple[str, Test]]:
+def contained(runtimes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the tests of containers: those of the functions, and the switch's own."""
+    tests: dict[str, dict[str, Any]] = {}
+    for name in runtimes:
+        tests[f"v2v to {name}"] = {"scenario": "v2v", "environment": name}
+        tests[f"v2v in {name}"] = {"scenario": "v2v", "switch_environment": name}
+    return tests
+
+
+def matrix(
+    switch: Switch, kind: PortKind, runtimes: Sequence[str] = RUNTIMES
+) -> Iterator[tuple[str, Test]]:
     """Yield the tests that a kind of port can be in, each with its name."""
     scenarios = {name: {"scenario": name} for name in SCENARIOS}
     engines = ENGINES if kind in KERNEL_PORTS else ENGINES[2:]
-    for semantics in switch.semantics:
-        for name, axes in {**scenarios, **MORE}.items():
+    for number, semantics in enumerate(switch.semantics):
+        inside = {} if number else contained(runtimes)
+        for name, axes in {**scenarios, **MORE, **inside}.items():
             if kind is PortKind.NIC_KERNEL and name not in OF_NICS:
                 continue
             ports = {"nic": OF_NICS[name]} if kind is PortKind.NIC_KERNEL else {"port": kind}
             what = {"switch": switch.name, "semantics": semantics}
             tests = (
-                Test.model_validate({**USUAL, **axes, **ports, **what, **end, "engine": engine})
+                Test.model_validate({**USUAL, **end, **axes, **ports, **what, "engine": engine})
                 for end, engine in itertools.product(ENDS, engines)
             )
             if fitting := next((test for test in tests if not check(test)), None):
@@ -97,12 +113,21 @@ def fault_of(record: Record) -> str | None:
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or None
 
 
+def usable(runtime: str) -> bool:
+    """Say whether this host has a runtime of containers."""
+    try:
+        ENVIRONMENTS[runtime].probe(LocalHost())
+    except Unavailable:
+        return False
+    return True
+
+
 def tried(switch: Switch, kind: PortKind, where: str) -> Verification | None:
     """Return what the tests of a kind of port show; None where it can be in none of them."""
     passed: list[str] = []
     failed: list[str] = []
     versions = set()
-    for name, test in matrix(switch, kind):
+    for name, test in matrix(switch, kind, [name for name in RUNTIMES if usable(name)]):
         fault: str | None = "not tried"
         for _ in range(TRIES):
             with tempfile.TemporaryDirectory() as folder, Lab(Path(folder)) as lab:

@@ -48,6 +48,7 @@ DAEMONS = {
     "snabb": "snabb",
     "fastclick": "click",
     "vpp": "vpp_main",
+    "bess": "bessd",
 }
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -88,7 +89,7 @@ def wait_for_a_trial(run: subprocess.Popen[str], folder: Path) -> None:
 
     def up() -> bool:
         steps = "".join(log.read_text() for log in folder.glob("runs/*/logs/steps.sh"))
-        linked = re.search("link of (port 1|every port)", steps) or "net_" not in steps
+        linked = re.search("link of (port 1|every port)", steps) or "# the switch" not in steps
         return bool(linked) and len(traffic_processes(run)) == 2
 
     wait_for(up, "two traffic processes and their links")
@@ -246,6 +247,8 @@ def test_a_traffic_program_built_without_dpdk_has_all_but_that(
         ("fastclick", "memif"),
         ("vpp", "vhost-user"),
         ("vpp", "memif"),
+        ("bess", "vhost-user"),
+        ("bess", "memif"),
     ],
 )
 def test_sockets_of_before_are_in_nobodys_way(
@@ -321,7 +324,7 @@ def test_a_traffic_process_that_is_killed_fails_its_test(
     assert record["error"] == f"the traffic program of {part} was ended by signal 9"
 
 
-@pytest.mark.parametrize("switch", ["ovs-dpdk", "vpp"])
+@pytest.mark.parametrize("switch", ["ovs-dpdk", "vpp", "bess"])
 def test_a_killed_run_is_cleaned_up(
     environment: dict[str, str], tmp_path: Path, switchmark: Run, switch: str
 ) -> None:

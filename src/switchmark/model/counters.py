@@ -77,12 +77,12 @@ class PathCounters:
 
     def since(self, before: PathCounters) -> PathCounters:
         """Return what was counted since `before`. A switch that got no CPU amid its work was not
-        idle, though what is left of its CPU time comes to less than nothing."""
-        idle = _less(before.idle_cycles, self.idle_cycles)
+        idle, though what is left of its CPU time comes to less than nothing; nor was one busy that
+        polled a little faster than was known of it."""
         return PathCounters(
             _difference(before.links, self.links),
-            _less(before.busy_cycles, self.busy_cycles),
-            None if idle is None else max(0, idle),
+            _at_least_0(_less(before.busy_cycles, self.busy_cycles)),
+            _at_least_0(_less(before.idle_cycles, self.idle_cycles)),
             {
                 part: _difference(before.functions.get(part, {}), ports)
                 for part, ports in self.functions.items()
@@ -118,6 +118,10 @@ class PathCounters:
 
 def _less(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else b - a
+
+
+def _at_least_0(count: int | None) -> int | None:
+    return None if count is None else max(0, count)
 
 
 def _difference(

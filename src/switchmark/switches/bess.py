@@ -5,17 +5,23 @@ each core; 16384 buffers, of which its 262144 are for many ports and a GB of hug
 module that learns: L2Forward holds the MACs that it is told. SWITCHMARK_BESS is its root, where its
 `build.py` has made `core/bessd` and what `pybess` needs; the client runs on Debian's Python, with
 the packages of the hint.
+
+Its DPDK takes hugepages from the first mount of them that it finds, and removes files there that
+nobody has locked. So it sees one alone, which ends with it: in a mount namespace of its own.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
 from switchmark.machine.programs import probe_version
-from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
 from switchmark.switches import links
@@ -32,40 +38,84 @@ _BUFFERS, _MEMORY_MB = 16384, 512
 _BUFFER_BYTES = 3072  # with all that lies around a frame
 _DEVICES = "/sys/bus/pci/devices"
 
+# It writes a line for each page of memory, which nobody reads.
+_STARTED = 'exec "$@" >/dev/null'
+_MOUNTED = f"""\
+umount --all --lazy --types hugetlbfs && mount -t hugetlbfs -o size="$1M" "$0" "$0" || exit
+shift && {_STARTED}
+"""
+
+# How busy it was: its traffic classes count the cycles of polls that find nothing as any others,
+# but its ports count these polls. As many of them as fit into its CPU time while there is nothing
+# to do, which is when it is first asked, are that much time in which it was idle.
 _CLIENT = """\
-import json, sys
-root, url, what, file = sys.argv[1:]
+import json, socket, struct, sys, time
+root, address, file, control = sys.argv[1:]
 sys.path.insert(0, root)
 from pybess.bess import BESS
 bess = BESS()
-bess.connect(url)
+for again in range(20):
+    try:
+        bess.connect(f"unix:{address}")
+        break
+    except BESS.RPCError:  # it has bound its socket, and does not listen yet
+        time.sleep(0.1)
 told = json.load(open(file))
-if what == "version":
-    print(bess.get_version().version)
-elif what == "build":
-    bess.pause_all()
-    for worker, core in enumerate(told["cores"]):
-        bess.add_worker(worker, core)
-    for name, port in told["ports"].items():
-        bess.create_port("PMDPort", name, port)
-    for source, sink, queue, worker in told["ways"]:
-        begin, end = f"from_{source}_{queue}", f"to_{sink}_{queue}"
-        bess.create_module("QueueInc", begin, {"port": source, "qid": queue})
-        bess.create_module("QueueOut", end, {"port": sink, "qid": queue})
-        bess.connect_modules(begin, end)
-        if worker >= 0:
-            bess.attach_task(begin, wid=worker)
-    bess.resume_all()
-elif what == "links":
+bess.pause_all()
+for worker, core in enumerate(told["cores"]):
+    bess.add_worker(worker, core)
+for name, port in told["ports"].items():
+    bess.create_port("PMDPort", name, port)
+for source, sink, queue, worker in told["ways"]:
+    begin, end = f"from_{source}_{queue}", f"to_{sink}_{queue}"
+    bess.create_module("QueueInc", begin, {"port": source, "qid": queue})
+    bess.create_module("QueueOut", end, {"port": sink, "qid": queue})
+    bess.connect_modules(begin, end)
+    if worker >= 0:
+        bess.attach_task(begin, wid=worker)
+bess.resume_all()
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(address)
+    daemon, *_ = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+idle = []
+def links():
     down = [name for name in told["ports"] if not bess.get_link_status(name).link_up]
-    sys.exit(f"no link: {down}" if down else 0)
-elif what == "counters":
+    return f"down: {down}" if down else "up"
+def polls():
     stats = {name: bess.get_port_stats(name) for name in told["ports"]}
+    empty = sum(each.inc.actual_hist[0] for each in stats.values())
+    return stats, empty, time.clock_gettime_ns(~daemon << 3 | 2)
+def counters():
+    while len(idle) < 6:
+        idle.append(polls()[1:])
+        time.sleep(0.02)
+    speeds = [(n - m) / max(b - a, 1) for (m, a), (n, b) in zip(idle, idle[1:])]
+    stats, empty, spent = polls()
     ways = {"rx": "inc", "tx": "out"}
-    print(json.dumps({name: {f"{way}{end}": getattr(getattr(each, of), count)
-                             for way, of in ways.items()
-                             for end, count in (("", "packets"), ("_dropped", "dropped"))}
-                      for name, each in stats.items()}))
+    ports = {name: {f"{way}{end}": getattr(getattr(each, of), count)
+                    for way, of in ways.items()
+                    for end, count in (("", "packets"), ("_dropped", "dropped"))}
+             for name, each in stats.items()}
+    return json.dumps({"ports": ports, "empty": empty, "spent_ns": spent,
+                       "empty_a_ns": max(speeds)})
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(control)
+    server.listen()
+    while True:
+        with server.accept()[0] as peer:
+            try:
+                said = {"links": links, "counters": counters}[peer.recv(64).decode()]()
+            except Exception as error:
+                said = f"error: {error!r}"
+            peer.sendall(said.encode())
+"""
+_ASK = """\
+import socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1])
+    s.sendall(sys.argv[2].encode())
+    said = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+sys.exit(said) if said.startswith("error: ") else print(said)
 """
 
 
@@ -77,12 +127,10 @@ def _process(wiring: Wiring) -> str:
     return f"{wiring.prefix}-bess"
 
 
-def _client(wiring: Wiring, what: str) -> tuple[str, ...]:
-    """Return what tells the daemon to do something, or asks it. Its socket is reached from
-    wherever the run's folder is."""
-    home = _home(wiring)
-    url = f"unix:{home}/grpc.sock"
-    return (_PYTHON, f"{home}/client.py", wiring.program, url, what, f"{home}/ports.json")
+def _ask(wiring: Wiring, what: str) -> tuple[tuple[str, ...], Node]:
+    """Return what asks the client, and where: its socket lies in the run's folder."""
+    argv = (sys.executable, "-c", _ASK, f"{_home(wiring)}/client.sock", what)
+    return argv, replace(HOST, host=wiring.at.host)
 
 
 def _name(port: Port) -> str:
@@ -126,21 +174,26 @@ def _ports(wiring: Wiring) -> bytes:
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
-    return (Run("counters of the switch's ports", _client(wiring, "counters")),)
+    return (Run("counters of the switch's ports", *_ask(wiring, "counters")),)
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Parse the counters by port. Its traffic classes count cycles of empty polls as any other:
-    how busy it was it does not tell."""
+    """Parse the counters by port, and the busy and idle time of its threads: idle are the polls
+    that found nothing, each as long as those of a time with nothing to do."""
     try:
         told = json.loads(outputs[0])
-        counts = {port.id: PortCounters(**told[_name(port)]) for port in wiring.ports}
+        counts = {port.id: PortCounters(**told["ports"][_name(port)]) for port in wiring.ports}
+        numbers = [told["empty"], told["spent_ns"]]
+        speed = float(told["empty_a_ns"])
     except (KeyError, TypeError, RecursionError) as missing:
         raise ValueError(f"bessd gave no counters: {missing}") from missing
-    numbers = (count for each in counts.values() for count in (each.rx, each.tx))
+    numbers += [count for each in counts.values() for count in (each.rx, each.tx)]
     if not all(type(count) is int and count >= 0 for count in numbers):
         raise ValueError("bessd gave a counter that is no number of frames")
-    return Counters(counts)
+    if not 0 < speed < math.inf:
+        return Counters(counts)
+    idle = round(told["empty"] / speed)
+    return Counters(counts, told["spent_ns"] - idle, idle)
 
 
 class Bess(Switch):
@@ -152,6 +205,7 @@ class Bess(Switch):
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
     resources = frozenset({"listen", "switch_cores", "queues", "descriptors", "memory", "buffers"})
+    capabilities = frozenset({"SYS_ADMIN"})  # to mount
 
     def probe(self, host: Host) -> Version:
         """Return the version that the daemon tells of itself."""
@@ -185,12 +239,17 @@ class Bess(Switch):
         sockets = [end.path for end in self.endpoints(wiring).values() if end.path]
         nics = [port.nic for port in wiring.ports if port.nic]
         left = ("rm", "-rf", home, *sockets)
+        mounted = ("unshare", "--mount", "sh", "-c", _MOUNTED, f"{home}/huge", str(megabytes))
         words = (
+            *(mounted if huge else ("sh", "-c", _STARTED, "sh")),
             *(f"{wiring.program}/core/bessd", "-f", "-logtostderr", "-no_crashlog"),
             *("-i", f"{home}/bessd.pid", f"-grpc_url=unix:{home}/grpc.sock"),
             *("-m", str(megabytes if huge else 0), "-buffers", str(buffers)),
             *(("-c", str(wiring.cores[0])) if wiring.cores else ()),
         )
+        files = ("grpc.sock", "ports.json", "client.sock")
+        client = (_PYTHON, f"{home}/client.py", wiring.program, *(f"{home}/{at}" for at in files))
+        there = replace(HOST, host=wiring.at.host)
         made: Plan = ()
         if wiring.kind is PortKind.VETH:
             made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
@@ -199,7 +258,7 @@ class Bess(Switch):
         return (
             *made,
             Run("nothing is left of an instance before", left, undo=left),
-            Run("a place for this instance", ("mkdir", "-p", f"{home}/pci")),
+            Run("a place for this instance", ("mkdir", "-p", f"{home}/pci", f"{home}/huge")),
             # Its EAL probes every PCI device that it finds: it finds the switch's alone.
             *(
                 Run(f"it may find the NIC {nic}", ("ln", "-s", f"{_DEVICES}/{nic}", f"{home}/pci"))
@@ -210,14 +269,23 @@ class Bess(Switch):
             Spawn(
                 "the switch", name, words, at=wiring.at, env={"SYSFS_PCI_DEVICES": f"{home}/pci"}
             ),
-            Wait("the switch answers", Check(_client(wiring, "version")), unless_dead=name),
-            Run("its ports, joined", _client(wiring, "build")),
+            Wait(
+                "the switch listens",
+                Check(("test", "-S", f"{home}/grpc.sock"), there),
+                unless_dead=name,
+            ),
+            Spawn("what tells it", f"{name}-client", client, at=there),
+            Wait(
+                "its ports are joined",
+                Check(("test", "-S", f"{home}/client.sock"), there),
+                unless_dead=f"{name}-client",
+            ),
         )
 
     def settled(self, wiring: Wiring) -> Plan:
-        check = Check(_client(wiring, "links"))
-        name = _process(wiring)
-        return (Wait("the switch sees the link of every port", check, unless_dead=name),)
+        up = Check(*_ask(wiring, "links"), pattern="^up$")
+        why = "the switch sees the link of every port"
+        return (Wait(why, up, unless_dead=_process(wiring)),)
 
 
 SWITCH = Bess()
