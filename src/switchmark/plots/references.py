@@ -111,7 +111,7 @@ def _lines(name: str, told: dict[tuple[str, str], _Line], greatest: float) -> It
             else:
                 same[0].update(line)
                 same[1].append(series)
-        near = [each for each in kept if min(y for y, _, _ in each[0].values())
+        near = [each for each in kept if max(y for y, _, _ in each[0].values())
                 <= _BEYOND * greatest]  # fmt: skip
         if len(near) > _MOST:
             continue
