@@ -160,8 +160,7 @@ class JudgedTrials:
         }
 
     def _interrupts(self, window: HostActivity) -> dict[str, float]:
-        rates = window.interrupts_per_s
-        return {cpu: rate for cpu, rate in rates.items() if rate > _INTERRUPTS}
+        return {cpu: rate for cpu, rate in window.interrupts_per_s.items() if rate > _INTERRUPTS}
 
     def _emulated(self) -> str | None:
         mode = self.layout.modes.get(self.layout.test.environment) or ""

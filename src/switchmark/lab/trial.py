@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from switchmark.errors import SetupFailed
 from switchmark.functions.traffic import Worker
@@ -19,15 +20,16 @@ from switchmark.lab.outcome import Outcome
 from switchmark.layout.assembly import awaits_switch
 from switchmark.layout.layout import Layout
 from switchmark.layout.orders import expected_of, load_of, opening_of
-from switchmark.layout.roles import clock_of
+from switchmark.layout.roles import clock_of, forwards
 from switchmark.layout.sides import hosts_of
 from switchmark.layout.tasks import Job, jobs_of
 from switchmark.machine.cgroups import PERIOD_US
 from switchmark.machine.placement import Placement
+from switchmark.machine.standstill import Standstill
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
-from switchmark.model.topology import Endpoint, Part
+from switchmark.model.topology import Endpoint
 from switchmark.model.trial import TrialSpec
 
 __all__ = ["Trials"]
@@ -40,6 +42,7 @@ _QUIET_MS = 20
 _QUIET_A_FUNCTION_MS = 30  # where several share a CPU, each may wait for its turn with frames
 _QUIET_MAX_MS = 1000
 _DRAIN_S = 2.0
+_PUSH_S = 0.0002  # so short that what it sends has room
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
 
@@ -71,7 +74,7 @@ class Trials:
             sends=lambda worker: any(self._layout.sent_by(part) for part in worker.parts),
             clock_of=lambda worker: clock_of(layout, worker.parts[0]),
         )
-        self._counters = counters
+        self._standstill = Standstill(counters)
         self._used_ns = used_ns
         self._stolen = stolen
         self._alive = alive
@@ -163,7 +166,9 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        before = self._counted()
+        # At full rate queues were full, and what is left in one may wait for the next frame.
+        full = spec.rate_pps is None
+        before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.begin()
         spent, since = self._used_ns(), time.monotonic_ns()
         self._stolen()
@@ -187,23 +192,26 @@ class Trials:
         ).result(spec, spec.interval_ns, reports, after.since(before), used, stolen)
         return result.model_copy(update={"cost": cost})
 
-    def _counted(self) -> PathCounters:
-        """Return the counters. That a switch has died is why it does not tell its own."""
+    def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
+        """Return the counters. That a switch has died is why it does not tell its own. Of one that
+        polls a chain's ports they stand still, and `push` sends what empties its queues."""
         if self.lag_s:
             time.sleep(self.lag_s)
+        polls = self._layout.switch.own_core(self._layout.wiring.mode)
+        apart_s = self._apart_ms() / 1000 if polls else 0
         try:
-            return self._counters()
+            return self._standstill.counters(apart_s, push if polls else None)
         except SetupFailed:
             self._alive()
             raise
 
+    def _apart_ms(self) -> int:
+        return _QUIET_A_FUNCTION_MS * sum(map(forwards, self._layout.parts))
+
     def _load(self, job: Job, spec: TrialSpec) -> Message:
         """Return what a task does in a trial."""
-        return load_of(self._layout, self._played(), job, spec)
-
-    def _played(self) -> list[Part]:
-        """Return the parts that the processes play."""
-        return [part for worker in self._workers for part in worker.parts]
+        played = [part for worker in self._workers for part in worker.parts]
+        return load_of(self._layout, played, job, spec)
 
     def _phase(self, phase: str, duration_s: float) -> None:
         """Send for `duration_s`, then wait until the path is quiet."""
@@ -217,8 +225,7 @@ class Trials:
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # in turn: who waits looks again and again
             worker.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
-        functions = {hop.rpartition(".")[0] for f in self._layout.flows for hop in f.hops}
-        quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + _QUIET_A_FUNCTION_MS * len(functions))
+        quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + self._apart_ms())
         if self._layout.test.limits:
             quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
         drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}

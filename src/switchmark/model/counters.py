@@ -75,6 +75,15 @@ class PathCounters:
         """Return by port what was counted at its end at the part."""
         return {end.port: counted for end, counted in self.links.items() if not end.at_switch}
 
+    @property
+    def inside(self) -> int:
+        """Return how many frames came into the switch that it tells nothing more of; 0 where it
+        does not count at each port."""
+        counts = [(each.rx, each.tx) for each in self.at_switch.values()]
+        dropped = sum(each.tx_dropped or 0 for each in self.at_switch.values())
+        known = [rx - tx for rx, tx in counts if rx is not None and tx is not None]
+        return sum(known) - dropped if len(known) == len(counts) else 0
+
     def since(self, before: PathCounters) -> PathCounters:
         """Return what was counted since `before`. A switch that got no CPU amid its work was not
         idle, though what is left of its CPU time comes to less than nothing; nor was one busy that

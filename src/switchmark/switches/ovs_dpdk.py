@@ -204,9 +204,19 @@ class OvsDpdk(Switch):
         )
 
     def join(self, wiring: Wiring) -> Plan:
-        # The functions listen by now: a socket that it does not find is tried again after 1 s.
+        # The functions listen by now: a socket that it does not find is tried again after 1 s. How
+        # long it takes to make the ports is its own, as its start is: a number tells that it has.
+        last = vsctl(wiring, "get", "Interface", _interface(wiring.ports[-1]), "ofport")
         return (
-            Run("a bridge with a port for each socket", vsctl(wiring, *_bridge(wiring))),
+            Run(
+                "a bridge with a port for each socket", vsctl(wiring, "--no-wait", *_bridge(wiring))
+            ),
+            Wait(
+                "the switch has made them",
+                Check(last, pattern=r"^-?\d"),
+                timeout_s=30.0,
+                unless_dead=daemon_name(wiring),
+            ),
             *(add_static_rules(wiring) if wiring.semantics is Semantics.STATIC else ()),
         )
 
