@@ -29,6 +29,10 @@ demo: setup ## first measurements: campaigns/demo.yaml, and bypass.yaml where DP
 bare: ## as root: make demo and make test, or BARE_RUN="make check", on a bare Debian or Ubuntu
 	@tools/bare.sh $(if $(BARE_ROOT),--root "$(BARE_ROOT)") $(if $(BARE_RUN),'$(BARE_RUN)')
 
+.PHONY: lab-image
+lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
+	@tools/lab-image.sh $(LAB_IMAGE)
+
 .PHONY: test
 test: setup-all build/sanitize ## every test: unit, contract, golden, netns, root
 	.venv/bin/python -m pytest -v --durations=10 tests $(PYTEST)

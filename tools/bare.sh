@@ -36,32 +36,11 @@ ours_or_new() # Nothing is written into a folder that is not a root of this scri
 	[ ! -e "$root" ] || [ -e "$root/etc/switchmark-bare" ] || [ -z "$(ls -A "$root")" ]
 }
 
-sources() # The host's, of its own release only, in one-line style.
-{
-	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-		awk -v name="$VERSION_CODENAME" '
-			($2 == name || index($2, name "-") == 1) && $3 { print "deb", $1, $2, $3 }' | sort -u
-}
-
 make_root() # What is half made does not count.
 {
-	local mirrors settings=$1/etc/apt/apt.conf.d
+	local settings=$1/etc/apt/apt.conf.d
 	say "a bare $PRETTY_NAME, in $1"
-	if ! command -v mmdebstrap >/dev/null; then
-		say "installing mmdebstrap"
-		{
-			apt-get --quiet update || true
-			DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install mmdebstrap
-		} >&2 </dev/null || die "mmdebstrap cannot be installed"
-	fi
-	mapfile -t mirrors < <(sources)
-	mkdir -p "$1"
-	# How the host reaches its sources: proxies, time limits, retries.
-	apt-config dump | grep -E '^Acquire::(https?|Check-|Retries|ForceIPv)[^ ]* "[^"]' >"$1.settings" || true
-	mmdebstrap --quiet --mode=root --variant=minbase --include=ca-certificates,make,git \
-		--aptopt="$1.settings" "$VERSION_CODENAME" "$1" "${mirrors[@]}" >&2 </dev/null ||
-		die "mmdebstrap cannot make a root"
-	rm -f "$1.settings"
+	make_debian "$1" ca-certificates,make,git || die "mmdebstrap cannot make a root"
 	# Packages that were downloaded once are not downloaded for the next root again.
 	printf '%s\n' 'Dir::Cache::archives "/var/cache/switchmark-bare/";' \
 		'APT::Keep-Downloaded-Packages "true";' >"$settings/99bare"
@@ -175,7 +154,7 @@ finish()
 }
 
 [ "$(id -u)" -eq 0 ] || die "only root can make one: sudo make bare"
-. /etc/os-release
+source "$top/tools/debian-root.sh"
 [ -n "${VERSION_CODENAME:-}" ] && command -v apt-get >/dev/null || die "this is neither Debian nor Ubuntu"
 unshare --mount --pid --ipc --uts --fork true || die "this root may not make namespaces"
 work=$(mktemp -d /var/tmp/switchmark-bare.XXXXXXXX)

@@ -16,6 +16,7 @@ modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
 drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it
 
 source "$(dirname "$0")/messages.sh"
+source "$(dirname "$0")/kernel.sh"
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
 # --- the kernel ------------------------------------------------------------------------------
@@ -24,32 +25,6 @@ kernel_package() # The package that linux-image-amd64 stands for now.
 {
 	{ apt-cache depends --no-recommends --no-suggests linux-image-amd64 2>"$work/apt.log" || true; } |
 		sed -n 's/^ *Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | head -n 1
-}
-
-copy_modules() # FOLDER: of $work/root, in the order in which init loads them
-{
-	local module release
-	release=$(ls "$work/root/lib/modules")
-	depmod --basedir "$work/root" "$release" >&2 || die "depmod could not read the modules of $package"
-	mkdir -p "$1/modules"
-	for module in "${modules[@]}"; do
-		modprobe --set-version "$release" --dirname "$work/root" --show-depends "$module" ||
-			die "the guest's kernel has no module $module"
-	done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r module; do
-		cp "$module" "$1/modules/"
-		printf '/modules/%s\n' "$(basename "$module")" >>"$1/modules/order"
-	done
-}
-
-unpack_image() # VMLINUZ FILE: the kernel itself, as an emulated guest takes long to unpack it
-{
-	local at
-	at=$(LC_ALL=C grep --only-matching --byte-offset --text --max-count 1 --perl-regexp \
-		'\xfd7zXZ\x00' "$1" | head -n 1 | cut -d : -f 1)
-	if [ -z "$at" ] ||
-		! xz --decompress --single-stream < <(tail -c "+$((at + 1))" "$1") >"$2"; then
-		cp "$1" "$2"
-	fi
 }
 
 unpack_kernel() # Of $package, into $kernel: all or nothing
@@ -62,7 +37,7 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 	rm -rf "$kernel" "$kernel.new"
 	mkdir -p "$kernel.new"
 	unpack_image "$work"/root/boot/vmlinuz-* "$kernel.new/vmlinux"
-	copy_modules "$kernel.new"
+	copy_modules "$work/root" "$kernel.new" "${modules[@]}"
 	mv -T "$kernel.new" "$kernel"
 }
 
@@ -154,7 +129,7 @@ flock 8
 [ -e "$kernel/vmlinux" ] || unpack_kernel </dev/null
 stamp=$({
 	printf '%s\n' "$version" "$program"
-	sha256sum "$0" "$program" "$busybox" "${tools[@]}" "${testpmd[@]}"
+	sha256sum "$0" "$(dirname "$0")/kernel.sh" "$program" "$busybox" "${tools[@]}" "${testpmd[@]}"
 	for name in "${beside[@]}"; do
 		if [ -e "$name" ]; then sha256sum "$name"; fi
 	done

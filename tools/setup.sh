@@ -251,7 +251,7 @@ guest()
 {
 	local stamp log=build/setup/guest.log left_out=build/setup/guest-left-out
 	case " ${parts[*]} " in *" vm "*) ;; *) return 0 ;; esac
-	stamp=$(cat tools/guest.sh tools/apt-packages.txt $venv/.project | sha256sum)
+	stamp=$(cat tools/guest.sh tools/kernel.sh tools/apt-packages.txt $venv/.project | sha256sum)
 	if [ "$(cat $left_out 2>/dev/null)" = "$stamp" ]; then
 		return
 	fi

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from switchmark.engines import TABLE as ENGINES
-from switchmark.environments import inside, vm
+from switchmark.environments import inside
 from switchmark.layout.assembly import build, part_counters
 from switchmark.layout.layout import lay_out
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import hosted_parts
 from switchmark.machine.pci import DRIVERS, Device, hand_over
 from switchmark.machine.programs import program_variable
+from switchmark.machine.qemu import QEMU_VARIABLE
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe
 from switchmark.model.plan import Plan
@@ -232,7 +233,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
     for name in ("vpp", "bess", "t4p4s"):
         monkeypatch.setenv(program_variable(name), name)
-    monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
+    monkeypatch.setenv(QEMU_VARIABLE, "qemu-system-x86_64")
     monkeypatch.setenv(program_variable("pcap-bridge"), "switchmark-pcap-bridge")
     for switch in SWITCHES.values():
         monkeypatch.setenv(program_variable(switch.name), switch.program)

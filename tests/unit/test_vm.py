@@ -10,6 +10,7 @@ from switchmark.environments.base import Attachment, Needs
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Completed
 from switchmark.machine.pci import guest_devices
+from switchmark.machine.qemu import QEMU_VARIABLE
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Node, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
@@ -29,7 +30,7 @@ GUEST = {
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    monkeypatch.setenv(vm.QEMU_VARIABLE, "qemu-system-x86_64")
+    monkeypatch.setenv(QEMU_VARIABLE, "qemu-system-x86_64")
 
 
 def test_without_its_guest_it_is_unavailable() -> None:

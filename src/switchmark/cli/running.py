@@ -53,7 +53,9 @@ def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
 def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
     """Raise UsageError or Unavailable if the path of this campaign cannot be kept."""
     from switchmark.errors import Unavailable, UsageError
+    from switchmark.layout.sides import hosts_of
     from switchmark.machine.anchor import privileges
+    from switchmark.machine.host_file import host_entry
 
     if keep and tuned:
         raise UsageError("--keep leaves one path up, and --tune builds one for each setting")
@@ -62,6 +64,9 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
             f"--keep leaves one path up, and this campaign has {len(campaign.tests)} tests",
             hint="give every axis one value",
         )
+    names = {name for test in campaign.tests for name in hosts_of(test)} if keep else set()
+    if machines := sorted(name for name in names if host_entry(name).vm):
+        raise UsageError(f"--keep keeps nothing on {', '.join(machines)}: machines end with the run")
     if keep and privileges() != "root":
         raise Unavailable("--keep needs root: what a user makes ends with its command")
 

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from switchmark.engines.base import traffic_program
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import CommandTimedOut, Unavailable, UsageError
-from switchmark.machine.caches import cache_folder
-from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, program_path, program_variable
+from switchmark.machine.programs import probe_version
+from switchmark.machine.qemu import KVM, QEMU_VARIABLE, accelerator, processor, qemu
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
-_SETTING = "qemu"
-QEMU_VARIABLE = program_variable(_SETTING)
 BOOT_S = 60.0
 _KVM_BOOT_S = 20.0
-_KVM, _EMULATED, _VHOST = "kvm", "emulated (tcg)", ", vhost-net"
+_VHOST = ", vhost-net"
 _SHARES_FROM = 10  # 7.2 crashes when an emulated guest's vhost-user port starts; 10.0 does not
 _HINT = "make setup PARTS=vm"
 _FIRST_SLOT = 0x10  # of PCI, of those that a machine's other devices do not get
@@ -56,13 +53,13 @@ class Vm(Environment):
             if not host.exists(file):
                 raise Unavailable(f"the guest of environment vm is not made: no {file}", hint=_HINT)
         version, *_ = probe_version(host, (qemu(), "--version"), r"\bversion (\S+)", hint=_HINT)
-        accelerator = _accelerator(host)
+        mode = accelerator(host, partial(_boots_on_kvm, host))
         vhost = _VHOST if host.exists("/dev/vhost-net") else ""
         return Version(
             version,
-            accelerator + vhost,
+            mode + vhost,
             verified="verified",
-            missing=_missing(version, accelerator),
+            missing=_missing(version, mode),
         )
 
     def seen_inside(self, end: Endpoint, index: int, ifname: str, *, past_kernel: bool) -> Endpoint:
@@ -108,11 +105,6 @@ class Vm(Environment):
         return (traffic_program(), "enter", _socket(node), "--", *words)
 
 
-def qemu() -> str:
-    """Return the path of QEMU: the one that the user names, or that on PATH."""
-    return program_path("qemu-system-x86_64", _SETTING)
-
-
 def _guest(file: str) -> str:
     """Return the path of one of the guest's files that the set-up made."""
     return str(Path(sys.prefix, "share/switchmark/guest", file))
@@ -150,7 +142,7 @@ def _machine(
 ) -> tuple[str, ...]:
     """Return the argv of QEMU. The console is its stdout, its end of the port the descriptor
     `_FD`."""
-    kvm = (mode or "").startswith(_KVM)
+    kvm = (mode or "").startswith(KVM)
     # A guest without RDRAND gathers randomness for a second; the kernel's tests of its own
     # ciphers take another when emulated.
     words = [
@@ -172,8 +164,8 @@ def _machine(
         ]
     return (
         *(qemu(), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *("-serial", "stdio", "-machine", machine, "-accel", "kvm" if kvm else "tcg,thread=multi"),
-        *("-cpu", "host" if kvm else "Nehalem,+rdrand", "-smp", "1", "-m", str(megabytes)),
+        *("-serial", "stdio", "-machine", machine),
+        *processor(kvm=kvm, cores=1, megabytes=megabytes),
         *("-kernel", image[0], "-initrd", image[1], "-append", " ".join(words)),
         *devices,
     )
@@ -202,10 +194,10 @@ def _backend(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
     return ("-netdev", tap)
 
 
-def _missing(version: str, accelerator: str) -> dict[str, tuple[str, str]]:
+def _missing(version: str, mode: str) -> dict[str, tuple[str, str]]:
     """Return the ports that this QEMU cannot give a guest, with the reason and a hint."""
     major = version.partition(".")[0]
-    if accelerator == _KVM or (major.isdigit() and int(major) >= _SHARES_FROM):
+    if mode == KVM or (major.isdigit() and int(major) >= _SHARES_FROM):
         return {}
     reason = (
         f"QEMU {version} crashes when it emulates a guest with a vhost-user port, and guests do "
@@ -215,25 +207,9 @@ def _missing(version: str, accelerator: str) -> dict[str, tuple[str, str]]:
     return {PortKind.VHOST_USER: (reason, hint)}
 
 
-def _accelerator(host: Host) -> str:
-    """Say whether a guest boots on KVM, found out once for each boot of the host: /dev/kvm may be
-    there, and a stock kernel still not run on it."""
-    if not host.exists("/dev/kvm"):
-        return _EMULATED
-    cache = cache_folder()
-    known = str(cache / f"kvm-{boot_id(host)}")
-    with suppress(OSError):
-        return host.read(known).decode()
-    accelerator = _KVM if _boots_on_kvm(host) else _EMULATED
-    with suppress(OSError):  # what could not be kept is found out again
-        host.run(("mkdir", "-p", str(cache)))
-        host.write(known, accelerator.encode())
-    return accelerator
-
-
 def _boots_on_kvm(host: Host) -> bool:
     try:
-        argv = _machine(_KVM, 256, (), image=_image(None), then="version")
+        argv = _machine(KVM, 256, (), image=_image(None), then="version")
         done = host.run(argv, timeout_s=_KVM_BOOT_S)
     except CommandTimedOut:
         return False

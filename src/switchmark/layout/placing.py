@@ -25,8 +25,7 @@ def place_parts(
     may_share = test.placement == AUTO and may_share_process(test)
     if not theirs:
         placement = place(users, cpus, test.placement, may_share=may_share)
-        shared = ("hosts-share-machine",) * layout.between.one_machine
-        return replace(placement, doubts=(*placement.doubts, *shared))
+        return replace(placement, doubts=(*placement.doubts, *layout.between.doubts))
     far = layout.wirings[1].at.host
     there = {part.id for part in layout.parts if layout.nodes[part.id].host == far}
     there.add(far_switch(far))
@@ -35,6 +34,6 @@ def place_parts(
     return replace(
         near,
         pins={user.id: {**near.pins, **other.pins}[user.id] for user in users},
-        doubts=tuple(dict.fromkeys((*near.doubts, *other.doubts))),
+        doubts=tuple(dict.fromkeys((*near.doubts, *other.doubts, *layout.between.doubts))),
         unpinned=near.unpinned | other.unpinned,
     )

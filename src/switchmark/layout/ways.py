@@ -68,7 +68,7 @@ def cables_of(layout: Layout) -> dict[str, str] | None:
     near, far = (half.at.host for half in layout.wirings)
     return {
         each.name: f"{near} {each.ends[0]}, {far} {each.ends[1]}"
-        + ": emulated, a veth pair" * each.made
+        + (": emulated, a veth pair" if each.made else layout.between.emulated)
         for each in layout.switch.uplinks(layout.wiring)
     }
 

@@ -19,6 +19,7 @@ from switchmark.machine.far_undo import runs_there
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, boot_id
 from switchmark.machine.leases import Leases
+from switchmark.machine.machines import MachineHost
 from switchmark.machine.processes import end, marked, open_process
 from switchmark.machine.signals import shielded
 from switchmark.machine.ssh_sockets import sweep
@@ -72,7 +73,10 @@ def clean(
 
 
 def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False) -> list[Cleaned]:
-    """Undo what dead runs left on a host that is reached by ssh, whoever led them."""
+    """Undo what dead runs left on a host that is reached by ssh, whoever led them; nothing is on a
+    machine that is not up."""
+    if isinstance(host, MachineHost) and not host.up:
+        return []
     cleaned = []
     for run, folder, dead in runs_there(host):
         if runs and run not in runs:

@@ -10,6 +10,9 @@
     cpus = "2-5"
     nics.uplink = {name = "eth1", cable = "a-b"}   # the NICs of one cable have its name
 
+    [hosts.m.vm]                             # a machine that is booted when it is used
+    cores = 2
+
 It is read when it is asked for, by `SWITCHMARK_HOST_FILE` if that is set. This module knows no
 program.
 """
@@ -32,6 +35,7 @@ __all__ = [
     "LOCAL",
     "VARIABLE",
     "HostEntry",
+    "MachineEntry",
     "Nic",
     "check_names",
     "host_entries",
@@ -49,6 +53,8 @@ VARIABLE = "SWITCHMARK_HOST_FILE"
 _ADDRESS = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]/-]*")
 _OPTION = re.compile(r"[A-Za-z0-9]+=[^\n]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_INTERFACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,14}")
+_MODEL = re.compile(r"[A-Za-z0-9-]+")
 _WEAKER = {
     *(("stricthostkeychecking", value) for value in ("no", "off", "accept-new")),
     *((file, "/dev/null") for file in ("userknownhostsfile",)),
@@ -62,10 +68,21 @@ class _Section(BaseModel):
 
 
 class Nic(_Section):
-    """A NIC has the name of its interface; the two that a cable joins name the same cable."""
+    """A NIC has the name of its interface; the two that a cable joins name the same cable. `model`
+    is QEMU's name of the NIC that a machine gets."""
 
     name: str
     cable: str | None = None
+    model: str | None = None
+
+
+class MachineEntry(_Section):
+    """A host of the file that is a virtual machine of this one: its `cores` and memory, and the
+    folder of the image that it boots, which `make lab-image` builds."""
+
+    cores: int = Field(2, ge=1, le=64)
+    memory_mb: int = Field(1024, alias="memory-mb", ge=256)
+    image: str | None = None
 
 
 class HostEntry(_Section):
@@ -77,6 +94,7 @@ class HostEntry(_Section):
     ssh_options: tuple[str, ...] = Field((), alias="ssh-options")
     cpus: str | None = None
     nics: Mapping[str, Nic] = Field(default_factory=dict)
+    vm: MachineEntry | None = None
     programs: Mapping[str, str] = Field(default_factory=dict)
     """The path of each program, by the name of its switch or its own; `NAME@VERSION` for more."""
 
@@ -117,9 +135,23 @@ class _File(_Section):
         for name, entry in hosts.items():
             if not _NAME.fullmatch(name):
                 raise ValueError(f"'{name}' is no name of a host: letters, digits, '-' and '_'")
-            if name == LOCAL and (entry.address or entry.ssh_options):
+            if name == LOCAL and (entry.address or entry.ssh_options or entry.vm):
                 raise ValueError("local is this host, which is not reached by ssh")
+            _check_machine(name, entry)
         return hosts
+
+
+def _check_machine(name: str, entry: HostEntry) -> None:
+    """Raise ValueError for what a machine cannot have, or what no other host can."""
+    if entry.vm and (entry.address or entry.ssh_options):
+        raise ValueError(f"{name} is a machine that is booted here: it has no address of yours")
+    for nic in entry.nics.values():
+        if nic.model and not entry.vm:
+            raise ValueError(f"the NIC {nic.name} of {name} has a model, as those of machines do")
+        if entry.vm and not _INTERFACE.fullmatch(nic.name):
+            raise ValueError(f"'{nic.name}' is no name that an interface of {name} can be given")
+        if nic.model and not _MODEL.fullmatch(nic.model):
+            raise ValueError(f"model = '{nic.model}' is no NIC of QEMU's")
 
 
 def host_file() -> Path:
@@ -200,8 +232,8 @@ def _told(error: ValidationError) -> str:
     if first["type"] != "extra_forbidden":
         wrong = first.get("ctx", {}).get("error", first["msg"])
         return f"[{'.'.join(where)}]: {wrong}"
-    # hosts, NAME, and then nics, NAME: what is below is of these models.
-    models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 5: Nic}
+    # hosts, NAME, and then nics, NAME, or vm: what is below is of these models.
+    models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 4: MachineEntry, 5: Nic}
     inside = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
     fields = models[len(where)].model_fields.items()
     known = [field.alias or name for name, field in fields]

@@ -11,6 +11,7 @@ from switchmark.machine.carried import Carried
 from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import LOCAL, host_entries, host_entry
+from switchmark.machine.machines import MachineHost
 from switchmark.machine.programs import TRAFFIC, chosen_program, program_path
 from switchmark.machine.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
@@ -60,18 +61,25 @@ class Hosts(Mapping[str, Host]):
             return NOTHING
         entries = host_entries()
         if not all(name in entries for name in names):
-            return Between(one_machine=True)
+            return Between(one_machine=True, doubts=("hosts-share-machine",))
         near, far = (entries[name].nics.values() for name in names)
         joined = {nic.cable: nic.name for nic in far if nic.cable is not None}
         pairs = tuple((nic.name, joined[nic.cable]) for nic in near if nic.cable in joined)
-        return Between(cables=pairs, one_machine=not pairs)
+        sockets = all(entries[name].vm for name in names)
+        return Between(
+            cables=pairs,
+            one_machine=not pairs,
+            emulated=": emulated, a socket between two QEMUs" * sockets,
+            doubts=("hosts-share-machine",) * (sockets or not pairs),
+        )
 
     def between(self, names: Sequence[str]) -> Between:
         """Return what is between the hosts of a test, and what is told of each: nothing of this
         host alone. Unavailable where no cable joins two of them, and none can be made."""
         if not names:
             return NOTHING
-        cables = self.planned(names).cables
+        planned = self.planned(names)
+        cables = planned.cables
         boots = [boot_id(self[name]) for name in names]
         here = boot_id(self[LOCAL])
         if len(names) > 1 and not cables and {*boots} != {here}:
@@ -82,7 +90,27 @@ class Hosts(Mapping[str, Host]):
             )
         apart = frozenset(name for name, boot in zip(names, boots, strict=True) if boot != here)
         one_machine = len(names) > 1 and boots[0] == boots[1]
-        return Between(cables, apart, one_machine, self._programs(names))
+        return Between(
+            cables,
+            apart,
+            one_machine,
+            planned.emulated,
+            self._programs(names),
+            self._doubts(names, boots),
+        )
+
+    def _doubts(self, names: Sequence[str], boots: Sequence[str]) -> tuple[str, ...]:
+        """Return the doubts that every trial on these hosts has: those of machines share this one
+        with each other, and what their processors do may be emulated."""
+        here = boot_id(self[LOCAL])
+        hosts = [self[name] for name in names]
+        machines = [host for host in hosts if isinstance(host, MachineHost)]
+        on_this = [
+            boot == here or host in machines for host, boot in zip(hosts, boots, strict=True)
+        ]
+        shared = len(names) > 1 and (all(on_this) or len({*boots}) == 1)
+        emulated = any(machine.emulated for machine in machines)
+        return ("hosts-share-machine",) * shared + ("emulated",) * emulated
 
     def _programs(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return where hosts have the traffic program, if it is not where it is here."""
@@ -108,6 +136,8 @@ def _reached(name: str) -> SshHost:
     }
     own = chosen_program(TRAFFIC)
     carried = Carried(own) if own and own not in there else None
+    if entry.vm is not None:
+        return MachineHost(name, entry, there=there, carried=carried)
     return SshHost(
         name, entry.address, entry.ssh_options, there=there, carried=carried, cpus=entry.cpus
     )

@@ -155,6 +155,12 @@ class Leases:
                 if len(held) == len(takes):
                     os.ftruncate(descriptor, 0)
 
+    def forget(self, run: str, host: str, path: str) -> None:
+        """End the run's latest lease of `path` where the value is gone, with the machine that had
+        it."""
+        with self._locked() as (descriptor, _):
+            append_entry(descriptor, _Give(run=run, host=host, path=path))
+
     def held_by(self, run: str) -> list[tuple[str, str]]:
         """Return the host and path of each lease of a run, the latest first."""
         with self._locked() as (_, takes):

@@ -15,6 +15,7 @@ from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, Usa
 from switchmark.machine.host import Host, last_lines
 from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.machine.leases import Leases
+from switchmark.machine.machines import MachineHost
 from switchmark.machine.ssh import Call, SshHost
 from switchmark.machine.together import commands_together
 
@@ -32,7 +33,12 @@ _BUSY_S = 3.0
 
 def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases) -> None:
     """Carry the undo out, or raise SetupFailed. A Stop reaches its process by pid and start time; a
-    process that was never journalled is found by its mark, which is `clean`'s work."""
+    process that was never journalled is found by its mark, which is `clean`'s work. There is
+    nothing left on a machine that has ended."""
+    if _has_ended(hosts, undo.host):
+        if isinstance(undo, Lease):
+            leases.forget(run, undo.host, undo.path)
+        return
     match undo:
         case Stop(pid=int(pid), start=int(start)):
             if not _host(hosts, undo.host).end(pid, start, undo.number, undo.grace_s):
@@ -112,6 +118,11 @@ def _restore(undo: Restore, host: Host) -> None:
         # What could not be written in the first place need not be written back.
         if not host.exists(undo.path) or host.read(undo.path) != undo.content:
             raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def _has_ended(hosts: Mapping[str, Host], name: str) -> bool:
+    host = hosts[name] if name in hosts else None
+    return isinstance(host, MachineHost) and not host.up
 
 
 def _host(hosts: Mapping[str, Host], name: str) -> Host:

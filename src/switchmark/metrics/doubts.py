@@ -46,7 +46,7 @@ _DOUBTS = (
     ),
     Doubt(
         "hosts-share-machine",
-        "both hosts of a remote test are one machine",
+        "both hosts of a remote test are one machine, or machines on one",
         "they share its CPUs, memory and kernel, and the cable between them is no link",
         "--hosts with two machines",
     ),
@@ -99,7 +99,7 @@ _DOUBTS = (
     ),
     Doubt(
         "emulated",
-        "the functions' machines run on an emulated processor (TCG)",
+        "functions, or a host that is a machine, run on an emulated processor (TCG)",
         "speeds are the emulator's",
         "a host with KVM",
     ),

@@ -1,0 +1,113 @@
+"""These tests check machines of the host file, as far as none is booted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from switchmark.errors import Unavailable, UsageError
+from switchmark.machine.clean import clean_there
+from switchmark.machine.guest_machine import image_of, machine_argv
+from switchmark.machine.host_file import VARIABLE, MachineEntry, host_entry
+from switchmark.machine.hosts import Hosts
+from switchmark.machine.journal import Command, Far, Lease, Stop
+from switchmark.machine.leases import Leases
+from switchmark.machine.machines import MachineHost, cable_peer
+from switchmark.machine.undo import carry_out
+
+TWO = """
+[hosts.m1]
+vm = {cores = 4, memory-mb = 2048}
+nics.uplink = {name = "up0", cable = "c"}
+nics.pf = {name = "pf0", model = "igb"}
+
+[hosts.m2.vm]
+image = "~/image"
+
+[hosts.m2]
+nics.uplink = {name = "up1", cable = "c"}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "host.toml"
+    path.write_text(TWO)
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[hosts.m]\naddress = "x"\nvm = {}', "has no address of yours"),
+        ("[hosts.local]\nvm = {}", "local is this host"),
+        ("[hosts.m.vm]\ncore = 2", "unknown key 'core' in [hosts.m.vm]; did you mean 'cores'?"),
+        ("[hosts.m.vm]\ncores = 0", "[hosts.m.vm.cores]"),
+        ('[hosts.m.nics]\na = {name = "e", model = "igb"}', "has a model, as those of machines"),
+        ('[hosts.m]\nvm = {}\nnics.a = {name = "eth0 x"}', "no name that an interface"),
+        ('[hosts.m]\nvm = {}\nnics.a = {name = "e", model = "igb,x=1"}', "no NIC of QEMU's"),
+    ],
+)
+def test_what_a_machine_cannot_have_is_an_error(write: Path, text: str, said: str) -> None:
+    write.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        host_entry("m")
+
+
+def test_its_image_is_built_on_demand(write: Path, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="the image of machines is not built") as error:
+        image_of(MachineEntry(image=str(tmp_path)))
+    assert error.value.hint == "as root: make lab-image"
+
+
+def test_qemu_is_told_its_nics_and_cables(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_QEMU", "qemu-system-x86_64")
+    argv = machine_argv(
+        *("m1", host_entry("m1"), Path("/i,m")),
+        kvm=False,
+        port=2222,
+        cables={"up0": (Path("/c/m1.up0"), Path("/c/m2.up1"))},
+    )
+    words = " ".join(argv)
+    assert "-smp 4 -m 2048" in words
+    assert "tcg,thread=multi" in words
+    assert "snapshot=on,file=/i,,m/root.img" in words
+    assert "restrict=on,hostfwd=tcp:127.0.0.1:2222-:22" in words
+    assert "local.path=/c/m1.up0,remote.type=unix,remote.path=/c/m2.up1" in words
+    assert re.search(r"igb,bus=port2,netdev=nic2,mac=52:54:00(:[0-9a-f]{2}){3}", words)
+    named = re.findall(r"switchmark.nic=(\S+),(\S+)", words)
+    assert [name for _, name in named] == ["ssh0", "up0", "pf0"]
+    assert len({mac for mac, _ in named}) == 3
+
+
+def test_a_cable_joins_two_machines(write: Path) -> None:
+    assert cable_peer("m1", "c") == ("m2", "up1")
+    assert cable_peer("m1", "d") is None
+    between = Hosts().planned(("m1", "m2"))
+    assert between.cables == (("up0", "up1"),)
+    assert between.emulated == ": emulated, a socket between two QEMUs"
+    assert between.doubts == ("hosts-share-machine",)
+    write.write_text(TWO.replace("[hosts.m2.vm]\nimage", "[hosts.m3.vm]\nimage"))
+    with pytest.raises(UsageError, match="which is none"):
+        cable_peer("m1", "c")
+
+
+def test_nothing_is_left_on_a_machine_that_is_not_up(write: Path, tmp_path: Path) -> None:
+    hosts = Hosts()
+    host = hosts["m1"]
+    assert isinstance(host, MachineHost)
+    assert not host.up
+    leases = Leases(tmp_path)
+    for undo in (
+        Far(host="m1", folder="/run/switchmark/sm0000"),
+        Command(host="m1", argv=("ip", "netns", "del", "sm0000-f0")),
+        Lease(host="m1", path="/proc/sys/vm/nr_hugepages"),
+        Stop(host="m1", name="x", number=15, grace_s=1.0, pid=1, start=1),
+    ):
+        carry_out(undo, run="sm0000", hosts=hosts, leases=leases)
+    host.undo_run("sm0000", "/run/switchmark/sm0000")
+    assert clean_there(host) == []
+    assert not host.up
