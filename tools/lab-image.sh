@@ -22,8 +22,7 @@ packages=(
 	openssh-server
 	iproute2 ethtool procps tcpdump
 	openvswitch-switch
-	# What the traffic program is linked with where it is carried there as it is.
-	libjansson4 libbpf1 libxdp1 libpcap0.8
+	nftables
 )
 first=(virtio_pci virtio_blk ext4) # what it takes to find root.img
 left_out=(
@@ -35,6 +34,13 @@ left_out=(
 	'*/lib/modules/*/kernel/fs/'{btrfs,xfs,ocfs2,gfs2,ceph,nfs,nfsd,cifs,ubifs,f2fs,jfs,reiserfs}/'*'
 	'*/lib/modules/*/kernel/net/'{bluetooth,mac80211,wireless,can,nfc}/'*'
 )
+
+carried_needs() # The packages of what the traffic program is linked with: it is then carried as it is.
+{
+	{ ldd "$here/../.venv/bin/switchmark-traffic" 2>/dev/null || true; } | grep -oE '/[^ ]+' |
+		xargs --no-run-if-empty realpath | xargs --no-run-if-empty dpkg --search 2>/dev/null |
+		cut -d : -f 1 | sort -u
+}
 
 in_root() # COMMAND...: in $root, with a /proc of its own
 {
@@ -85,7 +91,8 @@ for tool in mke2fs cpio xz ssh-keygen depmod modprobe; do
 	command -v $tool >/dev/null || die "there is no $tool: apt-get install e2fsprogs cpio xz-utils openssh-client kmod"
 done
 read -r -a more <<<"${PACKAGES:-}"
-packages+=("${more[@]}")
+mapfile -t libraries < <(carried_needs)
+packages+=("${more[@]}" "${libraries[@]}")
 work=$(mktemp -d /var/tmp/switchmark-image.XXXXXXXX)
 root=$work/root
 trap 'rm -rf --one-file-system "$work" "$image.new"' EXIT

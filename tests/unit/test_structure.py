@@ -86,6 +86,7 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("machine/far_run.py", "host"): "a member of a line of the journal",
     ("machine/far_undo.py", "netns"): "a word of ip's command line",
     ("report/schema.py", "host"): "a member of a record",
+    ("machine/qemu.py", "host"): "a processor of QEMU's: this one",
 }
 """(file, name of an environment): why the name may stand there."""
 

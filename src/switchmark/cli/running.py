@@ -66,7 +66,9 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
         )
     names = {name for test in campaign.tests for name in hosts_of(test)} if keep else set()
     if machines := sorted(name for name in names if host_entry(name).vm):
-        raise UsageError(f"--keep keeps nothing on {', '.join(machines)}: machines end with the run")
+        raise UsageError(
+            f"--keep keeps nothing on {', '.join(machines)}: machines end with the run"
+        )
     if keep and privileges() != "root":
         raise Unavailable("--keep needs root: what a user makes ends with its command")
 

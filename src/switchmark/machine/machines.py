@@ -98,7 +98,7 @@ def cable_peer(name: str, cable: str) -> tuple[str, str] | None:
     for host, _ in ends:
         if host_entries()[host].vm is None:
             raise UsageError(
-                f"the cable {cable} joins {name}, a machine of this host, with {host}, which is none"
+                f"the cable {cable} joins the machine {name} with {host}, which is none"
             )
     return ends[0] if ends else None
 

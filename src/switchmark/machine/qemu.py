@@ -43,8 +43,8 @@ def accelerator(host: Host, boots: Callable[[], bool]) -> str:
     known = str(cache / f"kvm-{boot_id(host)}")
     with suppress(OSError):
         return host.read(known).decode()
-    found = KVM if boots() else EMULATED
+    mode = KVM if boots() else EMULATED
     with suppress(OSError):  # what could not be kept is found out again
         host.run(("mkdir", "-p", str(cache)))
-        host.write(known, found.encode())
-    return found
+        host.write(known, mode.encode())
+    return mode

@@ -121,7 +121,9 @@ def _restore(undo: Restore, host: Host) -> None:
 
 
 def _has_ended(hosts: Mapping[str, Host], name: str) -> bool:
-    host = hosts[name] if name in hosts else None
+    if name not in hosts:
+        return False
+    host = hosts[name]
     return isinstance(host, MachineHost) and not host.up
 
 
