@@ -68,7 +68,7 @@ def test_one_that_was_asked_for_has_to_be_there(written: Path) -> None:
         (
             "[hosts.a]\nadress = 'x'\n",
             ": unknown key 'adress' in [hosts.a]; did you mean 'address'?\n"
-            "  known: address, ssh-options, cpus, nics, programs",
+            "  known: address, ssh-options, cpus, nics, vm, programs",
         ),
         (
             "[hosts.a.nics]\nuplink = {nam = 'eth1'}\n",
@@ -102,7 +102,7 @@ def test_one_that_was_asked_for_has_to_be_there(written: Path) -> None:
         (
             "[hosts.local.program]\nvpp = '/x'\n",
             ": unknown key 'program' in [hosts.local]; did you mean 'programs'?\n  known: address, "
-            "ssh-options, cpus, nics, programs",
+            "ssh-options, cpus, nics, vm, programs",
         ),
         (
             "[hosts.local.programs]\nvpp = 'bin/vpp'\n",

@@ -592,7 +592,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     for file, names in {
         "machine/placement.py": ("cores-shared", "cores-overcommitted"),
         "machine/seats.py": ("sibling-busy",),
-        "layout/placing.py": ("hosts-share-machine",),
+        "machine/hosts.py": ("hosts-share-machine", "emulated"),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
             "flows-mixed",
