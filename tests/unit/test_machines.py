@@ -15,7 +15,7 @@ from switchmark.machine.hosts import Hosts
 from switchmark.machine.journal import Command, Far, Lease, Stop
 from switchmark.machine.leases import Leases
 from switchmark.machine.machines import MachineHost, cable_peer
-from switchmark.machine.undo import carry_out
+from switchmark.machine.undo import carry_out, undone_together
 
 TWO = """
 [hosts.m1]
@@ -108,6 +108,8 @@ def test_nothing_is_left_on_a_machine_that_is_not_up(write: Path, tmp_path: Path
         Stop(host="m1", name="x", number=15, grace_s=1.0, pid=1, start=1),
     ):
         carry_out(undo, run="sm0000", hosts=hosts, leases=leases)
+    several = [Command(host="m1", argv=("ip", "netns", "del", f"sm0000-f{n}")) for n in (0, 1)]
+    assert undone_together(several, hosts) == [False]
     host.undo_run("sm0000", "/run/switchmark/sm0000")
     assert clean_there(host) == []
     assert not host.up

@@ -62,6 +62,8 @@ def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bo
     """Carry out the undos from the first on that are commands of one host that is reached by ssh,
     in one round trip: say of each whether it is done. One that is not is to be carried out by
     itself; so are all others, the first of which is not done."""
+    if _has_ended(hosts, undos[0].host):
+        return [False]
     commands = commands_together(undos)
     done = [False] * len(commands)
     calls = [Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s) for undo in commands]
