@@ -165,6 +165,8 @@ def machine_argv(
         *("console=ttyS0", "quiet", "panic=-1", "cryptomgr.notests", "random.trust_cpu=on"),
         *(f"switchmark.nic={_mac(name, nic)},{nic.name}" for nic in nics),
         f"switchmark.address={SSH_NIC},{_NETWORK_NIC}",
+        # What they guard against is not on an emulated processor, and they cost much there.
+        *["mitigations=off"] * (not kvm),
     ]
     disk = _escaped(image / "root.img")
     devices: list[str] = []
