@@ -52,6 +52,29 @@ def test_frames_of_ipv6_arrive_with_their_headers(
     assert record.gate.headers > 0
 
 
+@pytest.mark.parametrize(
+    ("switch", "axes"),
+    [
+        ("linux-bridge", {"direction": "bi", "flows": 8}),
+        ("linux-bridge", {"dimension": "latency", "rate": "2k", "flows": "1M"}),
+        ("ovs", {"engine": "mmap", "flows": "1M", "flows_by": "ip", "flow_order": "random"}),
+        ("ovs", {"engine": "xdp", "function_cores": 2, "flows": 8, "rate": "5k"}),
+        ("tc-redirect", {"engine": "raw", "flows": 300, "flows_by": "mac", "touch": "full"}),
+        ("ip-forward", {"dimension": "latency", "rate": "2k", "flows": 8}),
+        ("vxlan", {"flows": 8}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
+)
+def test_frames_in_a_vxlan_tunnel_arrive_with_their_headers(
+    measure: Measure, switch: str, axes: dict[str, Any]
+) -> None:
+    record = measure(**{"switch": switch, "encapsulation": "vxlan", "frame_size": 114, **axes})
+    assert_every_frame_is_accounted_for(record)
+    assert record.gate is not None
+    assert record.gate.passed
+    assert record.gate.headers > 0
+
+
 @pytest.mark.parametrize("arrivals", ["burst", "even", "poisson", "on-off"])
 def test_as_many_frames_as_the_rate_says_however_they_come(measure: Measure, arrivals: str) -> None:
     record = measure(switch="linux-bridge", arrivals=arrivals, rate="20k", burst=8)

@@ -260,6 +260,84 @@ def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None
     assert "flows-mixed" in trial.doubts
 
 
+# --- the same in frames of other kinds ---------------------------------------------------------
+
+FAULTS = {"--drop": 10, "--swap": 7, "--corrupt": 9, "--duplicate": 11}
+
+
+def found_in(sent: int) -> tuple[int, int, int, int]:
+    """Return what is lost, doubled, overtaken and corrupted of a flow's frames, by what the switch
+    does to each."""
+    arrived: list[tuple[int, bool]] = []
+    held: list[tuple[int, bool]] = []
+    chosen = {
+        fault: {n for n in range(sent) if n % every == every - 1} for fault, every in FAULTS.items()
+    }
+    for number in range(sent):
+        if number in chosen["--drop"]:
+            continue
+        if number in chosen["--swap"] and not held:
+            held = [(number, False)]
+            continue
+        arrived += [(number, number in chosen["--corrupt"])] * (
+            1 + (number in chosen["--duplicate"])
+        )
+        arrived += held
+        held = []
+    seen: set[int] = set()
+    doubled = overtaken = 0
+    for number, corrupt in arrived:
+        if not corrupt:
+            doubled += number in seen
+            overtaken += number not in seen and number < max(seen, default=0)
+            seen.add(number)
+    return sent - len(seen), doubled, overtaken, sum(corrupt for _, corrupt in arrived)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"ip_version": "6", "frame_size": 84, "flows": 5, "engine": "mmap"},
+        {"flows": "1M", "flow_order": "random"},
+        {"arrivals": "poisson", "engine": "raw"},
+        {"encapsulation": "vxlan", "frame_size": 114, "flows": 5, "touch": "full"},
+        {
+            "encapsulation": "vxlan",
+            "frame_size": 594,
+            "flows": "1M",
+            "flows_by": "ip",
+            "engine": "xdp",
+        },
+        {
+            "ip_version": "6",
+            "frame_size": 88,
+            "vlan": 7,
+            "arrivals": "poisson",
+            "flows": "1M",
+            "flow_order": "zipf",
+            "function_cores": 2,
+        },
+    ],
+    ids=lambda axes: "-".join(map(str, axes.values())),
+)
+def test_faults_are_counted_in_frames_of_any_kind(attempt: Try, axes: dict[str, Any]) -> None:
+    faults = itertools.chain.from_iterable(FAULTS.items())
+    (trial,) = attempt(*faults, **{"rate": "5k", **axes}).trials
+    for flow in trial.per_flow:
+        lost, doubled, overtaken, corrupted = found_in(flow.tx)
+        assert min(lost, doubled, overtaken, corrupted) > 0
+        assert (flow.lost, flow.duplicated, flow.corrupted) == (lost, doubled, corrupted)
+        if trial.evidence.mixed:  # sub-flows of a flow come to both cores
+            assert 0 < flow.reordered <= overtaken
+        else:
+            assert flow.reordered == overtaken
+    assert bool(trial.evidence.mixed) == ("function_cores" in axes)
+    assert trial.lost == sum(flow.lost for flow in trial.per_flow)
+    assert trial.duplicated == sum(flow.duplicated for flow in trial.per_flow)
+    assert trial.reordered == sum(flow.reordered for flow in trial.per_flow)
+    assert trial.corrupted == sum(flow.corrupted for flow in trial.per_flow)
+
+
 # --- what a switch does to times -----------------------------------------------------------------
 
 

@@ -578,7 +578,7 @@ def test_no_command_ends_with_a_code_of_its_own() -> None:
 
 COMPLETED = {
     "switchmark ru": ["run"],
-    "switchmark run --en": ["--environment", "--engine"],
+    "switchmark run --en": ["--environment", "--engine", "--encapsulation"],
     "switchmark run --engine raw,x": ["raw,xdp", "raw,xdp-live"],
     "switchmark plan --switch linux-": ["linux-bridge"],
     "switchmark run --touch h": ["header"],

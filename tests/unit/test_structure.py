@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from switchmark.model.spec import AXES
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 
@@ -368,8 +370,9 @@ def strings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def ambiguous_names() -> set[str]:
-    """Return the names of switches that are another thing's name too, such as a kind of port."""
-    others: set[str] = {"null"}
+    """Return the names of switches that are another thing's name too, such as a kind of port, or a
+    value of an axis."""
+    others: set[str] = {"null", *(value for axis in AXES.values() for value in axis.choices)}
     for folder in DRIVERS - {"switches"}:
         others |= set(implementations(folder))
     kinds = TREES.get("switchmark.model.topology")

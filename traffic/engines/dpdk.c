@@ -815,8 +815,9 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 		uint16_t l2 = load16(data + 12) == net16(RTE_ETHER_TYPE_VLAN) ?
 				      ETH_BYTES + VLAN_BYTES :
 				      ETH_BYTES;
+		/* That of a tunnel has no checksum. */
 		bool udp = load16(data + l2 - 2) == net16(RTE_ETHER_TYPE_IPV4) &&
-			   data[l2 + 9] == IPPROTO_UDP;
+			   data[l2 + 9] == IPPROTO_UDP && load16(data + l2 + IP_BYTES + 6);
 
 		p->mbufs[i] = m;
 		m->pkt_len = f[i].len;

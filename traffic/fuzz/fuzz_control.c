@@ -194,6 +194,8 @@ static void say_address(struct script *s)
 	    (unsigned)take(&s->in, 2));
 	if (once_in(s, 16))
 		say(s, ",\"vlan\":5");
+	if (once_in(s, 16))
+		say(s, ",\"vxlan\":{\"vni\":7,\"src_ip\":\"172.16.0.1\"}");
 	say(s, "}");
 }
 

@@ -27,9 +27,11 @@ static void parse_anything(const uint8_t *data, size_t size)
 			memcpy(copy, data, size);
 			(void)frame_parse(copy, (uint32_t)size, FUZZ_RUN, &out, (enum touch)touch,
 					  headless);
-			/* With the run id in place it gets further. */
+			/* With the run id in place it gets further: behind a tag, in a tunnel. */
 			for (size_t at = headless ? 0 : 42; at + 4 <= size && at <= 46; at += 4)
 				store32(copy + at, net32(FUZZ_RUN));
+			if (!headless && size >= VXLAN_BYTES + 46 && data[size - 1] & 1)
+				store32(copy + VXLAN_BYTES + 42, net32(FUZZ_RUN));
 			(void)frame_parse(copy, (uint32_t)size, FUZZ_RUN, &out, (enum touch)touch,
 					  headless);
 		}
@@ -44,13 +46,14 @@ static void build_and_parse(struct input *in)
 	const bool headless = flags & 1;
 	const enum touch touch = (enum touch)(1 + ((flags >> 1) & 1));
 	const uint16_t vlan = flags & 4 ? (uint16_t)(1 + take(in, 2) % 4094) : 0;
-	const uint32_t least = headless ? PAYLOAD_BYTES : vlan ? FRAME_MIN + VLAN_BYTES : FRAME_MIN;
+	struct address a = { .vlan = vlan, .vxlan = !vlan && flags & 8 };
+	const uint32_t least = headless ? PAYLOAD_BYTES : frame_least(&a);
 	const uint32_t len = least + (uint32_t)take(in, 2) % (FRAME_CAPACITY - least);
-	const uint32_t run = (uint32_t)take(in, 4), seq = (uint32_t)take(in, 4);
+	/* No run is what a tunnel's header begins with. */
+	const uint32_t run = (uint32_t)take(in, 4) | 1u << 28, seq = (uint32_t)take(in, 4);
 	const uint16_t flow = take(in, 2) % FLOW_MAX;
 	const uint8_t phase = (uint8_t)(take(in, 1) % PHASE_ANNOUNCE);
 	const uint64_t time = take(in, 8), time_net = time_to_net(time);
-	struct address a = { .vlan = vlan };
 	struct payload out = { 0 };
 	struct frame_template t;
 	uint8_t *copy = malloc(len);
@@ -66,6 +69,7 @@ static void build_and_parse(struct input *in)
 	a.dst_ip = (uint32_t)take(in, 4);
 	a.src_port = (uint16_t)take(in, 2);
 	a.dst_port = (uint16_t)take(in, 2);
+	a.vni = (uint32_t)take(in, 2);
 	memset(copy, 0xa5, len);
 	template_make(&t, &a, len, run, flow, phase, headless);
 	frame_build(copy, &t, seq, time_net, time_sum(time_net), touch, headless, false);

@@ -129,9 +129,10 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 		return "a flow is sent by one core: there are fewer flows than cores";
 	if (!load->len_count)
 		return "a sender needs frame_bytes";
-	if (headless && (load->sent.list[0].vlan || load->sent.list[0].v6 ||
-			 (load->sent.vary & ~(uint32_t)VARY_SRC_PORT) || load->sent.subflows.count))
-		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, of IPv4, without a tag";
+	if (headless &&
+	    (load->sent.list[0].vlan || load->sent.list[0].v6 || load->sent.list[0].vxlan ||
+	     (load->sent.vary & ~(uint32_t)VARY_SRC_PORT) || load->sent.subflows.count))
+		return "a UDP engine leaves headers to the kernel: flows differ by src_port only, of IPv4, without a tag or tunnel";
 	for (uint32_t i = 0; i < load->len_count; i++)
 		if (load->lens[i] > s->port->config.frame_max)
 			return "frame_bytes is above that of open";
@@ -169,7 +170,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
 				      (uint16_t)(s->port->first_flow + f), PHASE_MEASURED,
 				      headless);
-			if (s->port->completes_sums && !a.v6)
+			if (s->port->completes_sums && !a.v6 && !a.vxlan)
 				template_leave_sum(made);
 		}
 	}

@@ -378,12 +378,16 @@ static bool open_read(struct reader *r, json_t *ports, json_t *threads, struct o
 
 static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 {
+	json_int_t least = FRAME_MIN + 4;
+
 	if (!json_is_array(sizes) || !json_array_size(sizes) || json_array_size(sizes) > SIZES_MAX)
 		return refuse(r, "arm: frame_bytes is not a list of 1 to %d", SIZES_MAX);
 	load->len_count = (uint32_t)json_array_size(sizes);
+	for (uint32_t i = 0; i < load->sent.count; i++)
+		if (frame_least(&load->sent.list[i]) + 4 > least)
+			least = frame_least(&load->sent.list[i]) + 4;
 	for (uint32_t i = 0; i < load->len_count; i++) {
 		json_t *v = json_array_get(sizes, i);
-		json_int_t least = frame_least(&load->sent.list[0]) + 4;
 
 		if (!json_is_integer(v) || json_integer_value(v) < least ||
 		    json_integer_value(v) > 9000)
@@ -441,9 +445,32 @@ static bool rewrite_read(struct reader *r, json_t *list, struct task_load *load)
 	return true;
 }
 
+/* The tunnel that a frame is in: its number, and the addresses of the frame inside. */
+static bool vxlan_read(struct reader *r, json_t *object, struct address *a)
+{
+	uint64_t vni = 0;
+	const struct member members[] = {
+		{ .key = "vni", .kind = NUMBER, .into = &vni, .max = 0xffffff, .required = true },
+		{ .key = "src_mac", .kind = MAC, .into = a->inner_src_mac },
+		{ .key = "dst_mac", .kind = MAC, .into = a->inner_dst_mac },
+		{ .key = "src_ip", .kind = IPV4, .into = &a->inner_src_ip },
+		{ .key = "dst_ip", .kind = IPV4, .into = &a->inner_dst_ip },
+		{ 0 },
+	};
+
+	if (a->vlan || a->v6)
+		return refuse(r, "arm: vxlan: a tunnel's frames are of IPv4, without a tag");
+	a->vxlan = true;
+	if (!object_read(r, "arm: vxlan", object, members))
+		return false;
+	a->vni = (uint32_t)vni;
+	return true;
+}
+
 static bool address_read(struct reader *r, const char *where, json_t *object, struct address *a)
 {
 	uint64_t src_port = 0, dst_port = 0, vlan = 0, ttl = 0;
+	json_t *vxlan = NULL;
 	const struct member members[] = {
 		{ .key = "src_mac", .kind = MAC, .into = a->src_mac },
 		{ .key = "dst_mac", .kind = MAC, .into = a->dst_mac },
@@ -455,6 +482,7 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 		{ .key = "dst_port", .kind = NUMBER, .into = &dst_port, .max = 65535 },
 		{ .key = "vlan", .kind = NUMBER, .into = &vlan, .max = 4094 },
 		{ .key = "ttl", .kind = NUMBER, .into = &ttl, .max = 255 },
+		{ .key = "vxlan", .kind = ANY, .into = &vxlan },
 		{ 0 },
 	};
 
@@ -464,7 +492,7 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 	a->dst_port = (uint16_t)dst_port;
 	a->vlan = (uint16_t)vlan;
 	a->ttl = (uint8_t)ttl;
-	return true;
+	return !vxlan || vxlan_read(r, vxlan, a);
 }
 
 /* One address, or a list of 1 to `max`. */
@@ -617,6 +645,8 @@ static bool clock_read(struct reader *r, json_t *object, struct clock *clock)
 
 static bool arm_read(struct reader *r, json_t *tasks, json_t *clock, struct arm_plan *arm)
 {
+	if (arm->run == VXLAN_FLAGS)
+		return refuse(r, "arm: run: a VXLAN header begins so");
 	if (!json_is_array(tasks) || json_array_size(tasks) > TASKS_MAX)
 		return refuse(r, "arm: tasks is not a list of at most %d", TASKS_MAX);
 	arm->task_count = (uint32_t)json_array_size(tasks);

@@ -57,9 +57,39 @@ static void udp_make(struct frame_template *t, uint8_t *udp, const struct addres
 	t->head_len = t->payload_at + PAYLOAD_BYTES;
 }
 
+/* The header of `len` bytes of IPv4 with UDP, and the type in front of it. */
+static void ip4_make(uint8_t *ip, uint32_t src, uint32_t dst, uint8_t ttl, uint32_t len)
+{
+	put16(ip - 2, 0x0800);
+	ip[0] = 0x45;
+	put16(ip + 2, (uint16_t)len);
+	put16(ip + 6, 0x4000); /* don't fragment */
+	ip[8] = ttl;
+	ip[9] = 17;
+	put32(ip + 12, src);
+	put32(ip + 16, dst);
+	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
+}
+
+/* What stands in front of the frame inside, and its MACs. */
+static void vxlan_make(uint8_t *h, const struct address *a, uint8_t ttl, uint32_t len)
+{
+	uint8_t *ip = h + ETH_BYTES, *udp = ip + IP_BYTES, *tunnel = udp + UDP_BYTES;
+
+	ip4_make(ip, a->src_ip, a->dst_ip, ttl, len - ETH_BYTES);
+	put16(udp, vxlan_port(a->src_port, a->dst_port));
+	put16(udp + 2, VXLAN_PORT);
+	put16(udp + 4, (uint16_t)(len - ETH_BYTES - IP_BYTES));
+	put32(tunnel, VXLAN_FLAGS);
+	put32(tunnel + 4, a->vni << 8);
+	memcpy(h + VXLAN_BYTES, a->inner_dst_mac, 6);
+	memcpy(h + VXLAN_BYTES + 6, a->inner_src_mac, 6);
+}
+
 void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless)
 {
+	const uint8_t ttl = a->ttl ? a->ttl : TTL_SENT;
 	uint8_t *h = t->head, *ip;
 
 	memset(t, 0, sizeof(*t));
@@ -86,23 +116,21 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 		ip[0] = 0x60;
 		put16(ip + 4, (uint16_t)udp_len);
 		ip[6] = 17;
-		ip[7] = a->ttl ? a->ttl : TTL_SENT;
+		ip[7] = ttl;
 		memcpy(ip + 8, a->src_ip6, 16);
 		memcpy(ip + 24, a->dst_ip6, 16);
 		udp_make(t, ip + IP6_BYTES, a, udp_len);
 		template_set(t, run, flow, phase);
 		return;
 	}
-	put16(ip - 2, 0x0800);
-	ip[0] = 0x45;
-	put16(ip + 2, (uint16_t)(len - (uint32_t)(ip - h)));
-	put16(ip + 6, 0x4000); /* don't fragment */
-	ip[8] = a->ttl ? a->ttl : TTL_SENT;
-	ip[9] = 17;
-	put32(ip + 12, a->src_ip);
-	put32(ip + 16, a->dst_ip);
-	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
-
+	t->vxlan = a->vxlan;
+	if (a->vxlan) {
+		vxlan_make(h, a, ttl, len);
+		ip += VXLAN_BYTES;
+		ip4_make(ip, a->inner_src_ip, a->inner_dst_ip, TTL_SENT, len - (uint32_t)(ip - h));
+	} else {
+		ip4_make(ip, a->src_ip, a->dst_ip, ttl, len - (uint32_t)(ip - h));
+	}
 	udp_make(t, ip + IP_BYTES, a, len - (uint32_t)(ip - h) - IP_BYTES);
 	template_set(t, run, flow, phase);
 }
@@ -162,9 +190,10 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
 	return !wrong;
 }
 
-enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_t run,
-				      struct payload *out, enum touch touch, bool headless,
-				      enum device_sum device)
+/* Reads any frame that is in no tunnel. */
+static enum verdict_of_frame judge_bare(const uint8_t *data, uint32_t len, uint32_t run,
+					struct payload *out, enum touch touch, bool headless,
+					enum device_sum device)
 {
 	const uint8_t *p = data;
 
@@ -238,12 +267,54 @@ enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_
 	return FRAME_OURS;
 }
 
+/* Is it a frame of a tunnel, with room for one of ours inside? */
+static bool is_vxlan(const uint8_t *data, uint32_t len)
+{
+	const uint8_t *ip = data + ETH_BYTES;
+
+	return len >= VXLAN_BYTES + FRAME_MIN && load16(ip - 2) == net16(0x0800) && ip[0] == 0x45 &&
+	       ip[9] == 17 && load16(ip + IP_BYTES + 2) == net16(VXLAN_PORT);
+}
+
+/* Reads a frame that may be in a tunnel. */
+static enum verdict_of_frame vxlan_judge(const uint8_t *data, uint32_t len, uint32_t run,
+					 struct payload *out, enum touch touch)
+{
+	const uint32_t udp = ETH_BYTES + IP_BYTES;
+	enum verdict_of_frame found;
+	uint32_t ends;
+
+	if (!is_vxlan(data, len))
+		return FRAME_FOREIGN;
+	found = judge_bare(data + VXLAN_BYTES, len - VXLAN_BYTES, run, out, touch, false,
+			   DEVICE_SUM_UNKNOWN);
+	if (found != FRAME_OURS || touch == TOUCH_NONE)
+		return found;
+	ends = udp + net16(load16(data + udp + 4));
+	return ends > len || ETH_BYTES + net16(load16(data + ETH_BYTES + 2)) != ends ||
+			       load32(data + udp + UDP_BYTES) != net32(VXLAN_FLAGS) ?
+		       FRAME_CORRUPT :
+		       FRAME_OURS;
+}
+
+enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_t run,
+				      struct payload *out, enum touch touch, bool headless,
+				      enum device_sum device)
+{
+	const enum verdict_of_frame found =
+		judge_bare(data, len, run, out, touch, headless, device);
+
+	return found == FRAME_FOREIGN && !headless ? vxlan_judge(data, len, run, out, touch) :
+						     found;
+}
+
 void likeness_note(struct likeness *k, const uint8_t *data, uint32_t len, uint32_t flow)
 {
 	const uint8_t *p = data + LIKE_AT;
 
 	*k = (struct likeness){ 0 };
-	if (len < FRAME_MIN || load16(data + 12) != net16(0x0800) || data[ETH_BYTES] != 0x45)
+	if (len < FRAME_MIN || load16(data + 12) != net16(0x0800) || data[ETH_BYTES] != 0x45 ||
+	    load16(p - 6) == net16(VXLAN_PORT))
 		return;
 	for (uint32_t i = 0; i < 4; i++)
 		k->head[i] = load64(data + (i < 3 ? 12 + 8 * i : 32));
@@ -256,20 +327,37 @@ void likeness_note(struct likeness *k, const uint8_t *data, uint32_t len, uint32
 	k->flow = flow;
 }
 
+/* Is the header of IPv4 at `at` as promised, up to the ports behind it, and all that follows of the
+ * length that it says? */
+static bool ip4_agrees(const uint8_t *data, uint32_t len, const uint8_t *promised, uint32_t at)
+{
+	const uint8_t *ip = data + at, *want = promised + at;
+
+	/* Two bytes for its length, six beyond for the checksum. */
+	return !memcmp(data, promised, at + 2) && at + net16(load16(ip + 2)) == len &&
+	       !memcmp(ip + 4, want + 4, 6) &&
+	       checksum_fold(checksum_add(ip, IP_BYTES)) == 0xffff &&
+	       !memcmp(ip + 12, want + 12, 12);
+}
+
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t)
 {
+	const uint32_t udp = ETH_BYTES + IP_BYTES;
 	const uint32_t at = t->payload_at - UDP_BYTES - (t->v6 ? IP6_BYTES : IP_BYTES);
 	const uint8_t *ip = data + at, *want = t->head + at;
 
+	if (len < t->head_len)
+		return false;
 	if (t->v6) /* two bytes for its length */
-		return len >= t->head_len && !memcmp(data, t->head, at + 4) &&
+		return !memcmp(data, t->head, at + 4) &&
 		       at + IP6_BYTES + net16(load16(ip + 4)) == len &&
 		       !memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);
-	/* Two bytes for its length, six beyond for the checksum. */
-	return len >= t->head_len && !memcmp(data, t->head, at + 2) &&
-	       at + net16(load16(ip + 2)) == len && !memcmp(ip + 4, want + 4, 6) &&
-	       checksum_fold(checksum_add(ip, IP_BYTES)) == 0xffff &&
-	       !memcmp(ip + 12, want + 12, 12);
+	if (!t->vxlan)
+		return ip4_agrees(data, len, t->head, at);
+	return ip4_agrees(data, len, t->head, ETH_BYTES) &&
+	       udp + net16(load16(data + udp + 4)) == len &&
+	       !memcmp(data + udp + 6, t->head + udp + 6, VXLAN_BYTES - udp - 6) &&
+	       ip4_agrees(data + VXLAN_BYTES, len - VXLAN_BYTES, t->head + VXLAN_BYTES, ETH_BYTES);
 }
 
 void frame_clear_identification(uint8_t *data)
@@ -294,20 +382,18 @@ static void ports_swap(uint8_t *udp)
 	store16(udp + 2, port);
 }
 
-void frame_reflect(struct frame *f)
+/* Swaps the ends of a frame; of a tunnel's the ports stay, as its source port is of both ends. */
+static void ends_swap(uint8_t *d, uint32_t len, bool ports)
 {
-	uint8_t *d = f->data, *ip = d + ETH_BYTES, mac[6];
+	uint8_t *ip = d + ETH_BYTES, mac[6];
 	uint32_t address;
 
-	if (f->len < FRAME_MIN)
-		return;
 	memcpy(mac, d, 6);
 	memcpy(d, d + 6, 6);
 	memcpy(d + 6, mac, 6);
 	if (load16(d + 12) == net16(0x8100))
 		ip += VLAN_BYTES;
-	if (load16(ip - 2) == net16(0x86dd) &&
-	    f->len >= (uint32_t)(ip - d) + IP6_BYTES + UDP_BYTES) {
+	if (load16(ip - 2) == net16(0x86dd) && len >= (uint32_t)(ip - d) + IP6_BYTES + UDP_BYTES) {
 		uint8_t ip6[16];
 
 		memcpy(ip6, ip + 8, 16);
@@ -316,10 +402,23 @@ void frame_reflect(struct frame *f)
 		ports_swap(ip + IP6_BYTES);
 		return;
 	}
-	if (load16(ip - 2) != net16(0x0800) || f->len < (uint32_t)(ip - d) + IP_BYTES + UDP_BYTES)
+	if (load16(ip - 2) != net16(0x0800) || len < (uint32_t)(ip - d) + IP_BYTES + UDP_BYTES)
 		return;
 	address = load32(ip + 12);
 	store32(ip + 12, load32(ip + 16));
 	store32(ip + 16, address);
-	ports_swap(ip + IP_BYTES);
+	if (ports)
+		ports_swap(ip + IP_BYTES);
+}
+
+void frame_reflect(struct frame *f)
+{
+	if (f->len < FRAME_MIN)
+		return;
+	if (likely(!is_vxlan(f->data, f->len))) {
+		ends_swap(f->data, f->len, true);
+		return;
+	}
+	ends_swap(f->data, f->len, false);
+	ends_swap(f->data + VXLAN_BYTES, f->len - VXLAN_BYTES, true);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Test frames: Ethernet, an optional 802.1Q tag, IPv4 or IPv6, UDP and 18 bytes of payload that are
- * ours, in network order:
+ * ours, in network order. In a tunnel (VXLAN, RFC 7348) a whole frame of IPv4 stands behind Ethernet,
+ * IPv4, UDP without a checksum, and the tunnel's own header. The payload:
  *
- *     0  run     u32   the trial's run id; a frame of another run is foreign
+ *     0  run     u32   the trial's run id; a frame of another run is foreign. Not VXLAN_FLAGS
  *     4  flow    u16   phase in the two upper bits, flow number below
  *     6  seq     u32   counts from 0 in each flow and phase
  *    10  time    u64   when the frame should have left, nanoseconds
@@ -23,16 +24,20 @@
 #define IP_BYTES 20
 #define IP6_BYTES 40
 #define UDP_BYTES 8
+#define VXLAN_BYTES 50 /* in front of the frame inside */
+#define VXLAN_PORT 4789
+#define VXLAN_FLAGS 0x08000000 /* how its header begins, where a payload would */
 #define PAYLOAD_BYTES 18
 #define TTL_SENT 64
 #define FRAME_MIN 60 /* without the FCS */
 #define FLOW_MAX 16384
-#define HEAD_BYTES 96 /* all headers, tag and payload fit */
+#define HEAD_BYTES 110 /* all headers and the payload fit */
 
 enum touch { TOUCH_NONE, TOUCH_HEADER, TOUCH_FULL };
 enum phase { PHASE_WARMUP, PHASE_MEASURED, PHASE_ANNOUNCE };
 
-/* The addresses of one frame; MACs as bytes, the rest in host order. vlan 0: untagged. */
+/* The addresses of one frame; MACs as bytes, the rest in host order. vlan 0: untagged. In a tunnel the
+ * ports are those of the frame inside. */
 struct address {
 	uint8_t src_mac[6], dst_mac[6];
 	uint32_t src_ip, dst_ip;
@@ -41,6 +46,10 @@ struct address {
 	uint16_t src_port, dst_port;
 	uint16_t vlan;
 	uint8_t ttl; /* 0: TTL_SENT */
+	bool vxlan; /* then of the tunnel and the frame inside: */
+	uint32_t vni;
+	uint8_t inner_src_mac[6], inner_dst_mac[6];
+	uint32_t inner_src_ip, inner_dst_ip;
 };
 
 /*
@@ -51,11 +60,12 @@ struct address {
  */
 struct frame_template {
 	uint8_t head[HEAD_BYTES];
-	uint64_t sum;
-	uint32_t len; /* of the whole frame */
 	uint8_t payload_at; /* where our payload begins */
 	uint8_t head_len; /* payload_at + PAYLOAD_BYTES */
+	uint64_t sum;
+	uint32_t len; /* of the whole frame */
 	bool device_sums, v6;
+	bool vxlan; /* then `sum` and what is said of a checksum is of the frame inside */
 } __attribute__((aligned(CACHE_LINE)));
 
 /* What the parser found. */
@@ -139,7 +149,15 @@ always_inline uint16_t payload_flow(const void *payload)
 /* The shortest frame with such headers. */
 always_inline uint32_t frame_least(const struct address *a)
 {
-	return FRAME_MIN + (a->vlan ? VLAN_BYTES : 0) + (a->v6 ? IP6_BYTES - IP_BYTES : 0);
+	return FRAME_MIN + (a->vlan ? VLAN_BYTES : 0) + (a->v6 ? IP6_BYTES - IP_BYTES : 0) +
+	       (a->vxlan ? VXLAN_BYTES : 0);
+}
+
+/* The source port of a tunnel's frame, by both ports of the frame inside, as RFC 7348 has it: it is
+ * the same for the answer. */
+always_inline uint16_t vxlan_port(uint16_t src_port, uint16_t dst_port)
+{
+	return 0xc000 | ((src_port + dst_port) & 0x3fff);
 }
 
 /* The 16-bit one's complement sum of a wide one; 2^16 = 1 modulo 65535. Each half is added to the
@@ -217,9 +235,11 @@ always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, 
 		memcpy(data, t->head, FRAME_MIN);
 		if (t->head_len > FRAME_MIN)
 			memcpy(data + FRAME_MIN, t->head + FRAME_MIN, VLAN_BYTES);
-		if (unlikely(t->v6)) {
+		if (unlikely(t->head_len > 64)) {
 			memcpy(data + 64, t->head + 64, 16);
-			if (t->head_len > 80)
+			if (t->vxlan)
+				memcpy(data + 80, t->head + 80, HEAD_BYTES - 80);
+			else if (t->head_len > 80)
 				memcpy(data + 80, t->head + 80, VLAN_BYTES);
 		}
 	}
@@ -331,7 +351,7 @@ always_inline enum verdict_of_frame frame_judge_unusual(const uint8_t *data, uin
 /*
  * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and
  * the payload (what follows is taken to be zero), with TOUCH_NONE only the run id. A device
- * that has found the checksum good or bad is believed, and nothing is added up.
+ * that has found the checksum good or bad is believed, and nothing is added up: but in a tunnel.
  */
 always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t len, uint32_t run,
 						struct payload *out, enum touch touch,

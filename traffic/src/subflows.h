@@ -63,6 +63,8 @@ always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 /* Where in a frame of this template the address is that differs. */
 always_inline uint32_t subflow_ip_at(const struct frame_template *t, bool destination)
 {
+	if (unlikely(t->vxlan)) /* that of the tunnel */
+		return ETH_BYTES + (destination ? 16 : 12);
 	/* Of IPv6 the last four bytes. */
 	return t->payload_at - (destination ? 12 : t->v6 ? 28 : 16);
 }
@@ -106,14 +108,21 @@ always_inline uint32_t subflow_bytes(const struct subflows *s, const struct fram
 	return net32((mac & 0xff000000) | ((mac + number) & 0xffffff));
 }
 
-/* What such bytes add to the checksum of the template's: 2^32 - 1 is nothing in this arithmetic, and
- * no difference is below 0. MACs are in no checksum. */
+/* What such bytes add to a checksum of the template's: 2^32 - 1 is nothing in this arithmetic, and
+ * no difference is below 0. */
+always_inline uint64_t subflow_differs(const struct subflows *s, const struct frame_template *t,
+				       uint32_t bytes)
+{
+	return (uint64_t)bytes + 0xffffffff - load32(t->head + subflow_at(s, t));
+}
+
+/* What they add to that of UDP. MACs are in no checksum, addresses of a tunnel in none inside. */
 always_inline uint64_t subflow_adds(const struct subflows *s, const struct frame_template *t,
 				    uint32_t bytes)
 {
-	return s->by == SUBFLOW_MAC ?
-		       0 :
-		       (uint64_t)bytes + 0xffffffff - load32(t->head + subflow_at(s, t));
+	if (s->by == SUBFLOW_MAC || (s->by == SUBFLOW_IP && unlikely(t->vxlan)))
+		return 0;
+	return subflow_differs(s, t, bytes);
 }
 
 always_inline uint64_t subflow_sum(const struct subflows *s, const struct frame_template *t,
@@ -122,16 +131,22 @@ always_inline uint64_t subflow_sum(const struct subflows *s, const struct frame_
 	return subflow_adds(s, t, subflow_bytes(s, t, number));
 }
 
-/* Writes these bytes into a frame of the template, with the checksum of its IP header. */
+/* Writes these bytes into a frame of the template, with the checksum of its IP header, and with the
+ * source port of a tunnel. */
 always_inline void subflow_put(const struct subflows *s, uint8_t *data,
 			       const struct frame_template *t, uint32_t bytes)
 {
 	store32(data + subflow_at(s, t), bytes);
 	if (s->by == SUBFLOW_IP && !t->v6) {
-		const uint32_t at = t->payload_at - UDP_BYTES - IP_BYTES + 10;
+		const uint32_t at = subflow_ip_at(t, false) - 2;
 
 		store16(data + at, (uint16_t)~checksum_fold((uint16_t)~load16(t->head + at) +
-							    subflow_adds(s, t, bytes)));
+							    subflow_differs(s, t, bytes)));
+	} else if (s->by == SUBFLOW_PORT && unlikely(t->vxlan)) {
+		const uint32_t ports = net32(bytes);
+
+		store16(data + ETH_BYTES + IP_BYTES,
+			net16(vxlan_port((uint16_t)(ports >> 16), (uint16_t)ports)));
 	}
 }
 

@@ -243,6 +243,98 @@ static void every_flipped_bit_of_ipv6_is_found(void)
 	}
 }
 
+static const struct address tunnel = {
+	.src_mac = { 2, 0x53, 0x4d, 0x80, 0xff, 0xf0 },
+	.dst_mac = { 2, 0x53, 0x4d, 0x80, 0, 2 },
+	.src_ip = 0x0a00fff0,
+	.dst_ip = 0x0a000002,
+	.src_port = 20000,
+	.dst_port = 20001,
+	.vxlan = true,
+	.vni = 0xabcdef,
+	.inner_src_mac = { 2, 1 },
+	.inner_dst_mac = { 2, 2 },
+	.inner_src_ip = 0xac100001,
+	.inner_dst_ip = 0xac100002,
+};
+
+/* Of each bit in a tunnel, that of the tunnel too, either a checksum or what was promised tells. */
+static void every_flipped_bit_of_a_tunnel_is_found(void)
+{
+	const uint32_t len = frame_least(&tunnel) + 16;
+	struct frame_template t;
+	uint8_t data[128];
+	struct frame f = { .data = data, .len = len };
+	struct payload p;
+
+	EXPECT_EQ(frame_least(&tunnel), 110);
+	template_make(&t, &tunnel, len, 9, 3, PHASE_MEASURED, false);
+	for (uint32_t rest = 0xa5; rest < 0xa7; rest++) {
+		memset(data, (int)rest, sizeof(data));
+		frame_build(data, &t, 7, 8, time_sum(8), TOUCH_FULL, false, false);
+		EXPECT(data[len] == rest);
+	}
+	EXPECT(!memcmp(data, tunnel.dst_mac, 6) && !memcmp(data + 50, tunnel.inner_dst_mac, 6));
+	EXPECT_EQ(net16(load16(data + 16)), len - 14);
+	EXPECT_EQ(net16(load16(data + 34)), 0xc000 | ((20000 + 20001) & 0x3fff));
+	EXPECT_EQ(net16(load16(data + 36)), 4789);
+	EXPECT_EQ(net32(load32(data + 46)), 0xabcdef00);
+	for (uint32_t bit = 0; bit < len * 8; bit++) {
+		data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		EXPECT(frame_parse(data, len, 9, &p, TOUCH_FULL, false) != FRAME_OURS ||
+		       !headers_agree(data, len, &t));
+		data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+	for (uint32_t cut = 0; cut < len; cut++)
+		EXPECT(frame_parse(data, cut, 9, &p, TOUCH_FULL, false) != FRAME_OURS);
+	EXPECT(headers_agree(data, len, &t));
+	frame_reflect(&f);
+	EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_FULL, false), FRAME_OURS);
+	EXPECT(!headers_agree(data, len, &t));
+	EXPECT(!memcmp(data, tunnel.src_mac, 6) && !memcmp(data + 50, tunnel.inner_src_mac, 6));
+	EXPECT_EQ(net16(load16(data + 36)), 4789);
+	frame_reflect(&f);
+	EXPECT(headers_agree(data, len, &t));
+	EXPECT_EQ(p.seq, 7);
+	EXPECT_EQ(p.flow, 3);
+}
+
+static void headers_of_a_sub_flow_in_a_tunnel_are_right(void)
+{
+	static const uint32_t numbers[] = { 0, 1, 255, 256, 32767, 32768, 65535, 65536, 999999 };
+
+	for (uint32_t i = 0; i < 9 * 3 * 2; i++) {
+		const enum subflow_by by = (enum subflow_by)(i / 9 % 3);
+		const uint32_t number = numbers[i % 9];
+		struct subflows s = {
+			.count = 1, .first = number, .by = by, .answered = i / 27 % 2
+		};
+		struct frame_template t, wanted;
+		uint8_t data[128] = { 0 };
+		struct payload p;
+		uint64_t differs;
+
+		template_make(&t, &tunnel, 120, 9, 3, PHASE_MEASURED, false);
+		differs = subflow_sum(&s, &t, number);
+		frame_build(data, &t, 5, 6, time_sum(6) + differs, TOUCH_FULL, false, false);
+		subflow_put(&s, data, &t, subflow_bytes(&s, &t, number));
+		EXPECT_EQ(frame_parse(data, 120, 9, &p, TOUCH_FULL, false), FRAME_OURS);
+		subflow_template(&s, &wanted, &t, 0, 0);
+		EXPECT(headers_agree(data, 120, &wanted));
+		EXPECT_EQ(headers_agree(data, 120, &t), !number);
+		EXPECT_EQ(checksum_fold(checksum_add(data + ETH_BYTES, IP_BYTES)), 0xffff);
+		EXPECT_EQ(net16(load16(data + 34)),
+			  vxlan_port(net16(load16(data + 84)), net16(load16(data + 86))));
+		if (by == SUBFLOW_IP)
+			EXPECT_EQ(net32(load32(data + (s.answered ? 30 : 26))),
+				  (s.answered ? tunnel.dst_ip : tunnel.src_ip) + number);
+		frame_build(data, &t, 0, 0, 0, TOUCH_NONE, false, false);
+		subflow_put(&s, data, &t, subflow_bytes(&s, &t, number));
+		frame_sum(data, &t, differs, false);
+		EXPECT_EQ(frame_parse(data, 120, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
+	}
+}
+
 int main(void)
 {
 	TEST(every_frame_of_a_phase_is_due_once_in_order_and_within_it);
@@ -254,5 +346,7 @@ int main(void)
 	TEST(the_most_sub_flows_have_room);
 	TEST(headers_of_a_sub_flow_are_right);
 	TEST(every_flipped_bit_of_ipv6_is_found);
+	TEST(every_flipped_bit_of_a_tunnel_is_found);
+	TEST(headers_of_a_sub_flow_in_a_tunnel_are_right);
 	return tap_end();
 }

@@ -32,7 +32,6 @@
 #define BYTES_MAX 9216
 #define FLOWS 16 /* of a way, in which frames are swapped */
 #define QUEUE 4096 /* frames held back */
-#define PAYLOAD_AT (ETH_BYTES + IP_BYTES + UDP_BYTES)
 #define BUFFER (64 << 20)
 
 struct held {
@@ -127,6 +126,21 @@ static bool is_within_cap(struct way *w, uint16_t phase)
 	return true;
 }
 
+/* Where the payload of a test frame is, behind whatever headers it has; 0: it is none. */
+static size_t payload_find(const uint8_t *bytes, size_t len)
+{
+	size_t ip = ETH_BYTES, at;
+
+	if (len < FRAME_MIN)
+		return 0;
+	if (load16(bytes + 12) == htons(0x8100))
+		ip += VLAN_BYTES;
+	at = ip + (load16(bytes + ip - 2) == htons(0x86dd) ? IP6_BYTES : IP_BYTES) + UDP_BYTES;
+	if (at <= len && load16(bytes + at - UDP_BYTES + 2) == htons(VXLAN_PORT))
+		at += VXLAN_BYTES;
+	return len >= at + PAYLOAD_BYTES ? at : 0;
+}
+
 static void ttl_lower(uint8_t *ip)
 {
 	ip[8]--;
@@ -143,24 +157,24 @@ static void ports_shift(uint8_t *udp, uint16_t by)
 
 static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 {
+	const size_t payload = payload_find(bytes, len);
 	uint32_t seq, flow;
 
-	if (len < PAYLOAD_AT + PAYLOAD_BYTES) {
+	if (!payload) {
 		frame_pass(w->out, bytes, len);
 		return;
 	}
-	seq = ntohl(load32(bytes + PAYLOAD_AT + 6));
-	if (is_chosen(every_drop, seq) ||
-	    (cap && !is_within_cap(w, load16(bytes + PAYLOAD_AT + 4))))
+	seq = ntohl(load32(bytes + payload + 6));
+	if (is_chosen(every_drop, seq) || (cap && !is_within_cap(w, load16(bytes + payload + 4))))
 		return;
-	flow = payload_flow(bytes + PAYLOAD_AT) % FLOWS;
+	flow = payload_flow(bytes + payload) % FLOWS;
 	if (is_chosen(every_swap, seq) && !w->swapped[flow].len) {
 		memcpy(w->swapped[flow].bytes, bytes, len);
 		w->swapped[flow].len = len;
 		return;
 	}
 	if (is_chosen(every_corrupt, seq))
-		bytes[PAYLOAD_AT + PAYLOAD_BYTES - 1] ^= 1;
+		bytes[payload + PAYLOAD_BYTES - 1] ^= 1;
 	if (is_chosen(every_ttl, seq))
 		ttl_lower(bytes + ETH_BYTES);
 	if (is_chosen(every_mac, seq))

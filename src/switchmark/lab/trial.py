@@ -143,7 +143,7 @@ class Trials:
             return self._measured(spec, window, proving)
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
-        run = secrets.randbelow(2**32 - 1) + 1
+        run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins so
         one_way = self._layout.test.dimension == "throughput"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = time.monotonic_ns()

@@ -25,6 +25,7 @@ __all__ = ["listed", "reasons_of_axes"]
 _VLAN_BYTES = 4
 _IP6_BYTES = 20
 """By which its header is longer."""
+_VXLAN_BYTES = 50
 _OF_ONE_HOST = ("nic", "noise", "profile", "cpu_limit", "copies")
 
 
@@ -32,6 +33,7 @@ def reasons_of_axes(test: Test) -> Iterable[Refusal]:
     """Return every reason that the axes of a test give by themselves, before its topology is
     drawn."""
     yield from _load_reasons(test)
+    yield from _header_reasons(test)
     yield from _engine_reasons(test)
     yield from _place_reasons(test)
     yield from _resource_reasons(test)
@@ -105,35 +107,49 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
     yield from reasons_of_flows(test)
 
 
-def _engine_reasons(test: Test) -> Iterable[Refusal]:
-    engine = ENGINES[test.engine]
-    sizes = frame_sizes(test)
-    if test.vlan is not None:
-        if not engine.vlan:
-            yield Refusal(
-                ("vlan", "engine"),
-                f"engine {engine.name} leaves the headers to the kernel: it sends no VLAN tag",
-            )
+def _header_reasons(test: Test) -> Iterable[Refusal]:
+    """Return what speaks against the headers that frames are to have."""
+    engine, sizes = ENGINES[test.engine], frame_sizes(test)
+    tagged, tunnel = test.tag is not None, test.encapsulation == "vxlan"
+    if test.vlan is not None and test.encapsulation in ("none", "vxlan"):
+        yield Refusal(
+            ("vlan", "encapsulation"),
+            f"frames of --encapsulation {test.encapsulation} have no VLAN tag: --vlan {test.vlan} "
+            "means nothing to them",
+            "--encapsulation vlan",
+        )
+    if (tagged or tunnel) and not engine.vlan:
+        yield Refusal(
+            ("encapsulation" if test.vlan is None else "vlan", "engine"),
+            f"engine {engine.name} leaves the headers to the kernel: it sends no "
+            f"{'VLAN tag' if tagged else 'VXLAN tunnel'}",
+        )
     if test.ip_version == "6" and engine.needs_ip:
         yield Refusal(
             ("ip_version", "engine"),
             f"engine {engine.name} goes through the IP stack, where nodes have IPv4 alone",
             "--engine raw-mmsg",
         )
-    least = (
-        FRAME_MIN + _VLAN_BYTES * (test.vlan is not None) + _IP6_BYTES * (test.ip_version == "6")
-    )
-    if min(sizes) < least and (engine.vlan or test.vlan is None):
-        what = (
-            "a tagged frame"
-            if test.ip_version == "4"
-            else f"{'a tagged' * (test.vlan is not None) or 'a'} frame of IPv6"
-        )
+    if test.ip_version == "6" and tunnel:
         yield Refusal(
-            ("frame_size", "vlan", "ip_version"),
-            f"{what} has at least {least} bytes, not {min(sizes)}",
+            ("encapsulation", "ip_version"),
+            "a VXLAN tunnel is of IPv4, and so are the frames in it",
+            "--ip-version 4",
+        )
+    least = FRAME_MIN + _VLAN_BYTES * tagged + _IP6_BYTES * (test.ip_version == "6")
+    least += _VXLAN_BYTES * tunnel
+    if min(sizes) < least and (engine.vlan or not (tagged or tunnel)):
+        what = f"a{' tagged' * tagged} frame{' of IPv6' * (test.ip_version == '6')}"
+        yield Refusal(
+            ("frame_size", "vlan", "encapsulation", "ip_version"),
+            f"{what}{' in a VXLAN tunnel' * tunnel} has at least {least} bytes, not {min(sizes)}",
             f"--frame-size {least}",
         )
+
+
+def _engine_reasons(test: Test) -> Iterable[Refusal]:
+    engine = ENGINES[test.engine]
+    sizes = frame_sizes(test)
     if max(sizes) > engine.frame_max:
         yield Refusal(
             ("frame_size", "engine"),

@@ -13,7 +13,7 @@ from switchmark.layout.sharing import RX_BURST
 from switchmark.layout.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by
 from switchmark.machine.placement import Placement
-from switchmark.model.addresses import ip6_address
+from switchmark.model.addresses import ip6_address, tunnelled
 from switchmark.model.objects import Message
 from switchmark.model.spec import Test
 from switchmark.model.topology import Flow, Part, Port, Role, Semantics
@@ -23,6 +23,7 @@ from switchmark.model.units import LAYER_2_BYTES
 __all__ = ["expected_of", "load_of", "opening_of"]
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
+_VNI = 100  # of a VXLAN tunnel
 _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 
@@ -186,8 +187,10 @@ def _address(layout: Layout, flow: Flow, share: int) -> Message:
         address["src_mac"] = f"02:53:4d:80:{first >> 8:02x}:{first & 255:02x}"
     elif test.flows > 1 and test.flows_by == "ip":
         address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
-    if test.vlan is not None:
-        address["vlan"] = test.vlan
+    if test.tag is not None:
+        address["vlan"] = test.tag
+    if test.encapsulation == "vxlan":
+        address["vxlan"] = {"vni": _VNI, **tunnelled(flow.index)}
     return _of_version(test, address)
 
 
@@ -224,23 +227,28 @@ def _seen(layout: Layout, flow: Flow, answered: bool) -> Message:
     if not answered:
         macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
         return {**sent, **macs, "ttl": _TTL - a.routed}
-    back = {
-        f"{one}_{what}": sent[f"{other}_{what}"]
-        for one, other in (("src", "dst"), ("dst", "src"))
-        for what in ("mac", "ip", "ip6", "port")
-        if f"{other}_{what}" in sent
-    }
     macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
-    vlan = {"vlan": sent["vlan"]} if "vlan" in sent else {}
     # The kernel of a server makes the headers of its answers anew.
     crossed = 1 if layout.engine.needs_ip else 2
-    return {**back, **macs, **vlan, "ttl": _TTL - crossed * a.routed}
+    return {**_turned(sent), **macs, "ttl": _TTL - crossed * a.routed}
+
+
+def _turned(address: Message) -> Message:
+    """Return the addresses of a frame's answer, those in a tunnel too."""
+    turned = {**address}
+    for what in ("mac", "ip", "ip6", "port"):
+        if f"src_{what}" in address:
+            turned[f"src_{what}"] = address[f"dst_{what}"]
+            turned[f"dst_{what}"] = address[f"src_{what}"]
+    if "vxlan" in address:
+        turned["vxlan"] = _turned(address["vxlan"])
+    return turned
 
 
 def _announcement(layout: Layout, port: Port) -> Message:
     flow = next(f for f in layout.flows if port.id in (f.sink, f.source, *f.hops))
     a = layout.addressing[flow.id]
-    vlan = {} if layout.test.vlan is None else {"vlan": layout.test.vlan}
+    vlan = {} if layout.test.tag is None else {"vlan": layout.test.tag}
     hello = {
         "src_mac": layout.endpoints[port.id].mac,
         "dst_mac": _BROADCAST_MAC,

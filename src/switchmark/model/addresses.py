@@ -15,8 +15,10 @@ __all__ = [
     "ip_address",
     "mac_address",
     "pci_address",
+    "tunnelled",
 ]
 
+_INSIDE = IPv4Address("172.16.0.0")
 _BENCHMARK_6 = IPv6Address("2001:2::")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE)
 
@@ -54,6 +56,18 @@ def ip_address(index: int, *, net: int | None = None) -> str:
 def ip6_address(address: str) -> str:
     """Return the address of RFC 5180's benchmark network that stands for an IPv4 address."""
     return str(_BENCHMARK_6 + int(IPv4Address(address)))
+
+
+def tunnelled(index: int) -> dict[str, str]:
+    """Return the addresses of the frames in the tunnel of flow `index`: of two VMs behind its
+    ends."""
+    low = f"4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
+    return {
+        "src_mac": f"02:57:{low}",
+        "dst_mac": f"02:58:{low}",
+        "src_ip": str(_INSIDE + 2 * index + 1),
+        "dst_ip": str(_INSIDE + 2 * index + 2),
+    }
 
 
 @dataclass(frozen=True, slots=True)

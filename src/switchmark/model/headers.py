@@ -8,6 +8,8 @@ from ipaddress import IPv6Address
 
 __all__ = ["differences"]
 
+_VXLAN = (4789).to_bytes(2)
+
 
 def differences(seen: bytes, expected: bytes) -> list[str]:
     """Return what of a frame's headers is not as expected, in words, up to the ports; lengths and
@@ -43,6 +45,14 @@ def _fields(head: bytes) -> dict[str, str]:
             "source port": str(int.from_bytes(ip[40:42])),
             "destination port": str(int.from_bytes(ip[42:44])),
         }
+    ports = {
+        "source port": str(int.from_bytes(ip[20:22])),
+        "destination port": str(int.from_bytes(ip[22:24])),
+    }
+    if ip[22:24] == _VXLAN:
+        ports["UDP checksum"] = ip[26:28].hex()
+        ports["VXLAN header"] = ip[28:36].hex()
+        ports |= {f"{name} in the tunnel": value for name, value in _fields(ip[36:]).items()}
     return fields | {
         "EtherType": head[at : at + 2].hex(),
         "TOS": str(ip[1]),
@@ -51,6 +61,5 @@ def _fields(head: bytes) -> dict[str, str]:
         "TTL": str(ip[8]),
         "source address": ".".join(map(str, ip[12:16])),
         "destination address": ".".join(map(str, ip[16:20])),
-        "source port": str(int.from_bytes(ip[20:22])),
-        "destination port": str(int.from_bytes(ip[22:24])),
+        **ports,
     }

@@ -20,6 +20,15 @@ class Sent(SetUp):
         Literal["4", "6"],
         Axis("path", "IP of every frame", parse=str, asked_as="load", later=True),
     ] = "4"
+    encapsulation: Annotated[
+        Literal["auto", "none", "vlan", "vxlan"],
+        Axis(
+            "path",
+            "what frames are in: a VLAN (auto: if --vlan says which), a VXLAN tunnel",
+            asked_as="load",
+            later=True,
+        ),
+    ] = "auto"
     flow_order: Annotated[
         Literal["sequential", "random", "zipf"],
         Axis(

@@ -16,6 +16,7 @@ from switchmark.model.sent import Sent
 from switchmark.model.units import (
     FLOW_NUMBERS,
     FLOWS_MAX,
+    VLAN_USUAL,
     Rate,
     mean_frame_bytes,
     parse_count,
@@ -290,6 +291,11 @@ class Test(Sent):
     def switch_core_count(self) -> int:
         """Return how many CPUs a switch that polls has: one, unless it is asked to have more."""
         return 1 if self.switch_cores == "auto" else self.switch_cores
+
+    @property
+    def tag(self) -> int | None:
+        """Return the VLAN id of every frame; None for frames without a tag."""
+        return self.vlan or (VLAN_USUAL if self.encapsulation == "vlan" else None)
 
     @property
     def flow_numbers(self) -> int:

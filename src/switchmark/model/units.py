@@ -25,6 +25,7 @@ __all__ = [
     "LAYER_2_BYTES",
     "PPS",
     "PREAMBLE_AND_GAP_BYTES",
+    "VLAN_USUAL",
     "CpuLimit",
     "Rate",
     "format_pps",
@@ -54,6 +55,7 @@ PREAMBLE_AND_GAP_BYTES = 20
 LAYER_2_BYTES = 18
 """Ethernet's header and FCS, which the MTU does not count."""
 MTU_USUAL = 1500
+VLAN_USUAL = 100
 FRAME_MIN = 64
 FRAME_MAX = 9000
 IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)

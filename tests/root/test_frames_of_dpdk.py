@@ -1,0 +1,30 @@
+"""These tests send other frames than usual over DPDK's ports, with the gate on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from real_frames import Measure, assert_every_frame_is_accounted_for, skip_unpackaged
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"encapsulation": "vxlan", "frame_size": 114, "flows": "1M", "flows_by": "ip"},
+        {"ip_version": "6", "frame_size": 84, "flows": "1M", "flow_order": "zipf"},
+        {"encapsulation": "vxlan", "frame_size": 114, "dimension": "latency", "rate": "2k"},
+    ],
+    ids=lambda axes: "-".join(map(str, axes.values())),
+)
+def test_other_frames_pass_ovs_dpdk_with_their_headers(
+    measure: Measure, axes: dict[str, Any]
+) -> None:
+    skip_unpackaged("ovs-dpdk")
+    record = measure(switch="ovs-dpdk", engine="dpdk", **{"rate": "5k", **axes})
+    trial = assert_every_frame_is_accounted_for(record)
+    assert trial.lost == 0, trial.lost_at
+    assert record.gate is not None
+    assert record.gate.passed
+    assert record.gate.headers > 0
