@@ -20,7 +20,8 @@ def telling(tests: Sequence[Test]) -> tuple[str, ...]:
     """Return the varying axes that a reader needs to tell these tests apart: how a test is measured
     is left out where the other axes tell it."""
     axes = list(varying(tests))
-    for axis in ranked(AXES, lambda axis: axis.left_out):
+    left_out = ranked(AXES, lambda axis: axis.left_out)
+    for axis in [each for each in left_out if each in axes]:
         fewer = [other for other in axes if other != axis]
         if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
             axes = fewer
