@@ -20,8 +20,15 @@ from switchmark.machine.host import Host
 from switchmark.machine.perf import Counting, added, control, of_cpus, of_threads, parse_counts
 from switchmark.machine.placement import Pin, Placement
 from switchmark.machine.profile import Profiler
-from switchmark.machine.softirq import SoftirqTimes, within_threads
-from switchmark.machine.threads import Switches, switched_since, thread_switches, threads
+from switchmark.machine.softirq import SoftirqTimes, softirq_files, within_threads
+from switchmark.machine.taken import Taken
+from switchmark.machine.threads import (
+    Switches,
+    switch_files,
+    switched_since,
+    thread_switches,
+    threads,
+)
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
 from switchmark.model.plan import Spawn
 
@@ -83,7 +90,7 @@ class Window:
         self._missing = meter.counting.missing
         self._since_ns = 0
         self._switched: dict[str, Switches] = {}
-        self._softirq = SoftirqTimes.read(meter.host, ())
+        self._softirq = SoftirqTimes(0.0, {}, {}, {}, {})
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
@@ -93,11 +100,7 @@ class Window:
     def begin(self) -> None:
         """Count from now on."""
         self._tell("ping")  # by its answer it has started
-        self._softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
-        self._switched = {
-            place: thread_switches(self._meter.hosts[place], pids)
-            for place, pids in self._pids.items()
-        }
+        self._softirq, self._switched = self._kernels_counts()
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
         self._profiler.begin()
@@ -107,10 +110,9 @@ class Window:
         self._tell("disable")
         self._profiler.end()
         elapsed_ns = time.monotonic_ns() - self._since_ns
-        softirq = SoftirqTimes.read(self._meter.host, self._meter.cpus)
-        scheduler = {place: self._scheduled(place) for place in self._pids}
-        hosts = self._meter.hosts
-        whose = {tid: at for at, of in self._pids.items() for tid in threads(hosts[at], of)}
+        softirq, now = self._kernels_counts()
+        scheduler = {place: self._scheduled(place, now[place]) for place in self._pids}
+        whose = {tid: place for place, switches in now.items() for tid in switches}
         profile = self._profiler.told(whose, self._roles)
         self.disarm()
         counts = self._counts()
@@ -154,9 +156,19 @@ class Window:
             except (SwitchmarkError, OSError) as error:
                 self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
-    def _scheduled(self, place: str) -> SchedulerCounts:
+    def _kernels_counts(self) -> tuple[SoftirqTimes, dict[str, Switches]]:
+        """Return what the kernels have counted so far, of each host read at once."""
+        host, cpus, hosts = self._meter.host, self._meter.cpus, self._meter.hosts
+        files = {host: softirq_files(host, cpus)}
+        for place, pids in self._pids.items():
+            files[hosts[place]] = [*files.get(hosts[place], ()), *switch_files(pids)]
+        taken = {each: Taken(each, *wanted) for each, wanted in files.items()}
+        return SoftirqTimes.read(host, cpus, taken[host]), {
+            place: thread_switches(taken[hosts[place]], pids) for place, pids in self._pids.items()
+        }
+
+    def _scheduled(self, place: str, now: Switches) -> SchedulerCounts:
         """Return how often the threads of a place were taken off a CPU, and moved."""
-        now = thread_switches(self._meter.hosts[place], self._pids[place])
         switches, moves = switched_since(self._switched[place], now)
         roles = self._roles[place]
         return SchedulerCounts(roles=roles, context_switches=switches, migrations=moves)

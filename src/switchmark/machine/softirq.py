@@ -13,9 +13,10 @@ from functools import cache
 
 from switchmark.machine.host import Host
 from switchmark.machine.noise import HZ, IDLE, IOWAIT, IRQ, SOFTIRQ, STAT, STEAL, parse_cpu_times
+from switchmark.machine.taken import Reads
 from switchmark.model.cost import InterruptCost, InterruptTimes
 
-__all__ = ["SoftirqTimes", "within_threads"]
+__all__ = ["SoftirqTimes", "softirq_files", "within_threads"]
 
 _CMDLINE, _RELEASE = "/proc/cmdline", "/proc/sys/kernel/osrelease"
 _CONFIG = "/proc/config.gz"
@@ -36,10 +37,10 @@ class SoftirqTimes:
     daemon: Mapping[int, float | None]
 
     @classmethod
-    def read(cls, host: Host, cpus: Collection[int]) -> SoftirqTimes:
-        """Read the times of some CPUs of a host."""
+    def read(cls, host: Host, cpus: Collection[int], taken: Reads | None = None) -> SoftirqTimes:
+        """Read the times of some CPUs of a host, from files that were taken already if need be."""
         daemons = _daemons(host)
-        files = host.read_all(STAT, *(daemons[cpu] for cpu in cpus if cpu in daemons))
+        files = (taken or host).read_all(*softirq_files(host, cpus))
         times = parse_cpu_times(files.get(STAT, b""), cpus)
         return cls(
             time.monotonic(),
@@ -84,6 +85,12 @@ class SoftirqTimes:
             within_threads=within,
             outside=sum(known) if len(known) == len(outside) else None,
         )
+
+
+def softirq_files(host: Host, cpus: Collection[int]) -> list[str]:
+    """Return the files in which the times of some CPUs are."""
+    daemons = _daemons(host)
+    return [STAT, *(daemons[cpu] for cpu in cpus if cpu in daemons)]
 
 
 @cache

@@ -7,12 +7,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from switchmark.machine.host import Host
+from switchmark.machine.taken import Reads
 
 __all__ = [
     "Switches",
     "children",
     "cpu_ns",
     "in_network",
+    "switch_files",
     "switched_since",
     "thread_switches",
     "thread_times",
@@ -58,10 +60,10 @@ def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
     return times
 
 
-def thread_switches(host: Host, pids: Collection[int]) -> Switches:
+def thread_switches(host: Reads, pids: Collection[int]) -> Switches:
     """Return how often each thread of some processes was taken off a CPU, and moved to another one,
     by its number; None where the kernel does not tell of moves (it has no CONFIG_SCHED_DEBUG)."""
-    files = host.read_all(*_of(pids, "status"), *_of(pids, "sched"))
+    files = host.read_all(*switch_files(pids))
     counts = {}
     for path in (path for path in files if path.endswith("/status")):
         status = [line for line in files[path].splitlines() if b"_ctxt_switches:" in line]
@@ -71,6 +73,11 @@ def thread_switches(host: Host, pids: Collection[int]) -> Switches:
         moves = sum(int(line.rpartition(b":")[2]) for line in moved) if moved else None
         counts[int(path.split("/")[4])] = switches, moves
     return counts
+
+
+def switch_files(pids: Collection[int]) -> list[str]:
+    """Return the files in which `thread_switches` looks."""
+    return [*_of(pids, "status"), *_of(pids, "sched")]
 
 
 def switched_since(before: Switches, now: Switches) -> tuple[int, int | None]:
