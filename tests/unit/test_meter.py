@@ -1,0 +1,59 @@
+"""These tests read what the kernel counts of processes while nothing crosses a path."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from switchmark.environments import inside
+from switchmark.lab.meter import Meter
+from switchmark.layout.layout import lay_out
+from switchmark.layout.placing import place_parts
+from switchmark.machine.cpus import Cpu
+from switchmark.machine.executor import Executor
+from switchmark.machine.host import LocalHost
+from switchmark.machine.perf import Counting
+from switchmark.machine.workspace import Workspace
+from switchmark.model.spec import Test
+
+
+class Asked(LocalHost):
+    """This host counts how often its files are read."""
+
+    times = 0
+
+    def read_all(self, *patterns: str) -> dict[str, bytes]:
+        self.times += 1
+        return dict(super().read_all(*patterns))
+
+
+def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) -> None:
+    host = Asked()
+    test = Test()
+    layout = lay_out(test, prefix="smtest", run_dir=str(tmp_path))
+    placement = place_parts(test, layout, (Cpu(0), Cpu(1)))
+    pids = {"f0": (os.getpid(),), "f1": (os.getpid(),), "switch": (2**22 + 1,)}
+    with Workspace(tmp_path / "runs") as workspace:
+        logs = tmp_path / "logs"
+        executor = Executor({"local": host}, workspace, inside=inside, logs_dir=logs)
+        meter = Meter(
+            *(host, executor, str(tmp_path), placement, (0,)),
+            pids=lambda: pids,
+            counting=Counting(missing="nothing is counted here"),
+            hosts=dict.fromkeys(pids, host),
+        )
+        for _ in range(2):  # what never changes is asked for once
+            with meter.armed(layout, None) as window:
+                host.times = 0
+                window.begin()
+                assert host.times <= 2
+                done = threading.Event()
+                done.wait(0.05)  # which takes this thread off its CPU
+                cost = window.end(None)
+        assert host.times == 2
+    assert cost.elapsed_ns > 0
+    assert cost.scheduler["f0"].context_switches > 0
+    assert cost.scheduler["f0"].roles == ("sender",)
+    assert cost.scheduler["switch"].context_switches == 0
+    assert set(cost.softirq.cpus) == {"0"}
