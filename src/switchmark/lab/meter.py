@@ -163,9 +163,8 @@ class Window:
         for place, pids in self._pids.items():
             files[hosts[place]] = [*files.get(hosts[place], ()), *switch_files(pids)]
         taken = {each: Taken(each, *wanted) for each, wanted in files.items()}
-        return SoftirqTimes.read(host, cpus, taken[host]), {
-            place: thread_switches(taken[hosts[place]], pids) for place, pids in self._pids.items()
-        }
+        switches = {at: thread_switches(taken[hosts[at]], pids) for at, pids in self._pids.items()}
+        return SoftirqTimes.read(host, cpus, taken[host]), switches
 
     def _scheduled(self, place: str, now: Switches) -> SchedulerCounts:
         """Return how often the threads of a place were taken off a CPU, and moved."""
