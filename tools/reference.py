@@ -190,7 +190,8 @@ def verified(switch: Any) -> str:
     """Say how far each kind of a switch's ports was verified: with which version, and when."""
     known = verifications().get(switch.name, {})
     told: dict[str, list[str]] = {}
-    for kind in map(str, switch.port_kinds):
+    kinds = [*map(str, switch.port_kinds)]
+    for kind in (*kinds, *(each for each in known if each not in kinds)):
         each = known.get(kind)
         words = "not verified"
         if each is not None:
@@ -199,7 +200,7 @@ def verified(switch: Any) -> str:
             why = f" ({each.why})" * bool(each.why)
             words = f"{each.state}{version}{failed}{why}, {each.date}"
         told.setdefault(words, []).append(f"`{kind}`")
-    return "; ".join(f"{', '.join(kinds)}: {words}" for words, kinds in told.items())
+    return "; ".join(f"{', '.join(those)}: {words}" for words, those in told.items())
 
 
 def listed(values: str | Iterable[object]) -> str:

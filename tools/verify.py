@@ -39,7 +39,8 @@ from switchmark.switches.verified import FILE, Verification, verifications
 
 HEAD = (
     "# How far each switch was verified, by kind of port. Written by `make verify SWITCH=NAME`.\n"
-    "# NICs past the kernel (nic-pci) were tried in a VM by hand, before there was this file.\n"
+    "# What is verified in a VM was tried there by hand: NICs past the kernel (nic-pci), and what\n"
+    "# this kernel lacks.\n"
 )
 GOLDEN = Path(__file__).parents[1] / "tests/golden"
 
@@ -217,7 +218,7 @@ def text_of(content: Mapping[str, Mapping[str, Verification]]) -> str:
     tables = [
         "\n".join(
             [
-                f"[{name}.{kind}]",
+                f"[{name}.{_bare(kind)}]",
                 f'state = "{each.state}"',
                 f"date = {each.date}",
                 f'version = "{each.version}"',
@@ -231,6 +232,10 @@ def text_of(content: Mapping[str, Mapping[str, Verification]]) -> str:
         for kind, each in content.get(name, {}).items()
     ]
     return "\n\n".join((HEAD.rstrip("\n"), *tables)) + "\n"
+
+
+def _bare(kind: str) -> str:
+    return f'"{kind}"' if " " in kind else kind
 
 
 def _list(name: str, words: tuple[str, ...]) -> list[str]:

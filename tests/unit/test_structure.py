@@ -80,6 +80,7 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("cluster/description.py", "host"): "a part of an address",
     ("cluster/start.py", "host"): "an option of Dask's scheduler",
     ("switches/across.py", "netns"): "a word of ip's command line",
+    ("switches/sriov.py", "netns"): "a word of ip's command line",
     ("noises/stress.py", "vm"): "a worker of stress-ng",
     ("model/record.py", "host"): "a verdict",
     ("metrics/verdict.py", "host"): "a verdict",

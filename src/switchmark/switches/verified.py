@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from switchmark.model.version import Verified
 
-__all__ = ["FILE", "Verification", "verifications", "verified"]
+__all__ = ["FILE", "Verification", "key_of", "verifications", "verified"]
 
 FILE = Path(__file__).with_name("verified.toml")
 
@@ -52,6 +52,8 @@ class Verification(BaseModel):
 
 
 _Content = Mapping[str, Mapping[str, Verification]]
+"""By switch, and by kind of its ports; in a mode of the switch that was tried apart by both, as
+`key_of` writes them."""
 
 
 @cache
@@ -60,9 +62,19 @@ def verifications() -> _Content:
     return TypeAdapter(_Content).validate_python(tomllib.loads(FILE.read_text()))
 
 
-def verified(name: str, kinds: Collection[str]) -> tuple[Verified, Mapping[str, Verified]]:
-    """Return how far a switch was verified at best, and its kinds of ports that were less so."""
+def key_of(kind: str, mode: str | None) -> str:
+    """Return what the file calls a kind of port of a switch in a mode that was tried apart."""
+    return f"{kind}, {mode}" if mode else kind
+
+
+def verified(
+    name: str, kinds: Collection[str], mode: str | None = None
+) -> tuple[Verified, Mapping[str, Verified]]:
+    """Return how far a switch was verified at best, and its kinds of ports that were less so; in a
+    mode of its own where that was tried apart."""
     known = verifications().get(name.partition("@")[0], {})
-    states = {kind: known[kind].state if kind in known else _LEAST for kind in map(str, kinds)}
+    apart = {kind: known.get(key_of(kind, mode)) for kind in map(str, kinds)}
+    entries = apart if any(apart.values()) else {kind: known.get(kind) for kind in apart}
+    states = {kind: each.state if each else _LEAST for kind, each in entries.items()}
     best = max(states.values(), key=_ORDER.index, default=_LEAST)
     return best, {kind: state for kind, state in states.items() if state != best}

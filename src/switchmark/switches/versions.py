@@ -70,7 +70,7 @@ def probe_asked(switch: Switch, host: Host) -> Version:
             f"{switch.name} was asked for, and {switch.path} is {plain} {version.text}",
             hint=f'name what it is in {host_file()}: "{plain}@{_number(version.text)}"',
         )
-    state, less = verified(plain, switch.port_kinds)
+    state, less = verified(plain, switch.port_kinds, version.mode)
     return replace(version, verified=state, verified_ports=less)
 
 

@@ -1,0 +1,93 @@
+"""These tests check the driver of NICs that switch themselves, as far as no NIC is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from switchmark.errors import Unavailable
+from switchmark.layout.layout import lay_out
+from switchmark.layout.resolve import check
+from switchmark.machine.host import Completed
+from switchmark.machine.host_file import VARIABLE
+from switchmark.machine.recording import RecordingHost
+from switchmark.model.plan import Run, Write
+from switchmark.model.spec import Test
+from switchmark.switches import TABLE as SWITCHES
+
+SRIOV = SWITCHES["sriov"]
+ANSWERS: dict[tuple[str, ...], bytes | Completed] = {
+    ("uname", "-r"): b"6.1.0\n",
+    ("ip", "-j", "address"): json.dumps([{"addr_info": []}]).encode(),
+    ("ip", "-j", "route"): b"[]",
+    ("ip", "-j", "-6"): b"[]",
+}
+
+
+def nic(name: str, total: int = 7, used: int = 0) -> dict[str, bytes]:
+    device = f"/sys/class/net/{name}/device"
+    return {
+        f"{device}/sriov_totalvfs": b"%d\n" % total,
+        f"{device}/sriov_numvfs": b"%d\n" % used,
+    }
+
+
+def host(*files: dict[str, bytes], **answers: bytes) -> RecordingHost:
+    content = {path: text for each in files for path, text in each.items()}
+    return RecordingHost(
+        {**ANSWERS, **{(name,): each for name, each in answers.items()}}, files=content
+    )
+
+
+def test_the_one_nic_that_nobody_uses_is_its_mode() -> None:
+    version = SRIOV.probe(host(nic("lan0", used=2), nic("pf0"), nic("none0", total=0)))
+    assert (version.text, version.mode) == ("6.1.0", "pf0, 7 VFs")
+
+
+def test_the_host_file_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "host.toml"
+    file.write_text('[hosts.local.nics]\nsriov = {name = "pf1"}\n')
+    monkeypatch.setenv(VARIABLE, str(file))
+    assert SRIOV.probe(host(nic("pf0"), nic("pf1", 4))).mode == "pf1, 4 VFs"
+    with pytest.raises(Unavailable, match="the NIC pf1 of local has no virtual functions"):
+        SRIOV.probe(host(nic("pf0")))
+
+
+def test_a_host_without_such_a_nic_or_with_one_in_use_is_refused() -> None:
+    with pytest.raises(Unavailable, match="no NIC of local has virtual functions") as none:
+        SRIOV.probe(host())
+    assert "igb" in (none.value.hint or "")
+    with pytest.raises(Unavailable, match="somebody uses the virtual functions of pf0"):
+        SRIOV.probe(host(nic("pf0", used=1)))
+    used = json.dumps([{"addr_info": [{"scope": "global", "local": "192.0.2.1"}]}]).encode()
+    with pytest.raises(Unavailable, match=r"pf0 is in use: it has the address 192\.0\.2\.1"):
+        SRIOV.probe(RecordingHost({**ANSWERS, ("ip", "-j", "address"): used}, files=nic("pf0")))
+
+
+def test_it_joins_functions_and_no_more_than_it_has_virtual_functions() -> None:
+    def why(**axes: object) -> str:
+        return " ".join(map(str, check(Test.model_validate({"switch": "sriov", **axes}))))
+
+    assert why() == why(pairs=3, direction="bi") == ""
+    assert "whatever the NIC is cabled to" in why(scenario="p2v")
+    assert "whatever the NIC is cabled to" in why(scenario="loopback", chain=2)
+    layout = lay_out(Test(switch="sriov", pairs=4), prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
+    refusal = SRIOV.accepts(layout.wiring)
+    assert refusal is not None
+    assert "pf0 has 7 virtual functions, and 8 are asked for" in refusal
+    assert "--pairs 3" in refusal
+
+
+def test_what_is_set_at_the_nic_is_set_back() -> None:
+    layout = lay_out(Test(switch="sriov"), prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
+    steps = SRIOV.start(layout.wiring)
+    written = {step.path: step.content for step in steps if isinstance(step, Write)}
+    assert written == {
+        "/sys/class/net/pf0/flags": b"0x1003\n",
+        "/sys/class/net/pf0/mtu": b"1500\n",
+        "/sys/class/net/pf0/device/sriov_numvfs": b"2\n",
+    }
+    named = [step.argv for step in steps if isinstance(step, Run) and "name" in step.argv]
+    assert [argv[3] for argv in named] == ["${sm0-vf0}", "${sm0-vf1}"]
