@@ -62,14 +62,14 @@ def interfaces(lab: Lab) -> set[str]:
 
 def skip_unpackaged(switch: str) -> None:
     """Skip a switch that is not here and that no package has: its users build it and name it by a
-    variable, or the kernel was built without it. CI allows that by the switch's name
+    variable, the kernel was built without it, or no NIC has it. CI allows that by the switch's name
     (`allowed-skips.txt`)."""
     try:
         SWITCHES[switch].probe(LocalHost())
     except Unavailable as missing:
         if "SWITCHMARK_" in (missing.hint or ""):
             pytest.skip(f"{missing.message}, and no package has it")
-        if "was built without" in missing.message:
+        if "was built without" in missing.message or "(SR-IOV)" in missing.message:
             pytest.skip(missing.message)
 
 
