@@ -14,6 +14,7 @@ __all__ = [
     "SOCKPERF",
     "TESTPMD",
     "TRAFGEN",
+    "XDP_TRAFFICGEN",
     "MissingPeer",
     "Peer",
     "find",
@@ -45,6 +46,12 @@ NFV_TESTPERF = Peer(
     "as published, its raw frames carry their addresses the wrong way round and reach nobody",
 )
 TRAFGEN = Peer("trafgen", "TRAFGEN", "trafgen", "make setup PARTS=peers")
+XDP_TRAFFICGEN = Peer(
+    "xdp-trafficgen",
+    "XDP_TRAFFICGEN",
+    None,
+    "it is of xdp-tools 1.5, as Debian 13 has it: that of Debian 12 does not load on kernel 6.18",
+)
 SOCKPERF = Peer("sockperf", "SOCKPERF", "sockperf", "make setup PARTS=peers")
 TESTPMD = Peer("dpdk-testpmd", "TESTPMD", "dpdk-testpmd", "make setup")
 PKTGEN = Peer(

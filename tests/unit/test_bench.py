@@ -268,6 +268,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "trafgen-mmap",
         "trafgen-xdp",
         "trafgen-xdp-live",
+        "xdp-trafficgen",
         "rtt",
         "vhost",
         "vhost-pktgen",
