@@ -50,7 +50,7 @@ XDP_TRAFFICGEN = Peer(
     "xdp-trafficgen",
     "XDP_TRAFFICGEN",
     None,
-    "it is of xdp-tools 1.5, as Debian 13 has it: that of Debian 12 does not load on kernel 6.18",
+    "it is of xdp-tools 1.6, as Debian sid has it: 1.3 and 1.5 do not load on kernel 6.18",
 )
 SOCKPERF = Peer("sockperf", "SOCKPERF", "sockperf", "make setup PARTS=peers")
 TESTPMD = Peer("dpdk-testpmd", "TESTPMD", "dpdk-testpmd", "make setup")
