@@ -45,8 +45,8 @@ def _ancestor(session: Session, track: Track, program: str, mode: str) -> float:
     """Return the frames a second that its receiver got; `mode` is named as switchmark's engines
     are."""
     periods = max(1, round(session.seconds))
-    common = ("-s", "-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_RATE))
-    common += ("-m",) if mode.endswith("-mmsg") else ()
+    several = ("-m",) if mode.endswith("-mmsg") else ()
+    common = ("-s", *several, "-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_RATE))
 
     def argv(role: str, own: str, peer: str) -> tuple[str, ...]:
         raw = ("-R", track.ifname(own)) if mode.startswith("raw") else ()

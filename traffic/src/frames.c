@@ -291,7 +291,7 @@ static enum verdict_of_frame vxlan_judge(const uint8_t *data, uint32_t len, uint
 	if (found != FRAME_OURS || touch == TOUCH_NONE)
 		return found;
 	ends = udp + net16(load16(data + udp + 4));
-	return ends > len || ETH_BYTES + net16(load16(data + ETH_BYTES + 2)) != ends ||
+	return ends > len || (uint32_t)ETH_BYTES + net16(load16(data + ETH_BYTES + 2)) != ends ||
 			       load32(data + udp + UDP_BYTES) != net32(VXLAN_FLAGS) ?
 		       FRAME_CORRUPT :
 		       FRAME_OURS;
