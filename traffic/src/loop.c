@@ -183,12 +183,12 @@ static void worker_loop(struct worker *w)
 			sched_yield();
 			w->yields++;
 		}
-		if (unlikely(!sending && !receiving)) {
-			if (mark != UINT64_MAX)
-				w->after = worker_usage(w);
+		if (unlikely(!sending && !receiving))
 			break;
-		}
 	}
+	/* Halted, or done, before its end was noted. */
+	if (mark != UINT64_MAX)
+		w->after = worker_usage(w);
 }
 
 static void *worker_main(void *argument)
