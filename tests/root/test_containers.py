@@ -290,7 +290,7 @@ def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
     assert busy_cores(trial) > 0.02
 
 
-@pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb"])
+@pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb", "vpp"])
 @pytest.mark.parametrize("where", [*RUNTIMES, "host"])
 def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
     measure_there: Measure, where: str, switch: str

@@ -191,6 +191,7 @@ class Vpp(Switch):
     semantics = (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
+    capabilities = frozenset({"IPC_LOCK"})  # it locks its buffers, more than others may
     counters = Counting(_counter_commands, _parse_counters)
     resources = frozenset(
         {"listen", "switch_cores", "queues", "descriptors", "memory", "buffers", "copies"}
