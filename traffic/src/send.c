@@ -371,17 +371,19 @@ static void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
 uint32_t sender_step(struct task *task, uint64_t now)
 {
 	struct sender *s = &task->sender;
-	bool room = true;
+	bool room = true, over;
 	uint32_t taken;
 
 	if (unlikely(now < s->window->start))
 		return 0;
-	s->polls++;
+	/* What is polled after the end says nothing of who found room, and can be most of all. */
+	over = now >= s->window->end + s->grace || task->stop;
+	s->polls += !over;
 	if (!s->held) {
 		uint64_t due = now;
 		uint32_t n = 0;
 
-		if (likely(now < s->window->end + s->grace) && !task->stop)
+		if (likely(!over))
 			n = sender_due(s, now, &due);
 		if (n) {
 			uint32_t got = s->port->engine->alloc(s->port, s->frames, n);
@@ -394,17 +396,16 @@ uint32_t sender_step(struct task *task, uint64_t now)
 			n = got;
 		}
 		if (!n) {
-			s->empty += room;
+			s->empty += room && !over;
 			s->blocked += !room;
-			if (now >= s->window->end + s->grace || task->stop ||
-			    s->built == s->intended)
+			if (over || s->built == s->intended)
 				task->sent_all = true;
 			return 0;
 		}
 		s->first = 0;
 		s->held = n;
 		sender_build(s, n, due);
-	} else if (unlikely(now >= s->window->end + s->grace || task->stop)) {
+	} else if (unlikely(over)) {
 		task->sent_all = true;
 		return 0;
 	}
