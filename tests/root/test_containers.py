@@ -290,7 +290,7 @@ def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
     assert busy_cores(trial) > 0.02
 
 
-@pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb", "vpp"])
+@pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb"])
 @pytest.mark.parametrize("where", [*RUNTIMES, "host"])
 def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
     measure_there: Measure, where: str, switch: str
@@ -298,6 +298,12 @@ def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
     """The folder of its installation is seen in a container, at the same path."""
     axes = {"switch": switch, "switch_environment": where, "engine": "dpdk", **QUICK}
     assert_every_frame_is_accounted_for(measure_there(**axes))
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman"])
+def test_vpp_lives_in_a_container(measure: Measure, runtime: str) -> None:
+    record = measure(switch="vpp", switch_environment=runtime, engine="dpdk", **QUICK)
+    assert_every_frame_is_accounted_for(record)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
