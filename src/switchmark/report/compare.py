@@ -183,7 +183,8 @@ def _why(pair: Pair, condition: Condition) -> str | None:
         return None
     if difference.word == "slower":
         what = "more frames lost" if pair.figure.unit == "share" else "worse"
-        worse = f"{difference.amount * 100:.2g} % {what}"
+        percent = difference.amount * 100
+        worse = f"{percent:{'.2g' if percent < 99.5 else '.0f'}} % {what}"
         return worse if difference.amount >= (condition.amount or 0) else None
     if difference.needs_repeats:
         return f"that cannot be ruled out: it takes {difference.needs_repeats} repeats or more"
