@@ -289,6 +289,7 @@ def test_a_late_start_is_doubted_and_floods_nobody(
         with pytest.MonkeyPatch.context() as patch:
             if name == "measured" and duration_s == 0.15:  # not that of the gate
                 patch.setattr(trials, "_LEAD_NS", lead_ns)
+                patch.setattr(path, "_away_ns", lead_ns)  # no less than that
             phase(path, name, duration_s)
 
     monkeypatch.setattr(trials.Trials, "_phase", late)
@@ -304,13 +305,13 @@ def test_a_late_start_is_doubted_and_floods_nobody(
 
 def test_senders_take_turns(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    ask = TrafficProcess.ask
+    send = TrafficProcess.send
 
-    def noting(process: TrafficProcess, command: str, **members: Any) -> dict[str, Any]:
+    def noting(process: TrafficProcess, command: str, **members: Any) -> None:
         asked.extend(members.get("tasks", ()))
-        return ask(process, command, **members)
+        send(process, command, **members)
 
-    monkeypatch.setattr(TrafficProcess, "ask", noting)
+    monkeypatch.setattr(TrafficProcess, "send", noting)
     trial = only(measure(switch="linux-bridge", pairs=2, rate="1k"))
     senders = [task["stagger"] for task in asked if "rate_pps" in task]
     assert sorted(senders[-2:]) == [0.0, 0.5]
