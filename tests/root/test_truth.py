@@ -598,18 +598,18 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     attempt: Try, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The functional trial is void, and tried again."""
-    measured = Trials.measure
-    kept_off: list[TrialResult] = []
+    phase = Trials._phase
+    kept_off: list[str] = []
 
-    def disturbed(self: Trials, spec: Any, *, proving: bool = False) -> TrialResult:
+    def disturbed(self: Trials, name: str, duration_s: float) -> None:
         (core,) = self._placement.pins["f0"].cpus
-        if not proving or len(kept_off) == 2:
-            return measured(self, spec, proving=proving)
-        with hog(core, alone=True):
-            kept_off.append(measured(self, spec, proving=proving))
-        return kept_off[-1]
+        if len(kept_off) == 2:
+            return phase(self, name, duration_s)
+        kept_off.append(name)
+        with hog(core, alone=True):  # not before: its process arms itself on that core
+            return phase(self, name, duration_s)
 
-    monkeypatch.setattr(Trials, "measure", disturbed)
+    monkeypatch.setattr(Trials, "_phase", disturbed)
     record = attempt(gate="refuse", switch="linux-bridge")
     assert record.status == "ok", record.error
     assert record.gate is not None
