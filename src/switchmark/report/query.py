@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Unreadable", "ask", "columns_of_tables", "counted", "opened"]
 
-_USUAL_LINE = 1 << 24
+_USUAL_LINE = 1 << 20
 """No usual line is longer. DuckDB reads twice as much at once, by as many threads as there are such
 pieces."""
 
