@@ -144,8 +144,7 @@ class _Run:
             testbeds = self._lab.testbeds()
             busy = {item.at for item in self._begun}
             for name in sorted(set(testbeds) - busy):
-                # A testbed that was lost leaves its visit to another one.
-                if len(self._begun) < len(testbeds) and (item := self._agenda.next(name, testbeds)):
+                if item := self._agenda.next(name, testbeds):
                     self._send(item, testbeds)
             if testbeds:
                 idle_since = time.monotonic()
