@@ -22,6 +22,7 @@ from bench.placed import PLACED
 from bench.records import RECORDS
 from bench.report import Machine, Row, table, write_json
 from bench.rtt import RTT
+from bench.threads import THREADS
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
 from switchmark.machine.signals import interruptible
 from switchmark.machine.workspace import Workspace
@@ -35,6 +36,7 @@ COMPARISONS = (
     *BYPASS,
     *PLACED,
     NULL,
+    THREADS,
     PACING,
     SETUP,
     SETUP_SWITCHES,

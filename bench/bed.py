@@ -23,7 +23,7 @@ from switchmark.layout.roles import cpu_users_of
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost, Process
-from switchmark.machine.placement import Placement, place
+from switchmark.machine.placement import AUTO, PINNED, Placement, place
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.spec import Test
@@ -35,7 +35,7 @@ __all__ = ["Bed", "RxCounter", "Track", "require_root"]
 @dataclass(frozen=True, slots=True)
 class Track:
     """A track is a path that is up, with nothing running on it: `f0` sends to `f1`, each in a
-    namespace, each with a CPU of its own."""
+    namespace, each with a CPU of its own unless the placement joins them."""
 
     layout: Layout
     placement: Placement
@@ -104,11 +104,13 @@ class Bed:
         letter = chr(ord("a") + self._tracks % 26)
         self._tracks += 1
         test = Test.model_validate({"switch": switch, "engine": engine, **axes})
-        prefix, folder = f"{self._workspace.run}-{letter}", str(self._workspace.folder)
-        layout = lay_out(test, prefix=prefix, run_dir=folder)
-        placement = place(cpu_users_of(layout), read_cpus(LocalHost()), "pinned")
+        prefix, folder = f"{self._workspace.run}-{letter}", self._workspace.folder / letter
+        folder.mkdir(exist_ok=True)  # paths of sockets are those of their ports, the same in each
+        layout = lay_out(test, prefix=prefix, run_dir=str(folder))
+        policy = PINNED if test.placement == AUTO else test.placement
+        placement = place(cpu_users_of(layout), read_cpus(LocalHost()), policy)
         cores = placement.pins["switch"].cpus
-        layout = lay_out(test, prefix=prefix, run_dir=folder, cores=cores)
+        layout = lay_out(test, prefix=prefix, run_dir=str(folder), cores=cores)
         track = Track(layout, placement)
         self.executor.execute(_plan(track))
         return track

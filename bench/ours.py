@@ -3,7 +3,7 @@ or as a sender alone, so that others can count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,9 +17,12 @@ from switchmark.functions.traffic import TrafficProcess, Worker
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.layout.assembly import join, settled
+from switchmark.layout.roles import processes_of
+from switchmark.layout.tasks import Job
 from switchmark.machine.host import LocalHost
 from switchmark.machine.perf import Counting
 from switchmark.model.counters import PathCounters
+from switchmark.model.objects import Message
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
 from switchmark.model.trial import TrialSpec
@@ -31,6 +34,18 @@ FRAME_BYTES = 64
 
 _WARMUP_S = 0.3
 _LEAD_MS = 5
+_OPEN_S = 20.0
+
+
+class _Loaded(Trials):
+    """These are trials whose tasks are told more than a test says."""
+
+    def __init__(self, more: Mapping[str, Any], *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._more = more
+
+    def _load(self, job: Job, spec: TrialSpec) -> Message:
+        return {**super()._load(job, spec), **self._more}
 
 
 def trial(
@@ -43,12 +58,12 @@ def trial(
     seconds: float,
     rate_pps: float | None = None,
     axes: Mapping[str, Any] = MappingProxyType({}),
-    sharing: bool = False,
+    load: Mapping[str, Any] = MappingProxyType({}),
 ) -> TrialResult:
     """Run one trial as switchmark does, with programs that were started for it alone. `axes` of the
-    test may differ from the track's as long as its path does not; `sharing` lets a sender and a
-    receiver have one CPU."""
-    if not sharing and "cores-shared" in track.placement.doubts:
+    test may differ from the track's as long as its path does not; `load` is more of what each task
+    is told."""
+    if "cores-shared" in track.placement.doubts:
         raise Unavailable("a sender and a receiver that poll need a CPU each")
     base = track.layout
     layout = replace(
@@ -59,19 +74,19 @@ def trial(
     )
     with bed.block():
         workers = []
-        for part in layout.parts:
-            name, node = f"ours-{part.id}", track.node(part.id)
-            ports = [layout.endpoints[port.id] for port in part.ports]
+        for node, parts in processes_of(layout):
+            name = f"ours-{parts[0].id}"
+            ports = [layout.endpoints[port.id] for part in parts for port in part.ports]
             bed.executor.execute(layout.engine.prepare(layout.wiring, node, ports))
             bed.start(name, (traffic_program(), "serve"), node)
-            workers.append(Worker(TrafficProcess(part.id, bed.executor.process(name)), (part,)))
-        trials = Trials(
+            process = TrafficProcess(parts[0].id, bed.executor.process(name))
+            workers.append(Worker(process, parts))
+        trials = _Loaded(
+            load,
             layout,
             track.placement,
             workers,
             counters=lambda: PathCounters({}),
-            used_ns=dict,
-            stolen=lambda: 0.0,
             alive=lambda: None,
             meter=Meter(
                 LocalHost(),
@@ -79,7 +94,8 @@ def trial(
                 str(bed.folder),
                 track.placement,
                 cpus=(),
-                pids=dict,
+                playing=dict,
+                hosted=dict,
                 counting=Counting(missing="not asked for"),
                 hosts={},
             ),
@@ -105,9 +121,15 @@ class Sender:
         return self._process.ask("clock")
 
     def open(self, port: dict[str, Any], roles: tuple[str, ...], cpu: int) -> None:
-        tasks = [{"role": role, "ports": [0]} for role in roles]
-        thread = {"cpu": cpu, "yield": False, "tasks": tasks}
-        self._process.ask("open", ports=[port], threads=[thread])
+        self.open_all([port], [{"role": role, "ports": [0]} for role in roles], (cpu,))
+
+    def open_all(
+        self, ports: Sequence[Message], tasks: Sequence[Message], cpus: Sequence[int]
+    ) -> None:
+        """Open ports, and a thread of as many cores as CPUs for the tasks at them."""
+        cores = {"cores": len(cpus), "cpus": list(cpus)} if len(cpus) > 1 else {"cpu": cpus[0]}
+        thread = {**cores, "yield": False, "tasks": list(tasks)}
+        self._process.ask("open", timeout_s=_OPEN_S, ports=list(ports), threads=[thread])
         self._process.ask("ready", timeout_ms=5000)
 
     def start(self, tasks: list[dict[str, Any]], seconds: float, interval_s: float = 0.1) -> None:

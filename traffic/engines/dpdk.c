@@ -703,7 +703,7 @@ static int dpdk_open(struct port *port)
 	    ((*slot)->sent_to >> port->config.queue & 1))
 		return port_fail(port, EBUSY, "queue %u of %s is sent to by another port",
 				 port->config.queue, name);
-	p = calloc(1, dpdk_hears(port, *slot) ? sizeof(struct hearing_port) : sizeof(*p));
+	p = lines_alloc(1, dpdk_hears(port, *slot) ? sizeof(struct hearing_port) : sizeof(*p));
 	if (!p || port->config.queue >= (*slot)->queues || port->config.frame_max > (*slot)->room) {
 		if (!(*slot)->ports) {
 			device_close(*slot);

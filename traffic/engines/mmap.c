@@ -126,7 +126,7 @@ static int ring_open(struct port *port, struct ring *r, int name, uint32_t slot_
 
 	r->slots = request.tp_frame_nr;
 	r->bytes = (size_t)blocks * RING_BLOCK;
-	r->slot = calloc(r->slots, sizeof(struct tpacket2_hdr *));
+	r->slot = lines_alloc(r->slots, sizeof(struct tpacket2_hdr *));
 	if (!r->slot) {
 		port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
 		return -ENOMEM;
@@ -226,9 +226,9 @@ static int open_tx(struct port *port)
 		error = ring_open(port, r, PACKET_TX_RING, SEND_DATA + p->room);
 	if (error)
 		return error;
-	p->queue = calloc(r->slots, sizeof(*p->queue));
-	p->place = calloc(r->slots, sizeof(*p->place));
-	p->used = calloc(r->slots, sizeof(*p->used));
+	p->queue = lines_alloc(r->slots, sizeof(*p->queue));
+	p->place = lines_alloc(r->slots, sizeof(*p->place));
+	p->used = lines_alloc(r->slots, sizeof(*p->used));
 	if (!p->queue || !p->place || !p->used)
 		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
 	for (uint32_t i = 0; i < r->slots; i++)
@@ -259,7 +259,7 @@ static int open_rx(struct port *port)
 		port->stamps_by = "kernel";
 		clock_real_read(&p->clock);
 	}
-	p->held = calloc(r->slots, sizeof(*p->held));
+	p->held = lines_alloc(r->slots, sizeof(*p->held));
 	if (!p->held)
 		return port_fail(port, ENOMEM, "no memory for a ring of %u frames", r->slots);
 	if (!port->config.sends)
@@ -271,7 +271,7 @@ static int open_rx(struct port *port)
 static int mmap_open(struct port *port)
 {
 	const struct port_config *c = &port->config;
-	struct mmap_port *p = calloc(1, sizeof(*p));
+	struct mmap_port *p = lines_alloc(1, sizeof(*p));
 	int error = 0;
 
 	if (!p)
@@ -480,12 +480,14 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, struct arrival *arri
 			len += VLAN_BYTES;
 		}
 		p->held[r->head] = true;
-		if (arrivals)
+		if (arrivals) {
+			const uint64_t ns = h->tp_sec * 1000000000ull + h->tp_nsec;
+
 			arrivals[i] = (struct arrival){
-				.ticks = clock_real_ticks(&p->clock,
-							  h->tp_sec * 1000000000ull + h->tp_nsec,
-							  clock_ticks()),
+				.ticks = clock_real_ticks(&p->clock, ns, clock_ticks()),
+				.kernel_ns = ns,
 			};
+		}
 		f[i++] = (struct frame){ data, len, HANDLE_RECEIVED | r->head };
 		r->head = ring_next(r, r->head);
 	}

@@ -82,7 +82,7 @@ static int raw_start(struct port *port)
 
 static int raw_open(struct port *port)
 {
-	struct raw_port *p = calloc(1, sizeof(*p));
+	struct raw_port *p = lines_alloc(1, sizeof(*p));
 	int error;
 
 	if (!p)

@@ -142,8 +142,8 @@ static int udp_start(struct port *port, uint32_t sockets)
 		.sin_addr.s_addr = c->remote_ip,
 		.sin_port = htons(c->remote_port),
 	};
-	p->fds = calloc(sockets, sizeof(*p->fds));
-	p->dropped = calloc(sockets, sizeof(*p->dropped));
+	p->fds = lines_alloc(sockets, sizeof(*p->fds));
+	p->dropped = lines_alloc(sockets, sizeof(*p->dropped));
 	if (!p->fds || !p->dropped)
 		return port_fail(port, ENOMEM, "no memory for %u sockets", sockets);
 	for (uint32_t i = 0; i < sockets; i++) {
@@ -174,7 +174,7 @@ static int udp_open(struct port *port)
 		return port_fail(port, EINVAL,
 				 "%u flows: a UDP engine sends at most %d, one a socket", c->flows,
 				 UDP_FLOWS_MAX);
-	p = calloc(1, sizeof(*p));
+	p = lines_alloc(1, sizeof(*p));
 	if (!p)
 		return port_fail(port, ENOMEM, "no memory for a port");
 	p->epoll = -1;
@@ -332,8 +332,22 @@ always_inline int udp_next(struct udp_port *p)
 	return p->events[p->turn++].data.fd;
 }
 
+/* Reads a datagram into the first slot. Where nobody needs to know who sent it, by the call that does
+ * not tell. Returns its length, or -1. */
+always_inline ssize_t udp_read(struct slots *s, int fd)
+{
+	struct msghdr *const header = &s->headers[0].msg_hdr;
+	ssize_t len;
+
+	if (s->peers)
+		return recvmsg(fd, header, MSG_DONTWAIT);
+	len = recv(fd, s->vectors[0].iov_base, s->vectors[0].iov_len, MSG_DONTWAIT | MSG_TRUNC);
+	header->msg_flags = len > (ssize_t)s->vectors[0].iov_len ? MSG_TRUNC : 0;
+	return len;
+}
+
 /* Each datagram is stamped: with one stamp for all, the first would look older by the calls that
- * fetched the others. */
+ * fetched the others. One that is to be sent on does not wait for another look either. */
 static uint32_t udp_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct udp_port *p = port->priv;
@@ -346,7 +360,7 @@ static uint32_t udp_rx(struct port *port, struct frame *f, struct arrival *arriv
 
 		if (fd < 0)
 			break;
-		len = recvmsg(fd, &s->headers[0].msg_hdr, MSG_DONTWAIT);
+		len = udp_read(s, fd);
 		if (len < 0) {
 			udp_rx_failed(port, fd);
 			if (p->epoll < 0)
@@ -357,6 +371,8 @@ static uint32_t udp_rx(struct port *port, struct frame *f, struct arrival *arriv
 			arrivals[got] = (struct arrival){ .ticks = clock_ticks() };
 		s->headers[0].msg_len = (unsigned)len;
 		got += messages_take(&p->messages, f + got, 1, udp_complete);
+		if (got && port->config.forwards)
+			break;
 	}
 	return got;
 }

@@ -247,7 +247,7 @@ static int area_open(struct port *port, uint32_t ring)
 	/* As many as the rings and the callers can hold. */
 	p->chunks = 2 * c->burst + (c->sends ? ring : 0) + (c->receives ? 2 * ring : 0);
 	p->bytes = (size_t)p->chunk * p->chunks;
-	p->stack = calloc(p->chunks, sizeof(*p->stack));
+	p->stack = lines_alloc(p->chunks, sizeof(*p->stack));
 	p->area = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (p->area == MAP_FAILED)
@@ -397,7 +397,7 @@ static int xdp_open(struct port *port)
 {
 	int error;
 
-	port->priv = calloc(1, sizeof(struct xdp_port));
+	port->priv = lines_alloc(1, sizeof(struct xdp_port));
 	if (!port->priv)
 		return port_fail(port, ENOMEM, "no memory for a port");
 	error = xdp_start(port);

@@ -180,7 +180,7 @@ static int live_start(struct port *port)
 	p->slots = 2 * c->burst;
 	while (area < p->slots * stride)
 		area *= 2;
-	p->stack = calloc(p->slots, sizeof(*p->stack));
+	p->stack = lines_alloc(p->slots, sizeof(*p->stack));
 	if (!p->stack)
 		return port_fail(port, ENOMEM, "no memory for %u frames", p->slots);
 	for (uint32_t i = p->slots; i-- > 0;)
@@ -207,7 +207,7 @@ static int live_start(struct port *port)
 
 static int live_open(struct port *port)
 {
-	struct live_port *p = calloc(1, sizeof(*p));
+	struct live_port *p = lines_alloc(1, sizeof(*p));
 	int error;
 
 	if (!p)

@@ -195,7 +195,10 @@ static void say_address(struct script *s)
 	if (once_in(s, 16))
 		say(s, ",\"vlan\":5");
 	if (once_in(s, 16))
-		say(s, ",\"vxlan\":{\"vni\":7,\"src_ip\":\"172.16.0.1\"}");
+		say(s, ",\"vxlan\":{\"vni\":7,\"src_ip%s\":\"%s\"}", once_in(s, 2) ? "6" : "",
+		    once_in(s, 2) ? "2001:2::5" : "172.16.0.1");
+	if (once_in(s, 16))
+		say(s, ",\"dst_ip6\":\"2001:2::6\"");
 	say(s, "}");
 }
 

@@ -30,8 +30,14 @@ static void parse_anything(const uint8_t *data, size_t size)
 			/* With the run id in place it gets further: behind a tag, in a tunnel. */
 			for (size_t at = headless ? 0 : 42; at + 4 <= size && at <= 46; at += 4)
 				store32(copy + at, net32(FUZZ_RUN));
-			if (!headless && size >= VXLAN_BYTES + 46 && data[size - 1] & 1)
-				store32(copy + VXLAN_BYTES + 42, net32(FUZZ_RUN));
+			for (int kind = 0; size && !headless && data[size - 1] & 1 && kind < 4;
+			     kind++) {
+				const size_t in = (kind & 1 ? VXLAN6_BYTES : VXLAN_BYTES) +
+						  (kind & 2 ? 62 : 42);
+
+				if (size >= in + 4)
+					store32(copy + in, net32(FUZZ_RUN));
+			}
 			(void)frame_parse(copy, (uint32_t)size, FUZZ_RUN, &out, (enum touch)touch,
 					  headless);
 		}
@@ -46,7 +52,10 @@ static void build_and_parse(struct input *in)
 	const bool headless = flags & 1;
 	const enum touch touch = (enum touch)(1 + ((flags >> 1) & 1));
 	const uint16_t vlan = flags & 4 ? (uint16_t)(1 + take(in, 2) % 4094) : 0;
-	struct address a = { .vlan = vlan, .vxlan = !vlan && flags & 8 };
+	struct address a = { .vlan = vlan,
+			     .v6 = flags & 16,
+			     .vxlan = !vlan && flags & 8,
+			     .inner_v6 = !vlan && (flags & 40) == 40 };
 	const uint32_t least = headless ? PAYLOAD_BYTES : frame_least(&a);
 	const uint32_t len = least + (uint32_t)take(in, 2) % (FRAME_CAPACITY - least);
 	/* No run is what a tunnel's header begins with. */
@@ -67,6 +76,10 @@ static void build_and_parse(struct input *in)
 	}
 	a.src_ip = (uint32_t)take(in, 4);
 	a.dst_ip = (uint32_t)take(in, 4);
+	for (int i = 0; i < 16; i++) {
+		a.src_ip6[i] = a.inner_dst_ip6[i] = (uint8_t)take(in, 1);
+		a.dst_ip6[i] = a.inner_src_ip6[i] = (uint8_t)take(in, 1);
+	}
 	a.src_port = (uint16_t)take(in, 2);
 	a.dst_port = (uint16_t)take(in, 2);
 	a.vni = (uint32_t)take(in, 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tasks are told of a trial: frames, flows, memory for counts. */
 #include "session.h"
+#include "skew.h"
 #include "watch.h"
 
 #include <stdlib.h>
@@ -26,6 +27,7 @@ static void receiver_free(struct receiver *r)
 	else
 		free(r->windows);
 	free(r->too_late);
+	order_free(r->order);
 	free(r->latency);
 	free(r->widths);
 	free(r->ipdv);
@@ -151,12 +153,13 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->clock = &c->clock;
 	s->window = &c->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
-	s->frames = calloc(s->burst, sizeof(*s->frames));
+	s->frames = lines_alloc(s->burst, sizeof(*s->frames));
 	s->seed = mixed(load->seed + load->first_flow + first);
 	s->pacing.arrivals = load->arrivals;
+	s->stamps_sent = load->stamps_sent;
 	s->subflows = load->sent.subflows;
 	s->subflows.first += first * s->subflows.step;
-	s->dues = calloc(s->burst, sizeof(*s->dues));
+	s->dues = lines_alloc(s->burst, sizeof(*s->dues));
 	s->lag = s->rate_pps > 0 ? histogram_new() : NULL;
 	if (!s->templates || !s->frames || !s->dues || (s->rate_pps > 0 && !s->lag) ||
 	    !subflows_make(&s->subflows))
@@ -238,6 +241,39 @@ static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
 	return NULL;
 }
 
+/* The CPU of the thread that has a task; -1: any. */
+static int cpu_of_task(const struct control *c, const struct task *t)
+{
+	for (uint32_t i = 0; i < c->worker_count; i++)
+		for (uint32_t j = 0; j < c->workers[i].count; j++)
+			if (c->workers[i].tasks[j] == t)
+				return c->workers[i].cpu;
+	return -1;
+}
+
+#define SKEW_UNKNOWN_NS 10000 /* far more than counters differ that a kernel keeps time by */
+
+/* By how many ticks the counters of two of a task's CPUs may differ; `t` is that of the first. */
+static uint64_t cores_slack(const struct control *c, const struct task *t)
+{
+	const int first = cpu_of_task(c, t);
+	uint64_t most = 0;
+
+	for (uint32_t core = 1; core < t->cores; core++) {
+		const int other = cpu_of_task(c, t + core);
+		uint64_t apart = clock_ticks_in(&c->clock, SKEW_UNKNOWN_NS);
+		struct skew found;
+
+		if (other == first && other >= 0)
+			continue;
+		if (first >= 0 && other >= 0 &&
+		    skew_measure((unsigned)first, (unsigned)other, c->clock.hz / 1000, &found))
+			apart = (uint64_t)llabs(found.ticks) + found.within;
+		most = apart > most ? apart : most;
+	}
+	return t->cores > 2 ? 2 * most : most; /* each is told against the first */
+}
+
 static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
 				const struct task_load *load)
 {
@@ -255,26 +291,35 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	r->window = &c->window;
 	r->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
 	r->interval_count = (uint32_t)(arm->longest_ns / arm->interval_ns) + 1;
-	r->frames = calloc(r->burst, sizeof(*r->frames));
+	r->frames = lines_alloc(r->burst, sizeof(*r->frames));
 	if (port->notes_arrivals)
-		r->arrivals = calloc(r->burst, sizeof(*r->arrivals));
+		r->arrivals = lines_alloc(r->burst, sizeof(*r->arrivals));
 	r->sequences = aligned_alloc(CACHE_LINE, sizeof(*r->sequences) * r->flows);
 	if (t->cores > 1) {
 		bits = windows_map(r, c->task_count);
 		r->too_late = calloc(TOO_LATE_MAX, sizeof(*r->too_late));
 		if (!r->too_late)
 			return "no memory";
+		if (arm->touch != TOUCH_NONE) {
+			const struct order *first = (t - t->core)->receiver.order;
+
+			r->order = order_make(t->core, r->flows, t->core ? first->shared : NULL);
+			if (!r->order)
+				return "no memory";
+			if (!t->core)
+				r->order->shared->slack = cores_slack(c, t);
+		}
 	} else {
-		r->windows = calloc((size_t)(r->flows * bits / 64), sizeof(uint64_t));
+		r->windows = lines_alloc((size_t)(r->flows * bits / 64), sizeof(uint64_t));
 	}
-	r->intervals = calloc(r->interval_count, sizeof(uint64_t));
+	r->intervals = lines_alloc(r->interval_count, sizeof(uint64_t));
 	if (load->latency) {
 		r->latency = histogram_new();
 		r->widths = histogram_new();
 	}
 	if (load->latency && load->ipdv) {
 		r->ipdv = histogram_new();
-		r->neighbours = calloc(r->flows, sizeof(*r->neighbours));
+		r->neighbours = lines_alloc(r->flows, sizeof(*r->neighbours));
 	}
 	/* A watch sees what comes to all cores. */
 	if (load->expected.count && (!t->core || !(port->engine->caps & ENGINE_PAYLOAD))) {
@@ -310,23 +355,13 @@ static const char *forwarder_arm(struct task *t, uint32_t run, const struct task
 	forwarder_free(w);
 	w->burst = burst;
 	w->run = run;
-	w->frames = calloc(burst, sizeof(*w->frames));
-	w->copies = calloc(burst, sizeof(*w->copies));
+	w->frames = lines_alloc(burst, sizeof(*w->frames));
+	w->copies = lines_alloc(burst, sizeof(*w->copies));
 	if (!w->frames || !w->copies)
 		return "no memory";
 	for (int i = 0; i < 2; i++)
 		port_discard(w->ports[i], w->frames, burst, 1 << 20);
 	return NULL;
-}
-
-/* The CPU of the thread that has a task; -1: any. */
-static int cpu_of_task(const struct control *c, const struct task *t)
-{
-	for (uint32_t i = 0; i < c->worker_count; i++)
-		for (uint32_t j = 0; j < c->workers[i].count; j++)
-			if (c->workers[i].tasks[j] == t)
-				return c->workers[i].cpu;
-	return -1;
 }
 
 static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm,

@@ -455,11 +455,13 @@ static bool vxlan_read(struct reader *r, json_t *object, struct address *a)
 		{ .key = "dst_mac", .kind = MAC, .into = a->inner_dst_mac },
 		{ .key = "src_ip", .kind = IPV4, .into = &a->inner_src_ip },
 		{ .key = "dst_ip", .kind = IPV4, .into = &a->inner_dst_ip },
+		{ .key = "src_ip6", .kind = IPV6, .into = a->inner_src_ip6, .given = &a->inner_v6 },
+		{ .key = "dst_ip6", .kind = IPV6, .into = a->inner_dst_ip6, .given = &a->inner_v6 },
 		{ 0 },
 	};
 
-	if (a->vlan || a->v6)
-		return refuse(r, "arm: vxlan: a tunnel's frames are of IPv4, without a tag");
+	if (a->vlan)
+		return refuse(r, "arm: vxlan: a tunnel's frames have no tag");
 	a->vxlan = true;
 	if (!object_read(r, "arm: vxlan", object, members))
 		return false;
@@ -575,10 +577,11 @@ static bool expect_read(struct reader *r, json_t *object, struct task_load *load
 static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 {
 	static const char *const kinds[] = { "burst", "even", "poisson", "on-off", NULL };
+	static const char *const stamps[] = { "due", "sent", NULL };
 	uint64_t first = 0, flows = 1, burst = 32;
 	json_t *sizes = NULL, *vary = NULL, *rewrite = NULL, *address = NULL, *announce = NULL;
 	json_t *expect = NULL, *subflows = NULL;
-	uint32_t arrivals = ARRIVALS_BURST;
+	uint32_t arrivals = ARRIVALS_BURST, stamp = 0;
 	const struct member members[] = {
 		{ .key = "first_flow", .kind = NUMBER, .into = &first, .max = FLOW_MAX - 1 },
 		{ .key = "flows", .kind = NUMBER, .into = &flows, .min = 1, .max = FLOW_MAX },
@@ -586,6 +589,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		{ .key = "rate_pps", .kind = REAL, .into = &load->rate_pps, .min = 0, .max = 1e9 },
 		{ .key = "stagger", .kind = REAL, .into = &load->stagger, .min = 0, .max = 1 },
 		{ .key = "arrivals", .kind = CHOICE, .into = &arrivals, .choices = kinds },
+		{ .key = "stamp", .kind = CHOICE, .into = &stamp, .choices = stamps },
 		{ .key = "seed", .kind = NUMBER, .into = &load->seed, .max = 9.2e18 },
 		{ .key = "frames", .kind = NUMBER, .into = &load->frames, .max = UINT32_MAX },
 		{ .key = "latency", .kind = BOOL, .into = &load->latency },
@@ -609,6 +613,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 	load->flows = (uint32_t)flows;
 	load->burst = (uint32_t)burst;
 	load->arrivals = (enum arrivals)arrivals;
+	load->stamps_sent = stamp;
 	if (!plan_read(r, "arm: address", address, vary, subflows, load->flows, &load->sent))
 		return false;
 	if (announce && !addresses_read(r, "arm: announce", announce, 2, load->announced,

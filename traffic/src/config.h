@@ -81,6 +81,7 @@ struct task_load {
 	double rate_pps;
 	double stagger; /* of a period, later than the start */
 	enum arrivals arrivals;
+	bool stamps_sent;
 	uint64_t seed;
 	uint64_t frames; /* of a phase at full rate; 0: until it ends */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */

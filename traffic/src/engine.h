@@ -7,13 +7,14 @@
 #ifndef SWITCHMARK_ENGINE_H
 #define SWITCHMARK_ENGINE_H
 
+#include "lines.h"
+
 #include <net/if.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define CACHE_LINE 64
 #define BURST_MAX 4096
 #define FRAME_CAPACITY 9216 /* the most bytes of one frame, without the FCS */
 #define OPTIONS_MAX 16
@@ -93,6 +94,7 @@ enum device_sum { DEVICE_SUM_UNKNOWN, DEVICE_SUM_GOOD, DEVICE_SUM_BAD };
 struct arrival {
 	uint64_t ticks; /* when, as clock_ticks() counts; 0: nobody noted it */
 	enum device_sum sum; /* of the UDP checksum */
+	uint64_t kernel_ns; /* the same by the kernel's clock, which is one for all ports; 0: unknown */
 };
 
 struct port {

@@ -20,15 +20,21 @@ extern const struct engine engine_xdp_live;
 #ifdef HAVE_DPDK
 extern const struct engine engine_dpdk;
 #endif
+#ifdef HAVE_NETMAP
+extern const struct engine engine_netmap;
+#endif
 
 const struct engine *const engines[] = {
-	&engine_null, &engine_udp,	&engine_udp_mmsg,
-	&engine_raw,  &engine_raw_mmsg, &engine_mmap,
+	&engine_null,	&engine_udp,	  &engine_udp_mmsg,
+	&engine_raw,	&engine_raw_mmsg, &engine_mmap,
 #ifdef HAVE_XDP
-	&engine_xdp,  &engine_xdp_live,
+	&engine_xdp,	&engine_xdp_live,
 #endif
 #ifdef HAVE_DPDK
 	&engine_dpdk,
+#endif
+#ifdef HAVE_NETMAP
+	&engine_netmap,
 #endif
 	NULL,
 };

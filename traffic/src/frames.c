@@ -54,7 +54,6 @@ static void udp_make(struct frame_template *t, uint8_t *udp, const struct addres
 	put16(udp + 2, a->dst_port);
 	put16(udp + 4, (uint16_t)len);
 	t->payload_at = (uint8_t)(udp - t->head + UDP_BYTES);
-	t->head_len = t->payload_at + PAYLOAD_BYTES;
 }
 
 /* The header of `len` bytes of IPv4 with UDP, and the type in front of it. */
@@ -71,31 +70,49 @@ static void ip4_make(uint8_t *ip, uint32_t src, uint32_t dst, uint8_t ttl, uint3
 	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
 }
 
-/* What stands in front of the frame inside, and its MACs. */
-static void vxlan_make(uint8_t *h, const struct address *a, uint8_t ttl, uint32_t len)
+/* The same of IPv6. */
+static void ip6_make(uint8_t *ip, const uint8_t src[16], const uint8_t dst[16], uint8_t hops,
+		     uint32_t len)
 {
-	uint8_t *ip = h + ETH_BYTES, *udp = ip + IP_BYTES, *tunnel = udp + UDP_BYTES;
+	put16(ip - 2, 0x86dd);
+	ip[0] = 0x60;
+	put16(ip + 4, (uint16_t)(len - IP6_BYTES));
+	ip[6] = 17;
+	ip[7] = hops;
+	memcpy(ip + 8, src, 16);
+	memcpy(ip + 24, dst, 16);
+}
 
-	ip4_make(ip, a->src_ip, a->dst_ip, ttl, len - ETH_BYTES);
+/* What stands in front of the frame inside, and its MACs. Returns how many bytes the former are. */
+static uint8_t vxlan_make(uint8_t *h, const struct address *a, uint8_t ttl, uint32_t len)
+{
+	uint8_t *ip = h + ETH_BYTES, *udp = ip + (a->v6 ? IP6_BYTES : IP_BYTES);
+	uint8_t *tunnel = udp + UDP_BYTES, *inside = tunnel + 8;
+
+	if (a->v6)
+		ip6_make(ip, a->src_ip6, a->dst_ip6, ttl, len - ETH_BYTES);
+	else
+		ip4_make(ip, a->src_ip, a->dst_ip, ttl, len - ETH_BYTES);
 	put16(udp, vxlan_port(a->src_port, a->dst_port));
 	put16(udp + 2, VXLAN_PORT);
-	put16(udp + 4, (uint16_t)(len - ETH_BYTES - IP_BYTES));
+	put16(udp + 4, (uint16_t)(len - (uint32_t)(udp - h)));
 	put32(tunnel, VXLAN_FLAGS);
 	put32(tunnel + 4, a->vni << 8);
-	memcpy(h + VXLAN_BYTES, a->inner_dst_mac, 6);
-	memcpy(h + VXLAN_BYTES + 6, a->inner_src_mac, 6);
+	memcpy(inside, a->inner_dst_mac, 6);
+	memcpy(inside + 6, a->inner_src_mac, 6);
+	return (uint8_t)(inside - h);
 }
 
 void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless)
 {
 	const uint8_t ttl = a->ttl ? a->ttl : TTL_SENT;
+	uint32_t ip_len, header;
 	uint8_t *h = t->head, *ip;
 
 	memset(t, 0, sizeof(*t));
 	t->len = len;
 	if (headless) {
-		t->head_len = PAYLOAD_BYTES;
 		put32(h, run);
 		put16(h + 4, (uint16_t)(phase << 14 | flow));
 		return;
@@ -108,30 +125,22 @@ void template_make(struct frame_template *t, const struct address *a, uint32_t l
 		put16(h + 14, a->vlan);
 		ip += VLAN_BYTES;
 	}
-	t->v6 = a->v6;
-	if (a->v6) {
-		const uint32_t udp_len = len - (uint32_t)(ip - h) - IP6_BYTES;
-
-		put16(ip - 2, 0x86dd);
-		ip[0] = 0x60;
-		put16(ip + 4, (uint16_t)udp_len);
-		ip[6] = 17;
-		ip[7] = ttl;
-		memcpy(ip + 8, a->src_ip6, 16);
-		memcpy(ip + 24, a->dst_ip6, 16);
-		udp_make(t, ip + IP6_BYTES, a, udp_len);
-		template_set(t, run, flow, phase);
-		return;
-	}
-	t->vxlan = a->vxlan;
 	if (a->vxlan) {
-		vxlan_make(h, a, ttl, len);
-		ip += VXLAN_BYTES;
-		ip4_make(ip, a->inner_src_ip, a->inner_dst_ip, TTL_SENT, len - (uint32_t)(ip - h));
-	} else {
-		ip4_make(ip, a->src_ip, a->dst_ip, ttl, len - (uint32_t)(ip - h));
+		t->tunnel_bytes = vxlan_make(h, a, ttl, len);
+		ip += t->tunnel_bytes;
 	}
-	udp_make(t, ip + IP_BYTES, a, len - (uint32_t)(ip - h) - IP_BYTES);
+	ip_len = len - (uint32_t)(ip - h);
+	t->v6 = a->vxlan ? a->inner_v6 : a->v6;
+	if (t->v6 && a->vxlan)
+		ip6_make(ip, a->inner_src_ip6, a->inner_dst_ip6, TTL_SENT, ip_len);
+	else if (t->v6)
+		ip6_make(ip, a->src_ip6, a->dst_ip6, ttl, ip_len);
+	else if (a->vxlan)
+		ip4_make(ip, a->inner_src_ip, a->inner_dst_ip, TTL_SENT, ip_len);
+	else
+		ip4_make(ip, a->src_ip, a->dst_ip, ttl, ip_len);
+	header = t->v6 ? IP6_BYTES : IP_BYTES;
+	udp_make(t, ip + header, a, ip_len - header);
 	template_set(t, run, flow, phase);
 }
 
@@ -149,6 +158,11 @@ void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t
 	put16(p + 4, (uint16_t)(phase << 14 | flow));
 	if (t->payload_at)
 		template_sum(t);
+}
+
+void frame_prepare_tunnel(uint8_t *data, const struct frame_template *t, uint32_t head)
+{
+	memcpy(data + 80, t->head + 80, head - 80);
 }
 
 uint64_t pattern_write(uint8_t *at, uint32_t len, uint32_t seq)
@@ -267,32 +281,39 @@ static enum verdict_of_frame judge_bare(const uint8_t *data, uint32_t len, uint3
 	return FRAME_OURS;
 }
 
-/* Is it a frame of a tunnel, with room for one of ours inside? */
-static bool is_vxlan(const uint8_t *data, uint32_t len)
+/* What a frame of a tunnel has in front of the one inside, if there is room for one of ours; 0: it is
+ * in none. */
+static uint32_t vxlan_bytes(const uint8_t *data, uint32_t len)
 {
 	const uint8_t *ip = data + ETH_BYTES;
 
-	return len >= VXLAN_BYTES + FRAME_MIN && load16(ip - 2) == net16(0x0800) && ip[0] == 0x45 &&
-	       ip[9] == 17 && load16(ip + IP_BYTES + 2) == net16(VXLAN_PORT);
+	if (len >= VXLAN_BYTES + FRAME_MIN && load16(ip - 2) == net16(0x0800) && ip[0] == 0x45 &&
+	    ip[9] == 17 && load16(ip + IP_BYTES + 2) == net16(VXLAN_PORT))
+		return VXLAN_BYTES;
+	if (len >= VXLAN6_BYTES + FRAME_MIN && load16(ip - 2) == net16(0x86dd) && ip[0] >> 4 == 6 &&
+	    ip[6] == 17 && load16(ip + IP6_BYTES + 2) == net16(VXLAN_PORT))
+		return VXLAN6_BYTES;
+	return 0;
 }
 
 /* Reads a frame that may be in a tunnel. */
 static enum verdict_of_frame vxlan_judge(const uint8_t *data, uint32_t len, uint32_t run,
 					 struct payload *out, enum touch touch)
 {
-	const uint32_t udp = ETH_BYTES + IP_BYTES;
+	const uint32_t inside = vxlan_bytes(data, len), udp = inside - 8 - UDP_BYTES;
 	enum verdict_of_frame found;
-	uint32_t ends;
+	uint32_t ends, said;
 
-	if (!is_vxlan(data, len))
+	if (!inside)
 		return FRAME_FOREIGN;
-	found = judge_bare(data + VXLAN_BYTES, len - VXLAN_BYTES, run, out, touch, false,
-			   DEVICE_SUM_UNKNOWN);
+	found = judge_bare(data + inside, len - inside, run, out, touch, false, DEVICE_SUM_UNKNOWN);
 	if (found != FRAME_OURS || touch == TOUCH_NONE)
 		return found;
 	ends = udp + net16(load16(data + udp + 4));
-	return ends > len || (uint32_t)ETH_BYTES + net16(load16(data + ETH_BYTES + 2)) != ends ||
-			       load32(data + udp + UDP_BYTES) != net32(VXLAN_FLAGS) ?
+	said = inside == VXLAN_BYTES ?
+		       (uint32_t)ETH_BYTES + net16(load16(data + ETH_BYTES + 2)) :
+		       (uint32_t)ETH_BYTES + IP6_BYTES + net16(load16(data + ETH_BYTES + 4));
+	return ends > len || said != ends || load32(data + udp + UDP_BYTES) != net32(VXLAN_FLAGS) ?
 		       FRAME_CORRUPT :
 		       FRAME_OURS;
 }
@@ -340,24 +361,36 @@ static bool ip4_agrees(const uint8_t *data, uint32_t len, const uint8_t *promise
 	       !memcmp(ip + 12, want + 12, 12);
 }
 
+/* The same of IPv6, which has no checksum. */
+static bool ip6_agrees(const uint8_t *data, uint32_t len, const uint8_t *promised, uint32_t at)
+{
+	const uint8_t *ip = data + at, *want = promised + at;
+
+	/* Two bytes for its length. */
+	return !memcmp(data, promised, at + 4) && at + IP6_BYTES + net16(load16(ip + 4)) == len &&
+	       !memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);
+}
+
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t)
 {
-	const uint32_t udp = ETH_BYTES + IP_BYTES;
-	const uint32_t at = t->payload_at - UDP_BYTES - (t->v6 ? IP6_BYTES : IP_BYTES);
-	const uint8_t *ip = data + at, *want = t->head + at;
+	const uint32_t inside = t->tunnel_bytes, udp = inside - 8 - UDP_BYTES;
+	const uint8_t *head = t->head;
+	uint32_t at = t->payload_at - UDP_BYTES - (t->v6 ? IP6_BYTES : IP_BYTES);
 
-	if (len < t->head_len)
+	if (len < (uint32_t)t->payload_at + PAYLOAD_BYTES)
 		return false;
-	if (t->v6) /* two bytes for its length */
-		return !memcmp(data, t->head, at + 4) &&
-		       at + IP6_BYTES + net16(load16(ip + 4)) == len &&
-		       !memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);
-	if (!t->vxlan)
-		return ip4_agrees(data, len, t->head, at);
-	return ip4_agrees(data, len, t->head, ETH_BYTES) &&
-	       udp + net16(load16(data + udp + 4)) == len &&
-	       !memcmp(data + udp + 6, t->head + udp + 6, VXLAN_BYTES - udp - 6) &&
-	       ip4_agrees(data + VXLAN_BYTES, len - VXLAN_BYTES, t->head + VXLAN_BYTES, ETH_BYTES);
+	if (inside) {
+		if (!(inside == VXLAN_BYTES ? ip4_agrees(data, len, head, ETH_BYTES) :
+					      ip6_agrees(data, len, head, ETH_BYTES)) ||
+		    udp + net16(load16(data + udp + 4)) != len ||
+		    memcmp(data + udp + 6, head + udp + 6, inside - udp - 6))
+			return false;
+		data += inside;
+		len -= inside;
+		head += inside;
+		at -= inside;
+	}
+	return t->v6 ? ip6_agrees(data, len, head, at) : ip4_agrees(data, len, head, at);
 }
 
 void frame_clear_identification(uint8_t *data)
@@ -399,7 +432,8 @@ static void ends_swap(uint8_t *d, uint32_t len, bool ports)
 		memcpy(ip6, ip + 8, 16);
 		memcpy(ip + 8, ip + 24, 16);
 		memcpy(ip + 24, ip6, 16);
-		ports_swap(ip + IP6_BYTES);
+		if (ports)
+			ports_swap(ip + IP6_BYTES);
 		return;
 	}
 	if (load16(ip - 2) != net16(0x0800) || len < (uint32_t)(ip - d) + IP_BYTES + UDP_BYTES)
@@ -413,12 +447,12 @@ static void ends_swap(uint8_t *d, uint32_t len, bool ports)
 
 void frame_reflect(struct frame *f)
 {
+	uint32_t inside;
+
 	if (f->len < FRAME_MIN)
 		return;
-	if (likely(!is_vxlan(f->data, f->len))) {
-		ends_swap(f->data, f->len, true);
-		return;
-	}
-	ends_swap(f->data, f->len, false);
-	ends_swap(f->data + VXLAN_BYTES, f->len - VXLAN_BYTES, true);
+	inside = vxlan_bytes(f->data, f->len);
+	ends_swap(f->data, f->len, !inside);
+	if (unlikely(inside))
+		ends_swap(f->data + inside, f->len - inside, true);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Test frames: Ethernet, an optional 802.1Q tag, IPv4 or IPv6, UDP and 18 bytes of payload that are
- * ours, in network order. In a tunnel (VXLAN, RFC 7348) a whole frame of IPv4 stands behind Ethernet,
- * IPv4, UDP without a checksum, and the tunnel's own header. The payload:
+ * ours, in network order. In a tunnel (VXLAN, RFC 7348) a whole frame stands behind Ethernet, IPv4 or
+ * IPv6, UDP without a checksum (of IPv6 as RFC 6935 allows), and the tunnel's own header. The payload:
  *
  *     0  run     u32   the trial's run id; a frame of another run is foreign. Not VXLAN_FLAGS
  *     4  flow    u16   phase in the two upper bits, flow number below
@@ -25,13 +25,14 @@
 #define IP6_BYTES 40
 #define UDP_BYTES 8
 #define VXLAN_BYTES 50 /* in front of the frame inside */
+#define VXLAN6_BYTES (VXLAN_BYTES + IP6_BYTES - IP_BYTES) /* the same of a tunnel of IPv6 */
 #define VXLAN_PORT 4789
 #define VXLAN_FLAGS 0x08000000 /* how its header begins, where a payload would */
 #define PAYLOAD_BYTES 18
 #define TTL_SENT 64
 #define FRAME_MIN 60 /* without the FCS */
 #define FLOW_MAX 16384
-#define HEAD_BYTES 110 /* all headers and the payload fit */
+#define HEAD_BYTES 150 /* all headers and the payload fit */
 
 enum touch { TOUCH_NONE, TOUCH_HEADER, TOUCH_FULL };
 enum phase { PHASE_WARMUP, PHASE_MEASURED, PHASE_ANNOUNCE };
@@ -50,6 +51,8 @@ struct address {
 	uint32_t vni;
 	uint8_t inner_src_mac[6], inner_dst_mac[6];
 	uint32_t inner_src_ip, inner_dst_ip;
+	bool inner_v6; /* then in place of these: */
+	uint8_t inner_src_ip6[16], inner_dst_ip6[16];
 };
 
 /*
@@ -59,14 +62,19 @@ struct address {
  * completes it wants.
  */
 struct frame_template {
-	uint8_t head[HEAD_BYTES];
-	uint8_t payload_at; /* where our payload begins */
-	uint8_t head_len; /* payload_at + PAYLOAD_BYTES */
 	uint64_t sum;
 	uint32_t len; /* of the whole frame */
+	uint8_t payload_at; /* where our payload begins */
 	bool device_sums, v6;
-	bool vxlan; /* then `sum` and what is said of a checksum is of the frame inside */
+	/* What is in front of the frame inside; 0: it is in no tunnel. In one `sum`, `v6` and what is said of
+	 * a checksum are of the frame inside. */
+	uint8_t tunnel_bytes;
+	uint8_t head[HEAD_BYTES];
 } __attribute__((aligned(CACHE_LINE)));
+
+/* Behind the headers of a usual frame: one or two lines of the cache have all that is read of it. */
+_Static_assert(offsetof(struct frame_template, head) + FRAME_MIN <= 2 * CACHE_LINE,
+	       "a usual frame is made of more than two lines");
 
 /* What the parser found. */
 enum verdict_of_frame { FRAME_OURS, FRAME_CORRUPT, FRAME_FOREIGN };
@@ -150,7 +158,7 @@ always_inline uint16_t payload_flow(const void *payload)
 always_inline uint32_t frame_least(const struct address *a)
 {
 	return FRAME_MIN + (a->vlan ? VLAN_BYTES : 0) + (a->v6 ? IP6_BYTES - IP_BYTES : 0) +
-	       (a->vxlan ? VXLAN_BYTES : 0);
+	       (a->vxlan ? VXLAN_BYTES : 0) + (a->inner_v6 ? IP6_BYTES - IP_BYTES : 0);
 }
 
 /* The source port of a tunnel's frame, by both ports of the frame inside, as RFC 7348 has it: it is
@@ -221,6 +229,9 @@ always_inline bool frame_is_from(const uint8_t *data, const struct frame_templat
 	return load32(data + at) == load32(t->head + at) && payload_flow(data + at) - first < flows;
 }
 
+/* Writes what a frame in a tunnel has in front of byte `head`, from the 80th on. */
+void frame_prepare_tunnel(uint8_t *data, const struct frame_template *t, uint32_t head);
+
 /* Writes all of a frame that is the same in each of its template. Behind its payload there is room
  * for zeros up to `blank` bytes of the frame: 0 if they are there, or will be written to. */
 always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, bool headless,
@@ -233,13 +244,13 @@ always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, 
 		memcpy(data, t->head, PAYLOAD_BYTES);
 	} else {
 		memcpy(data, t->head, FRAME_MIN);
-		if (t->head_len > FRAME_MIN)
+		if (head > FRAME_MIN)
 			memcpy(data + FRAME_MIN, t->head + FRAME_MIN, VLAN_BYTES);
-		if (unlikely(t->head_len > 64)) {
+		if (unlikely(head > 64)) {
 			memcpy(data + 64, t->head + 64, 16);
-			if (t->vxlan)
-				memcpy(data + 80, t->head + 80, HEAD_BYTES - 80);
-			else if (t->head_len > 80)
+			if (t->tunnel_bytes)
+				frame_prepare_tunnel(data, t, head);
+			else if (head > 80)
 				memcpy(data + 80, t->head + 80, VLAN_BYTES);
 		}
 	}
@@ -435,6 +446,70 @@ always_inline bool frame_is_like(const struct likeness *k, const uint8_t *data, 
 	out->seq = net32(seq_net);
 	out->time_ns = net64(time_net);
 	return likely(!differs) && likely(!(sum % 0xffff));
+}
+
+/* Frames from one burst of a sender come one after the other: their times are the same, their numbers
+ * follow each other, and with each number the checksum is one less. */
+struct course {
+	uint64_t time_net;
+	uint32_t seq; /* of the next one */
+	uint16_t checksum; /* its, in host order */
+};
+
+/* The checksum, in host order, of the number before this one as that of this one has it: in its
+ * arithmetic 0xffff is 0, which no frame has. */
+always_inline uint16_t checksum_less(uint16_t checksum)
+{
+	return likely(checksum != 1) ? (uint16_t)(checksum - 1) : 0xffff;
+}
+
+/* What comes after a frame of that number and time that is like these. */
+always_inline struct course course_after(const struct likeness *k, uint32_t seq, uint64_t time_net)
+{
+	const uint64_t sum = checksum_word(time_net, k->sum + net32(seq + 1));
+	const uint16_t checksum = (uint16_t)~checksum_fold(sum);
+
+	return (struct course){ time_net, seq + 1, checksum ? net16(checksum) : 0xffff };
+}
+
+/* Eight bytes that begin with these two, and go on with the first six of `behind`. */
+always_inline uint64_t word_of(uint16_t first, uint64_t behind)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return first | behind << 16;
+#else
+	return (uint64_t)first << 48 | behind >> 16;
+#endif
+}
+
+/* How many of these frames, no more than there are numbers left, are next in a course: each byte up to
+ * FRAME_MIN is compared, but for the MACs, so they are judged, with TOUCH_HEADER. */
+always_inline uint32_t course_follow(const struct likeness *k, struct course *c,
+				     const struct frame *frames, uint32_t n)
+{
+	const uint64_t head0 = k->head[0], head1 = k->head[1], head2 = k->head[2];
+	const uint64_t head3 = k->head[3], time_net = c->time_net, own = word_of(0, k->payload);
+	const uint32_t len = k->len;
+	uint32_t seq = c->seq, i = 0;
+	uint16_t checksum = c->checksum;
+
+	for (; i < n; i++) {
+		const uint8_t *d = frames[i].data;
+
+		if (i + 8 < n)
+			__builtin_prefetch(frames[i + 8].data);
+		if (frames[i].len != len || load64(d + 52) != time_net ||
+		    load32(d + 48) != net32(seq) ||
+		    (load64(d + 40) ^ own) != word_of(net16(checksum), 0) ||
+		    load64(d + 12) != head0 || load64(d + 20) != head1 || load64(d + 28) != head2 ||
+		    load64(d + 32) != head3)
+			break;
+		seq++;
+		checksum = checksum_less(checksum);
+	}
+	c->seq = seq;
+	c->checksum = checksum;
+	return i;
 }
 
 /* The same, with the checksum added up here. */

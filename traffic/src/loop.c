@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define REST_US 1000
+
 /* ---- tasks ------------------------------------------------------------------------ */
 
 static uint32_t client_step(struct task *t, uint64_t now)
@@ -161,6 +163,7 @@ static void worker_loop(struct worker *w)
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
 		bool sending = false, receiving = false;
+		uint32_t moved = 0;
 
 		if (unlikely(now >= mark)) {
 			w->after = worker_usage(w);
@@ -175,7 +178,7 @@ static void worker_loop(struct worker *w)
 		for (uint32_t i = 0; i < w->count; i++) {
 			struct task *t = w->tasks[i];
 
-			t->step(t, now);
+			moved += t->step(t, now);
 			sending |= !atomic_load_explicit(&t->sent_all, memory_order_relaxed);
 			receiving |= t->role != ROLE_SENDER;
 		}
@@ -185,6 +188,8 @@ static void worker_loop(struct worker *w)
 		}
 		if (unlikely(!sending && !receiving))
 			break;
+		if (unlikely(atomic_load_explicit(&w->rest, memory_order_relaxed)) && !moved)
+			usleep(REST_US);
 	}
 	/* Halted, or done, before its end was noted. */
 	if (mark != UINT64_MAX)
@@ -260,6 +265,7 @@ void worker_run(struct worker *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->halt = false;
+	w->rest = false;
 	w->idle = false;
 	w->run = true;
 	pthread_cond_signal(&w->wake);

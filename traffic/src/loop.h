@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "frames.h"
 #include "histogram.h"
+#include "order.h"
 #include "pacing.h"
 #include "sequence.h"
 #include "subflows.h"
@@ -56,6 +57,7 @@ struct sender {
 	uint64_t seed; /* of what is drawn: another for each sender */
 	struct pacing pacing; /* of frames that are due one by one */
 	bool singly; /* whether they are, in this phase */
+	bool stamps_sent; /* a burst has the time when it is written, not when it was due */
 	uint64_t *dues; /* ticks, a burst of them: frames that are due and have found no room yet */
 	uint32_t ready; /* so many */
 	struct histogram *lag; /* by which frames were built after they were due; NULL: not kept */
@@ -148,6 +150,7 @@ struct receiver {
 		uint32_t flow, seq;
 	} * too_late;
 	uint32_t too_late_count;
+	struct order *order; /* when frames came, for their order among the cores; else NULL */
 };
 
 #define TOO_LATE_MAX 65536
@@ -204,6 +207,7 @@ struct worker {
 	bool run, quit; /* under the lock */
 	atomic_bool halt;
 	atomic_bool idle;
+	atomic_bool rest; /* what still comes is too late: it sleeps between looks */
 
 	int schedstat; /* the thread's file of that name; -1: there is none */
 	struct usage before, after; /* at the start of the phase and at its end */

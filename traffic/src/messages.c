@@ -9,8 +9,8 @@ int messages_open(struct port *port, struct messages *m, uint32_t bytes, uint32_
 	const struct port_config *c = &port->config;
 
 	m->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
-	m->headers = calloc(c->burst, sizeof(*m->headers));
-	m->vectors = calloc(c->burst, sizeof(*m->vectors));
+	m->headers = lines_alloc(c->burst, sizeof(*m->headers));
+	m->vectors = lines_alloc(c->burst, sizeof(*m->vectors));
 	if (!m->pool || !m->headers || !m->vectors ||
 	    !slots_create(&m->slots, m->pool, c->receives ? c->burst : 0, bytes, control_bytes,
 			  peers))

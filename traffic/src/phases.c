@@ -127,6 +127,9 @@ void control_drain(struct control *c, uint64_t quiet_ms, uint64_t timeout_ms)
 		c->tasks[i].receiver.closed = true;
 	/* Frames of the next phase that come before this process begins it wait at its ports. */
 	calm |= !c->running;
+	/* The others look on now and then: counters are read next, by programs that need the CPU. */
+	for (uint32_t i = 0; i < c->worker_count; i++)
+		c->workers[i].rest = true;
 	if (c->window.phase == PHASE_WARMUP)
 		control_halt(c);
 	answer(c, json_pack("{s:b,s:b}", "ok", 1, "quiet", calm));

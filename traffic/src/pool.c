@@ -8,7 +8,7 @@ struct pool *pool_create(uint32_t buffers, uint32_t bytes)
 {
 	size_t stride =
 		sizeof(struct buffer) + ((size_t)bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-	struct pool *pool = calloc(1, sizeof(*pool) + buffers * sizeof(pool->stack[0]));
+	struct pool *pool = lines_alloc(1, sizeof(*pool) + buffers * sizeof(pool->stack[0]));
 
 	if (!pool)
 		return NULL;

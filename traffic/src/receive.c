@@ -141,6 +141,25 @@ always_inline void receiver_await(const struct receiver *r, const struct frame *
 		__builtin_prefetch(s);
 }
 
+/* Adds to a stretch those of `n` frames that follow the first of them, which is its last and reads so.
+ * Returns how many. */
+always_inline uint32_t receiver_follow(const struct likeness *like, struct stretch *s,
+				       const struct frame *f, uint32_t n,
+				       const struct payload *last)
+{
+	const uint64_t time_net = net64(last->time_ns);
+	const uint32_t left = UINT32_MAX - last->seq;
+	struct course c;
+	uint32_t followed;
+
+	if (n < 2 || f[1].len != like->len || load64((const uint8_t *)f[1].data + 52) != time_net)
+		return 0;
+	c = course_after(like, last->seq, time_net);
+	followed = course_follow(like, &c, f + 1, n - 1 < left ? n - 1 : left);
+	s->next = c.seq;
+	return followed;
+}
+
 /* Counts the frames of a burst. Returns how many of ours were not seen before. */
 always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t now,
 				      const enum touch touch, const enum form form,
@@ -162,6 +181,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		int64_t delay_ns = 0;
 		struct payload p;
 		uint32_t flow;
+		bool alike = false; /* to those before it, and the port told nothing of it */
 
 		if (i + 8 < n)
 			__builtin_prefetch(frames[i + 8].data);
@@ -176,6 +196,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && f->len == like->len &&
 		    device == DEVICE_SUM_UNKNOWN && frame_is_like(like, f->data, &p)) {
 			flow = like->flow;
+			alike = !arrivals;
 		} else {
 			const enum verdict_of_frame verdict = frame_judge(
 				f->data, f->len, run, &p, touch, form == FORM_PAYLOAD, device);
@@ -202,8 +223,11 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		if (touch != TOUCH_NONE && likely(flow == s.flow && p.seq == s.next) &&
 		    f->len == s.len && delay_ns == s.delay_ns) {
 			s.next++;
-			if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && s.next - s.first == 2)
+			if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && !alike &&
+			    s.next - s.first == 2)
 				likeness_note(like, f->data, f->len, flow);
+			if (alike)
+				i += receiver_follow(like, &s, f, n - i, &p);
 			continue;
 		}
 		if (unlikely(flow >= flows)) {
@@ -217,6 +241,8 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		}
 		fresh += stretch_end(r, &s, &tally, timed);
 		s = (struct stretch){ flow, p.seq, p.seq + 1, f->len, delay_ns };
+		if (alike)
+			i += receiver_follow(like, &s, f, n - i, &p);
 	}
 	if (touch != TOUCH_NONE)
 		fresh += stretch_end(r, &s, &tally, timed);
@@ -331,6 +357,28 @@ static void receiver_too_late(struct receiver *r, uint32_t n)
 	}
 }
 
+/* Notes when the frames of a burst came. */
+static __attribute__((noinline)) void receiver_note(struct receiver *r, uint32_t n, uint64_t now)
+{
+	struct order *o = r->order;
+	const uint64_t slack = o->shared->slack, low = o->empty > slack ? o->empty - slack : 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct frame *f = &r->frames[i];
+		const uint64_t told = r->arrivals ? r->arrivals[i].kernel_ns : 0;
+		struct payload p;
+		uint32_t flow;
+
+		if (frame_judge(f->data, f->len, r->run, &p, r->touch, r->form == FORM_PAYLOAD,
+				arrival_sum(r, i)) != FRAME_OURS ||
+		    p.phase != r->window->phase)
+			continue;
+		flow = (uint32_t)p.flow - r->first_flow;
+		if (flow < r->flows)
+			order_note(o, flow, p.seq, told ? told : low, told ? told : now);
+	}
+}
+
 uint32_t receiver_step(struct task *task, uint64_t now)
 {
 	struct receiver *r = &task->receiver;
@@ -348,6 +396,8 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 	if (!n) {
 		r->empty += measured;
 		r->idle_since = measured ? now : 0;
+		if (r->order)
+			r->order->empty = now;
 		if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed)))
 			atomic_store_explicit(&r->looked, true, memory_order_relaxed);
 		return 0;
@@ -362,6 +412,8 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 	if (r->widths && measured && before)
 		histogram_add(r->widths, clock_ns_in(r->clock, now - before), n);
 	fresh = r->count(r, n, now);
+	if (unlikely(r->order) && order_notes(r->order))
+		receiver_note(r, n, now);
 	r->port->engine->release(r->port, r->frames, n);
 	while (unlikely(now >= r->interval_end) && r->interval + 1 < r->interval_count) {
 		r->interval++;
@@ -390,6 +442,8 @@ void receiver_begin(struct receiver *r)
 			sequence_reset(&r->sequences[i]);
 	}
 	r->too_late_count = 0;
+	if (r->order)
+		order_begin(r->order);
 	r->like.len = 0; /* it is of a phase */
 	if (r->latency)
 		histogram_clear(r->latency);

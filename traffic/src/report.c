@@ -190,17 +190,60 @@ static void receiver_copy_free(struct receiver *r)
 	free(r->ipdv);
 }
 
-/* What the tasks of a row have counted together: into `sum`, and of each flow into `flows`. How many
- * flows came to more than one core; false if their frames were too many to tell which were the
- * same. */
+/* Flows that came to more than one core, and how far is known what overtook what among them. */
+struct mixture {
+	uint64_t flows;
+	uint64_t unfollowed; /* of these, such whose frames were not all noted, or too many */
+	uint64_t ties; /* frames of which notes do not tell whether a later one had come before */
+};
+
+/* Did a core note all frames of a flow? */
+static bool is_followed(const struct receiver *r, uint32_t flow)
+{
+	const struct sequence *s = &r->sequences[flow];
+
+	return !s->beyond && r->order->noted[flow] == s->distinct + s->duplicated;
+}
+
+/* Counts what overtook what in flows that came to more than one core: `mixed` are these. */
+static bool order_merge(struct task *t, struct sequence *flows, bool *mixed, struct mixture *m)
+{
+	const uint32_t count = t->receiver.flows;
+	struct order *orders[THREADS_MAX];
+	struct order_found *found = calloc(count, sizeof(*found));
+	bool right = found;
+
+	for (uint32_t f = 0; f < count; f++) {
+		m->flows += mixed[f];
+		for (uint32_t core = 0; mixed[f] && core < t->cores; core++)
+			if (!t->receiver.order || !is_followed(&t[core].receiver, f)) {
+				mixed[f] = false;
+				m->unfollowed++;
+			}
+	}
+	for (uint32_t core = 0; core < t->cores; core++)
+		orders[core] = t[core].receiver.order;
+	right = right && (m->unfollowed == m->flows || order_count(orders, t->cores, mixed, found));
+	for (uint32_t f = 0; right && f < count; f++)
+		if (mixed[f]) {
+			flows[f].reordered = found[f].reordered;
+			m->ties += found[f].ties;
+		}
+	free(found);
+	return right;
+}
+
+/* What the tasks of a row have counted together: into `sum`, and of each flow into `flows`. False if
+ * frames of flows that came to several cores were too many to tell which were the same. */
 static bool receivers_merge(struct task *t, struct receiver *sum, struct sequence *flows,
-			    uint64_t *mixed)
+			    struct mixture *m)
 {
 	const struct sequence *ways[THREADS_MAX];
+	bool *mixed = calloc(sum->flows, sizeof(*mixed));
 	uint64_t distinct = 0, merged = 0;
-	bool known = true;
+	bool known = mixed;
 
-	for (uint32_t f = 0; f < sum->flows; f++) {
+	for (uint32_t f = 0; mixed && f < sum->flows; f++) {
 		uint32_t seen = 0;
 
 		for (uint32_t core = 0; core < t->cores; core++) {
@@ -208,7 +251,7 @@ static bool receivers_merge(struct task *t, struct receiver *sum, struct sequenc
 			distinct += ways[core]->distinct;
 			seen += ways[core]->distinct > 0;
 		}
-		*mixed += seen > 1;
+		mixed[f] = seen > 1;
 		known &= sequence_merge(ways, t->cores, &flows[f]);
 		merged += flows[f].distinct;
 	}
@@ -221,6 +264,8 @@ static bool receivers_merge(struct task *t, struct receiver *sum, struct sequenc
 		sum->bytes -= sum->bytes / sum->rx * (distinct - merged);
 		sum->rx -= distinct - merged;
 	}
+	known = known && order_merge(t, flows, mixed, m);
+	free(mixed);
 	return known;
 }
 
@@ -274,7 +319,7 @@ static json_t *receiver_report(const struct control *c, struct task *t, const ch
 {
 	struct receiver sum;
 	struct sequence *merged;
-	uint64_t mixed = 0;
+	struct mixture mixture = { 0 };
 	json_t *report;
 	bool known;
 
@@ -282,10 +327,12 @@ static json_t *receiver_report(const struct control *c, struct task *t, const ch
 		return received_report(c, &t->receiver, NULL);
 	merged = calloc(t->receiver.flows, sizeof(*merged));
 	known = receiver_copy(&sum, &t->receiver) && merged &&
-		receivers_merge(t, &sum, merged, &mixed);
+		receivers_merge(t, &sum, merged, &mixture);
 	report = merged && sum.intervals ? received_report(c, &sum, merged) : json_object();
-	/* Flows that came to several cores: among their frames `reordered` is what one core saw. */
-	json_object_set_new(report, "mixed", json_integer(COUNT(mixed)));
+	/* Among frames of flows that are not followed `reordered` is what one core saw. */
+	json_object_set_new(report, "mixed", json_integer(COUNT(mixture.flows)));
+	json_object_set_new(report, "unfollowed", json_integer(COUNT(mixture.unfollowed)));
+	json_object_set_new(report, "ties", json_integer(COUNT(mixture.ties)));
 	if (!known)
 		*why = "frames of a flow came to several cores, too many to be told apart";
 	receiver_copy_free(&sum);

@@ -78,7 +78,7 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 		const struct frame_template *t = &s->templates[(size_t)flow * sizes + size];
 
 		__builtin_prefetch(t);
-		__builtin_prefetch(&t->sum);
+		__builtin_prefetch((const uint8_t *)t + CACHE_LINE);
 		c->templates[i] = t;
 		c->seqs[i] = seq;
 		/* Sub-flows in turn are as flows are. */
@@ -260,6 +260,84 @@ always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const e
 	}
 }
 
+/* Is a template one of IPv4 without a tag, and its frames as short as they can be? */
+static bool template_is_short(const struct frame_template *t)
+{
+	return t->payload_at == LIKE_AT && t->len == FRAME_MIN && !t->device_sums;
+}
+
+/* Sixteen bytes of any alignment, which stay in a register. */
+typedef uint64_t block __attribute__((vector_size(16)));
+
+always_inline block block_load(const void *at)
+{
+	block b;
+
+	memcpy(&b, at, sizeof(b));
+	return b;
+}
+
+always_inline void block_store(void *at, block b)
+{
+	memcpy(at, &b, sizeof(b));
+}
+
+/* Such frames, alike but for number and checksum, which is one less with each number: there are `n`
+ * left. All of a frame is written, whatever its memory held: it is one line of the cache. */
+static void write_short(struct sender *s, uint32_t n, uint64_t due)
+{
+	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
+	const struct frame_template *const t = s->templates;
+	const block first = block_load(t->head), second = block_load(t->head + 16);
+	const block third = block_load(t->head + 24);
+	const uint64_t own = word_of(0, load64(t->head + LIKE_AT));
+	const uint16_t folded =
+		(uint16_t)~checksum_fold(t->sum + time_sum(time_net) + net32(s->seq));
+	uint16_t checksum = folded ? net16(folded) : 0xffff;
+	struct frame *f = s->frames, *const end = f + n;
+	uint32_t seq = s->seq;
+
+	for (; f < end; f++) {
+		uint8_t *d = f->data;
+
+		f->len = FRAME_MIN;
+		block_store(d, first);
+		block_store(d + 16, second);
+		block_store(d + 24, third);
+		store64(d + 40, own | word_of(net16(checksum), 0));
+		store32(d + 48, net32(seq));
+		store64(d + 52, time_net);
+		seq++;
+		checksum = checksum_less(checksum);
+	}
+	s->seq = seq;
+}
+
+/* The same of frames whose ports or times differ, too; what they add to the checksum is chosen. */
+static void write_short_chosen(struct frame *f, uint32_t n, const struct frame_template *t,
+			       const struct choices *c, uint32_t seq, bool ports)
+{
+	const block first = block_load(t->head), second = block_load(t->head + 16);
+	const uint64_t own = word_of(0, load64(t->head + LIKE_AT)), sum = t->sum;
+	const uint64_t third = load64(t->head + 32);
+	const uint32_t own_ports = load32(t->head + LIKE_AT - UDP_BYTES);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t seq_net = net32(seq + i);
+		const uint16_t checksum = (uint16_t)~checksum_fold(sum + c->sums[i] + seq_net);
+		uint8_t *d = f[i].data;
+
+		f[i].len = FRAME_MIN;
+		block_store(d, first);
+		block_store(d + 16, second);
+		store64(d + 32, third);
+		store32(d + LIKE_AT - UDP_BYTES, ports ? c->bytes[i] : own_ports);
+		store64(d + 40, own | word_of(checksum ? checksum : 0xffff, 0));
+		store32(d + 48, seq_net);
+		store64(d + 52, c->times[i]);
+	}
+}
+
 /* Frames of one template; `varied`: their sub-flows differ, or when they are due. Where the memory of
  * sent ones comes back as it was, only what changes is written; if that is something, it takes the
  * same line of the cache as a short frame's headers, which are not compared then. */
@@ -275,6 +353,8 @@ always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const e
 	const bool by_device = form == FORM_DEVICE && t->device_sums;
 	const uint32_t len = t->len;
 	struct frame *frames = s->frames;
+	const bool in_short = varied && touch == TOUCH_HEADER && !headless &&
+			      template_is_short(t) && (!subflows || s->subflows.by == SUBFLOW_PORT);
 	uint32_t seq = s->seq;
 	struct choices c;
 
@@ -284,7 +364,9 @@ always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const e
 			some = some < CHOICES ? some : CHOICES;
 			sender_choose(s, &c, some, done, due, true);
 		}
-		for (uint32_t i = 0; i < some; i++) {
+		if (in_short)
+			write_short_chosen(frames, some, s->templates, &c, seq, subflows);
+		for (uint32_t i = 0; !in_short && i < some; i++) {
 			uint8_t *d = frames[i].data;
 
 			frames[i].len = len;
@@ -313,7 +395,11 @@ always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const e
 	}                                                                                          \
 	static void alike_##touch##_##form(struct sender *s, uint32_t n, uint64_t due)             \
 	{                                                                                          \
-		write_one(s, n, due, touch, form, false);                                          \
+		if (touch == TOUCH_HEADER && form != FORM_PAYLOAD &&                               \
+		    template_is_short(s->templates) && n <= UINT32_MAX - s->seq)                   \
+			write_short(s, n, due);                                                    \
+		else                                                                               \
+			write_one(s, n, due, touch, form, false);                                  \
 	}
 #define WRITES_OF(touch)                                                                           \
 	WRITES(touch, FORM_WHOLE) WRITES(touch, FORM_PAYLOAD) WRITES(touch, FORM_DEVICE)
@@ -404,7 +490,7 @@ uint32_t sender_step(struct task *task, uint64_t now)
 		}
 		s->first = 0;
 		s->held = n;
-		sender_build(s, n, due);
+		sender_build(s, n, unlikely(s->stamps_sent) ? clock_ticks() : due);
 	} else if (unlikely(over)) {
 		task->sent_all = true;
 		return 0;

@@ -84,10 +84,10 @@ static inline bool slots_create(struct slots *s, struct pool *pool, uint32_t cou
 	*s = (struct slots){ .pool = pool, .control_bytes = control_bytes, .peers = peers };
 	if (!count)
 		return true;
-	s->frames = calloc(count, sizeof(*s->frames));
-	s->headers = calloc(count, sizeof(*s->headers));
-	s->vectors = calloc(count, sizeof(*s->vectors));
-	s->control = calloc(count, control_bytes ? control_bytes : 1);
+	s->frames = lines_alloc(count, sizeof(*s->frames));
+	s->headers = lines_alloc(count, sizeof(*s->headers));
+	s->vectors = lines_alloc(count, sizeof(*s->vectors));
+	s->control = lines_alloc(count, control_bytes ? control_bytes : 1);
 	if (!s->frames || !s->headers || !s->vectors || !s->control)
 		return false;
 	for (uint32_t i = 0; i < count; i++) {

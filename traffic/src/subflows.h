@@ -60,11 +60,17 @@ always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 	       ((from + (uint32_t)((uint64_t)(to - from) * (drawn & 0xffffff) >> 24)) >> 8);
 }
 
+/* Is the address that differs one of IPv6? */
+always_inline bool subflow_ip_v6(const struct frame_template *t)
+{
+	return unlikely(t->tunnel_bytes) ? t->tunnel_bytes == VXLAN6_BYTES : t->v6;
+}
+
 /* Where in a frame of this template the address is that differs. */
 always_inline uint32_t subflow_ip_at(const struct frame_template *t, bool destination)
 {
-	if (unlikely(t->vxlan)) /* that of the tunnel */
-		return ETH_BYTES + (destination ? 16 : 12);
+	if (unlikely(t->tunnel_bytes)) /* that of the tunnel */
+		return t->tunnel_bytes - (destination ? 20 : subflow_ip_v6(t) ? 36 : 24);
 	/* Of IPv6 the last four bytes. */
 	return t->payload_at - (destination ? 12 : t->v6 ? 28 : 16);
 }
@@ -120,7 +126,7 @@ always_inline uint64_t subflow_differs(const struct subflows *s, const struct fr
 always_inline uint64_t subflow_adds(const struct subflows *s, const struct frame_template *t,
 				    uint32_t bytes)
 {
-	if (s->by == SUBFLOW_MAC || (s->by == SUBFLOW_IP && unlikely(t->vxlan)))
+	if (s->by == SUBFLOW_MAC || (s->by == SUBFLOW_IP && unlikely(t->tunnel_bytes)))
 		return 0;
 	return subflow_differs(s, t, bytes);
 }
@@ -137,15 +143,15 @@ always_inline void subflow_put(const struct subflows *s, uint8_t *data,
 			       const struct frame_template *t, uint32_t bytes)
 {
 	store32(data + subflow_at(s, t), bytes);
-	if (s->by == SUBFLOW_IP && !t->v6) {
+	if (s->by == SUBFLOW_IP && !subflow_ip_v6(t)) {
 		const uint32_t at = subflow_ip_at(t, false) - 2;
 
 		store16(data + at, (uint16_t)~checksum_fold((uint16_t)~load16(t->head + at) +
 							    subflow_differs(s, t, bytes)));
-	} else if (s->by == SUBFLOW_PORT && unlikely(t->vxlan)) {
+	} else if (s->by == SUBFLOW_PORT && unlikely(t->tunnel_bytes)) {
 		const uint32_t ports = net32(bytes);
 
-		store16(data + ETH_BYTES + IP_BYTES,
+		store16(data + t->tunnel_bytes - 8 - UDP_BYTES,
 			net16(vxlan_port((uint16_t)(ports >> 16), (uint16_t)ports)));
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "watch.h"
+#include "frames.h"
 #include "socket.h"
 
 #include <errno.h>
@@ -18,6 +19,8 @@ enum {
 	BLOCK_BYTES = 1 << 16,
 	RING_BYTES = SLOT_BYTES * SLOTS,
 };
+
+_Static_assert(WATCH_HEAD_BYTES >= HEAD_BYTES, "headers are kept in part");
 
 static bool watch_listen(struct watch *w, struct port *port)
 {
@@ -78,8 +81,7 @@ uint64_t watch_read(struct watch *w, void (*each)(void *context, uint8_t *head, 
 		if (!(__atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
 			break;
 		/* The kernel has taken the tag out of a tagged frame: it is none of ours. */
-		if (h->tp_snaplen >= WATCH_HEAD_BYTES / 2 - 4 &&
-		    !(h->tp_status & TP_STATUS_VLAN_VALID))
+		if (h->tp_snaplen >= FRAME_MIN && !(h->tp_status & TP_STATUS_VLAN_VALID))
 			each(context, slot + h->tp_mac, h->tp_len);
 	}
 	return packet_socket_drops(w->fd);

@@ -8,7 +8,7 @@
 
 #include "engine.h"
 
-#define WATCH_HEAD_BYTES 128 /* of each frame; what is behind is not kept */
+#define WATCH_HEAD_BYTES 160 /* of each frame; what is behind is not kept */
 
 struct watch {
 	int fd; /* -1: closed, and `why` says the reason if there is one */

@@ -9,7 +9,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -278,6 +281,43 @@ static void a_signal_is_not_lost_before_the_wait(void)
 	close(ends[1]);
 }
 
+/* Where a page is, as the kernel tells; -1 where it does not. */
+static int node_of_page(void *page)
+{
+	int node = -1;
+
+	return syscall(SYS_move_pages, 0, 1ul, &page, NULL, &node, 0) ? -1 : node;
+}
+
+/* What is opened and armed for a thread is written on its CPU, and so is on the node of it. */
+static void memory_is_on_the_node_of_the_cpu_that_it_is_written_on(void)
+{
+	cpu_set_t all, before, after;
+
+	EXPECT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		unsigned int at = 0, node = 0;
+		int found;
+		char *page;
+
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		EXPECT(page != MAP_FAILED);
+		EXPECT_EQ(cpu_move(cpu, &before), cpu);
+		EXPECT_EQ(syscall(SYS_getcpu, &at, &node, NULL), 0);
+		EXPECT_EQ(at, (unsigned)cpu);
+		page[0] = 1;
+		found = node_of_page(page);
+		EXPECT(found < 0 || (unsigned)found == node);
+		cpu_return(cpu, &before);
+		EXPECT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+		EXPECT(CPU_EQUAL(&after, &all));
+		munmap(page, 4096);
+	}
+	EXPECT_EQ(cpu_move(-1, &before), -1);
+}
+
 int main(void)
 {
 	TEST(a_text_is_cut_between_characters);
@@ -289,5 +329,6 @@ int main(void)
 	TEST(frames_that_come_before_they_were_sent_are_counted);
 	TEST(a_rate_may_be_as_low_as_it_likes);
 	TEST(a_signal_is_not_lost_before_the_wait);
+	TEST(memory_is_on_the_node_of_the_cpu_that_it_is_written_on);
 	return tap_end();
 }

@@ -256,29 +256,47 @@ static const struct address tunnel = {
 	.inner_dst_mac = { 2, 2 },
 	.inner_src_ip = 0xac100001,
 	.inner_dst_ip = 0xac100002,
+	.src_ip6 = { 0x20, 1, 0, 2, [12] = 10, [14] = 0xff, [15] = 0xf0 },
+	.dst_ip6 = { 0x20, 1, 0, 2, [12] = 10, [15] = 2 },
+	.inner_src_ip6 = { 0x20, 1, 0, 2, [15] = 3 },
+	.inner_dst_ip6 = { 0x20, 1, 0, 2, [15] = 4 },
 };
 
-/* Of each bit in a tunnel, that of the tunnel too, either a checksum or what was promised tells. */
-static void every_flipped_bit_of_a_tunnel_is_found(void)
+#define TUNNELS 4 /* of IPv4 and IPv6, with frames of either in them */
+
+static struct address tunnel_of(uint32_t kind)
 {
-	const uint32_t len = frame_least(&tunnel) + 16;
+	struct address a = tunnel;
+
+	a.v6 = kind & 1;
+	a.inner_v6 = kind & 2;
+	return a;
+}
+
+/* Of each bit in a tunnel, that of the tunnel too, either a checksum or what was promised tells. */
+static void every_flipped_bit_of_a_tunnel_is_found(uint32_t kind)
+{
+	const struct address a = tunnel_of(kind);
+	const uint32_t len = frame_least(&a) + 16, more = a.v6 ? 20 : 0;
 	struct frame_template t;
-	uint8_t data[128];
+	uint8_t data[192];
 	struct frame f = { .data = data, .len = len };
 	struct payload p;
 
-	EXPECT_EQ(frame_least(&tunnel), 110);
-	template_make(&t, &tunnel, len, 9, 3, PHASE_MEASURED, false);
+	EXPECT_EQ(frame_least(&a), 110 + more + (a.inner_v6 ? 20 : 0));
+	template_make(&t, &a, len, 9, 3, PHASE_MEASURED, false);
+	EXPECT_EQ(t.tunnel_bytes, 50 + more);
 	for (uint32_t rest = 0xa5; rest < 0xa7; rest++) {
 		memset(data, (int)rest, sizeof(data));
 		frame_build(data, &t, 7, 8, time_sum(8), TOUCH_FULL, false, false);
 		EXPECT(data[len] == rest);
 	}
-	EXPECT(!memcmp(data, tunnel.dst_mac, 6) && !memcmp(data + 50, tunnel.inner_dst_mac, 6));
-	EXPECT_EQ(net16(load16(data + 16)), len - 14);
-	EXPECT_EQ(net16(load16(data + 34)), 0xc000 | ((20000 + 20001) & 0x3fff));
-	EXPECT_EQ(net16(load16(data + 36)), 4789);
-	EXPECT_EQ(net32(load32(data + 46)), 0xabcdef00);
+	EXPECT(!memcmp(data, a.dst_mac, 6) && !memcmp(data + 50 + more, a.inner_dst_mac, 6));
+	EXPECT_EQ(net16(load16(data + (a.v6 ? 18 : 16))), len - (a.v6 ? 54 : 14));
+	EXPECT_EQ(net16(load16(data + 34 + more)), 0xc000 | ((20000 + 20001) & 0x3fff));
+	EXPECT_EQ(net16(load16(data + 36 + more)), 4789);
+	EXPECT_EQ(load16(data + 40 + more), 0);
+	EXPECT_EQ(net32(load32(data + 46 + more)), 0xabcdef00);
 	for (uint32_t bit = 0; bit < len * 8; bit++) {
 		data[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		EXPECT(frame_parse(data, len, 9, &p, TOUCH_FULL, false) != FRAME_OURS ||
@@ -291,47 +309,57 @@ static void every_flipped_bit_of_a_tunnel_is_found(void)
 	frame_reflect(&f);
 	EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_FULL, false), FRAME_OURS);
 	EXPECT(!headers_agree(data, len, &t));
-	EXPECT(!memcmp(data, tunnel.src_mac, 6) && !memcmp(data + 50, tunnel.inner_src_mac, 6));
-	EXPECT_EQ(net16(load16(data + 36)), 4789);
+	EXPECT(!memcmp(data, a.src_mac, 6) && !memcmp(data + 50 + more, a.inner_src_mac, 6));
+	EXPECT_EQ(net16(load16(data + 36 + more)), 4789);
 	frame_reflect(&f);
 	EXPECT(headers_agree(data, len, &t));
 	EXPECT_EQ(p.seq, 7);
 	EXPECT_EQ(p.flow, 3);
 }
 
+static void every_flipped_bit_of_any_tunnel_is_found(void)
+{
+	for (uint32_t kind = 0; kind < TUNNELS; kind++)
+		every_flipped_bit_of_a_tunnel_is_found(kind);
+}
+
 static void headers_of_a_sub_flow_in_a_tunnel_are_right(void)
 {
 	static const uint32_t numbers[] = { 0, 1, 255, 256, 32767, 32768, 65535, 65536, 999999 };
 
-	for (uint32_t i = 0; i < 9 * 3 * 2; i++) {
+	for (uint32_t i = 0; i < 9 * 3 * 2 * TUNNELS; i++) {
+		const struct address a = tunnel_of(i / 54);
 		const enum subflow_by by = (enum subflow_by)(i / 9 % 3);
-		const uint32_t number = numbers[i % 9];
+		const uint32_t number = numbers[i % 9], len = frame_least(&a) + 10;
+		const uint32_t more = a.v6 ? 20 : 0, ports = len - 36;
 		struct subflows s = {
 			.count = 1, .first = number, .by = by, .answered = i / 27 % 2
 		};
 		struct frame_template t, wanted;
-		uint8_t data[128] = { 0 };
+		uint8_t data[192] = { 0 };
 		struct payload p;
 		uint64_t differs;
 
-		template_make(&t, &tunnel, 120, 9, 3, PHASE_MEASURED, false);
+		template_make(&t, &a, len, 9, 3, PHASE_MEASURED, false);
 		differs = subflow_sum(&s, &t, number);
 		frame_build(data, &t, 5, 6, time_sum(6) + differs, TOUCH_FULL, false, false);
 		subflow_put(&s, data, &t, subflow_bytes(&s, &t, number));
-		EXPECT_EQ(frame_parse(data, 120, 9, &p, TOUCH_FULL, false), FRAME_OURS);
+		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_FULL, false), FRAME_OURS);
 		subflow_template(&s, &wanted, &t, 0, 0);
-		EXPECT(headers_agree(data, 120, &wanted));
-		EXPECT_EQ(headers_agree(data, 120, &t), !number);
-		EXPECT_EQ(checksum_fold(checksum_add(data + ETH_BYTES, IP_BYTES)), 0xffff);
-		EXPECT_EQ(net16(load16(data + 34)),
-			  vxlan_port(net16(load16(data + 84)), net16(load16(data + 86))));
+		EXPECT(headers_agree(data, len, &wanted));
+		EXPECT_EQ(headers_agree(data, len, &t), !number);
+		EXPECT(a.v6 || checksum_fold(checksum_add(data + ETH_BYTES, IP_BYTES)) == 0xffff);
+		EXPECT_EQ(net16(load16(data + 34 + more)),
+			  vxlan_port(net16(load16(data + ports)), net16(load16(data + ports + 2))));
 		if (by == SUBFLOW_IP)
-			EXPECT_EQ(net32(load32(data + (s.answered ? 30 : 26))),
-				  (s.answered ? tunnel.dst_ip : tunnel.src_ip) + number);
+			EXPECT_EQ(net32(load32(data + (a.v6	  ? s.answered ? 50 : 34 :
+						       s.answered ? 30 :
+								    26))),
+				  (s.answered ? a.dst_ip : a.src_ip) + number);
 		frame_build(data, &t, 0, 0, 0, TOUCH_NONE, false, false);
 		subflow_put(&s, data, &t, subflow_bytes(&s, &t, number));
 		frame_sum(data, &t, differs, false);
-		EXPECT_EQ(frame_parse(data, 120, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
+		EXPECT_EQ(frame_parse(data, len, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
 	}
 }
 
@@ -346,7 +374,7 @@ int main(void)
 	TEST(the_most_sub_flows_have_room);
 	TEST(headers_of_a_sub_flow_are_right);
 	TEST(every_flipped_bit_of_ipv6_is_found);
-	TEST(every_flipped_bit_of_a_tunnel_is_found);
+	TEST(every_flipped_bit_of_any_tunnel_is_found);
 	TEST(headers_of_a_sub_flow_in_a_tunnel_are_right);
 	return tap_end();
 }

@@ -198,8 +198,29 @@ static void counts_agree(const struct receiver *r, const struct counted *c)
 	}
 }
 
-/* Frames of all kinds, in bursts of all lengths; with a time of arrival each if `noted`. */
-static void receive_any(enum timing timing, bool noted, uint64_t seed)
+/* The next frame of a flow that comes as it was sent, in bursts of one time; now and then one is lost,
+ * late, or has any bit turned. */
+static void write_next_frame(struct frame *f, uint32_t *seqs, uint64_t at)
+{
+	const uint32_t odd = drawn(60);
+	const uint64_t time = time_to_net(at - 777);
+	uint32_t seq = seqs[0]++;
+	struct frame_template t;
+
+	template_make(&t, &address, FRAME_MIN + (odd == 1), RUN, 0, PHASE_MEASURED, false);
+	if (odd == 2)
+		seqs[0] += drawn(3000); /* lost */
+	if (odd == 3)
+		seq -= drawn(3 * BITS);
+	frame_build(f->data, &t, seq, time, time_sum(time), TOUCH_HEADER, false, false);
+	if (odd == 4)
+		((uint8_t *)f->data)[drawn(FRAME_MIN)] ^= (uint8_t)(1u << drawn(8));
+	f->len = t.len;
+}
+
+/* Frames in bursts of all lengths, of all kinds or one course; with a time of arrival each if
+ * `noted`. */
+static void receive_any(enum timing timing, bool noted, bool course, uint64_t seed)
 {
 	struct counted *want = counted_new(), *have = counted_new();
 	struct bench *b = bench_make(true);
@@ -229,21 +250,24 @@ static void receive_any(enum timing timing, bool noted, uint64_t seed)
 				.interval_count = 4 };
 	task_choose_step(&b->task, TOUCH_HEADER, timing);
 	task_begin(&b->task);
-	for (int burst = 0; burst < 400; burst++) {
+	if (course) /* numbers begin anew on the way */
+		have->sequences[0].next = want->sequences[0].next = seqs[0] = UINT32_MAX - 100000;
+	for (int burst = 0; burst < (course ? 800 : 400); burst++) {
 		const uint32_t n = 1 + drawn(BURST);
 		struct frame f[BURST];
 
 		arrived_at += 10000;
 		EXPECT_EQ(b->port.engine->alloc(&b->port, f, n), n);
 		for (uint32_t i = 0; i < n; i++) {
-			write_any_frame(&f[i], seqs, arrived_at);
+			(course ? write_next_frame : write_any_frame)(&f[i], seqs, arrived_at);
 			count(want, &f[i], arrived_at + i / 5 * 100);
 		}
 		EXPECT_EQ(b->port.tx(&b->port, f, n), n);
 		EXPECT_EQ(b->task.step(&b->task, arrived_at), n);
 	}
 	counts_agree(r, want);
-	EXPECT(want->rx > 1000 && want->corrupted && want->foreign && want->stray);
+	EXPECT(want->rx > 1000 && want->corrupted && want->foreign);
+	EXPECT(course ? seqs[0] < UINT32_MAX / 2 : want->stray);
 	EXPECT(want->sequences[0].duplicated && want->sequences[0].reordered &&
 	       want->sequences[0].beyond);
 	EXPECT_EQ(have->latency.count, timing ? want->rx : 0);
@@ -261,10 +285,20 @@ static void receive_any(enum timing timing, bool noted, uint64_t seed)
 static void a_burst_is_counted_as_its_frames_are(void)
 {
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		receive_any(TIMING_NONE, false, seed);
-		receive_any(TIMING_LATENCY, false, seed);
-		receive_any(TIMING_LATENCY, true, seed);
-		receive_any(TIMING_IPDV, true, seed);
+		receive_any(TIMING_NONE, false, false, seed);
+		receive_any(TIMING_LATENCY, false, false, seed);
+		receive_any(TIMING_LATENCY, true, false, seed);
+		receive_any(TIMING_IPDV, true, false, seed);
+	}
+}
+
+static void a_course_is_counted_as_its_frames_are(void)
+{
+	for (uint64_t seed = 1; seed <= 3; seed++) {
+		receive_any(TIMING_NONE, false, true, seed);
+		receive_any(TIMING_LATENCY, false, true, seed);
+		receive_any(TIMING_IPDV, false, true, seed);
+		receive_any(TIMING_LATENCY, true, true, seed);
 	}
 }
 
@@ -304,7 +338,7 @@ static bool is_right(const struct sender *s, const struct frame *f, enum touch t
 	if (touch == TOUCH_NONE && s->subflows.count)
 		return true;
 	subflow_template(&s->subflows, &t, &s->templates[p.flow * s->sizes + size], p.flow, p.seq);
-	for (uint32_t i = t.head_len; i < f->len; i++)
+	for (uint32_t i = t.payload_at + PAYLOAD_BYTES; i < f->len; i++)
 		blank |= ((const uint8_t *)f->data)[i];
 	return headers_agree(f->data, f->len, &t) && (touch == TOUCH_FULL || !blank);
 }
@@ -373,9 +407,48 @@ static void every_frame_is_what_its_template_says(void)
 	}
 }
 
+/* Every checksum that there is, and numbers that begin anew. */
+static void the_shortest_frames_have_their_checksums(void)
+{
+	struct bench *b = bench_make(false);
+	struct sender *s = &b->task.sender;
+	uint32_t seqs[1] = { UINT32_MAX - 70000 }, wrong = 0, sent = 0;
+	struct frame f[BURST];
+
+	memory_spoil(&b->port);
+	b->task.role = ROLE_SENDER;
+	*s = (struct sender){ .port = &b->port,
+			      .flows = 1,
+			      .sizes = 1,
+			      .burst = BURST - 1,
+			      .clock = &b->clock,
+			      .window = &b->window,
+			      .frames = b->frames };
+	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates));
+	template_make(s->templates, &address, FRAME_MIN, RUN, 0, PHASE_MEASURED, false);
+	task_choose_step(&b->task, TOUCH_HEADER, TIMING_NONE);
+	task_begin(&b->task);
+	s->seq = seqs[0];
+	for (uint64_t now = 1; sent < 75000; now++) {
+		uint32_t n = b->task.step(&b->task, now);
+
+		sent += n;
+		EXPECT_EQ(b->port.rx(&b->port, f, NULL, BURST), n);
+		for (uint32_t i = 0; i < n; i++)
+			wrong += !is_right(s, &f[i], TOUCH_HEADER, seqs);
+		b->port.engine->release(&b->port, f, n);
+	}
+	EXPECT_EQ(wrong, 0);
+	EXPECT(seqs[0] < 10000);
+	free(s->templates);
+	bench_free(b);
+}
+
 int main(void)
 {
 	TEST(a_burst_is_counted_as_its_frames_are);
+	TEST(a_course_is_counted_as_its_frames_are);
+	TEST(the_shortest_frames_have_their_checksums);
 	TEST(every_frame_is_what_its_template_says);
 	return tap_end();
 }

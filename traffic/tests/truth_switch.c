@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A switch for tests, over AF_PACKET, that misbehaves exactly as it is told to, so that what
+ * A switch for tests, over AF_PACKET or DPDK, that misbehaves exactly as it is told to, so that what
  * switchmark finds can be held against what was done:
  *
- *     truth_switch [--cpu N] [--drop N] [--duplicate N] [--swap N] [--corrupt N] [--stray N]
+ *     truth_switch [--eal NAME FOLDER QUEUES] [--cpu N] [--drop N] [--duplicate N] [--swap N] [--corrupt N] [--stray N]
  *                  [--ttl N] [--mac N] [--checksum N] [--spread N] [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
  * Frames that come in at IN leave at OUT. Of the frames of a flow and phase, those whose sequence
@@ -12,8 +12,12 @@
  * another source MAC written, the IP header's checksum spoiled, other UDP ports written (and others yet
  * into what is sent twice), so that who spreads flows takes it for one of another flow. --delay-us holds every frame;
  * --cap drops what comes faster. FILE is made when it forwards.
+ *
+ * A port is the name of an interface, or a device as DPDK takes it ("net_vhost0,iface=..."), whose
+ * queues a frame leaves by as its source port says; NAME and FOLDER are those of DPDK's files.
  */
 #include "clock.h"
+#include "engine.h"
 #include "frames.h"
 
 #include <arpa/inet.h>
@@ -29,20 +33,28 @@
 #include <unistd.h>
 
 #define PORTS_MAX 16
+#define BURST 32
 #define BYTES_MAX 9216
 #define FLOWS 16 /* of a way, in which frames are swapped */
 #define QUEUE 4096 /* frames held back */
 #define BUFFER (64 << 20)
 
+/* An interface, or a device of DPDK, which has a port for each of its queues. */
+struct end {
+	const char *name;
+	int fd;
+	struct port *queues;
+};
+
 struct held {
 	uint64_t due_ns;
 	size_t len;
-	int out;
+	const struct end *out;
 	uint8_t bytes[BYTES_MAX];
 };
 
 struct way {
-	int in, out, wrong;
+	const struct end *in, *out, *wrong;
 	struct {
 		size_t len;
 		uint8_t bytes[BYTES_MAX];
@@ -55,8 +67,11 @@ static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_st
 	every_mac, every_checksum, every_spread, delay_us, cap;
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
+static struct end ends[3 * PORTS_MAX];
+static const char *eal_name, *eal_folder;
+static uint32_t eal_queues;
 
-static int port_attach(const char *name)
+static int interface_attach(const char *name)
 {
 	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, 0), one = 1, size = BUFFER;
@@ -72,13 +87,92 @@ static int port_attach(const char *name)
 	return fd;
 }
 
-static void frame_send(int out, const uint8_t *bytes, size_t len)
+static void option_set(struct port_config *c, const char *name, uint64_t number, const char *text)
 {
-	while (send(out, bytes, len, 0) < 0 && (errno == EAGAIN || errno == ENOBUFS))
-		;
+	struct option_value *v = &c->options[c->option_count++];
+
+	v->name = name;
+	v->number = number;
+	snprintf(v->text, sizeof(v->text), "%s", text);
 }
 
-static void frame_pass(int out, const uint8_t *bytes, size_t len)
+/* The first queue's port receives from all of them. */
+static struct port *device_attach(const char *device)
+{
+	struct port *ports = aligned_alloc(CACHE_LINE, eal_queues * sizeof(*ports));
+
+	if (!ports || !engine_find("dpdk"))
+		exit(1);
+	memset(ports, 0, eal_queues * sizeof(*ports));
+	for (uint32_t q = 0; q < eal_queues; q++) {
+		struct port *p = &ports[q];
+
+		p->engine = engine_find("dpdk");
+		p->config = (struct port_config){ .sends = true,
+						  .receives = !q,
+						  .forwards = true,
+						  .burst = BURST,
+						  .frame_max = 1518,
+						  .queue = q };
+		option_set(&p->config, "device", 0, device);
+		option_set(&p->config, "queues", eal_queues, "");
+		option_set(&p->config, "prefix", 0, eal_name);
+		option_set(&p->config, "directory", 0, eal_folder);
+		if (port_open(p)) {
+			fprintf(stderr, "%s: %s\n", device, p->why);
+			exit(1);
+		}
+		p->engine->enter(p);
+	}
+	return ports;
+}
+
+/* The port of a name, which is attached once. */
+static const struct end *end_attach(const char *name)
+{
+	struct end *e = ends;
+
+	while (e->name && strcmp(e->name, name))
+		e++;
+	if (e->name)
+		return e;
+	e->name = name;
+	if (strchr(name, ','))
+		e->queues = device_attach(name);
+	else
+		e->fd = interface_attach(name);
+	return e;
+}
+
+/* By the source port, as a device spreads flows. */
+static void device_send(struct port *queues, const uint8_t *bytes, size_t len)
+{
+	const uint64_t until = clock_monotonic_ns() + 100000000;
+	const uint16_t source = ntohs(load16(bytes + ETH_BYTES + IP_BYTES));
+	struct port *p = &queues[source % eal_queues];
+	struct frame f;
+
+	if (!p->engine->alloc(p, &f, 1))
+		return;
+	memcpy(f.data, bytes, len);
+	f.len = (uint32_t)len;
+	while (!p->tx(p, &f, 1))
+		if (clock_monotonic_ns() > until) {
+			p->engine->release(p, &f, 1);
+			return;
+		}
+}
+
+static void frame_send(const struct end *out, const uint8_t *bytes, size_t len)
+{
+	if (out->queues)
+		device_send(out->queues, bytes, len);
+	else
+		while (send(out->fd, bytes, len, 0) < 0 && (errno == EAGAIN || errno == ENOBUFS))
+			;
+}
+
+static void frame_pass(const struct end *out, const uint8_t *bytes, size_t len)
 {
 	struct held *h;
 
@@ -126,6 +220,14 @@ static bool is_within_cap(struct way *w, uint16_t phase)
 	return true;
 }
 
+/* Where the payload is of a frame in a tunnel, which begins at `at`. */
+static size_t inside_find(const uint8_t *bytes, size_t at)
+{
+	const bool v6 = load16(bytes + at + ETH_BYTES - 2) == htons(0x86dd);
+
+	return at + ETH_BYTES + (v6 ? IP6_BYTES : IP_BYTES) + UDP_BYTES;
+}
+
 /* Where the payload of a test frame is, behind whatever headers it has; 0: it is none. */
 static size_t payload_find(const uint8_t *bytes, size_t len)
 {
@@ -136,8 +238,8 @@ static size_t payload_find(const uint8_t *bytes, size_t len)
 	if (load16(bytes + 12) == htons(0x8100))
 		ip += VLAN_BYTES;
 	at = ip + (load16(bytes + ip - 2) == htons(0x86dd) ? IP6_BYTES : IP_BYTES) + UDP_BYTES;
-	if (at <= len && load16(bytes + at - UDP_BYTES + 2) == htons(VXLAN_PORT))
-		at += VXLAN_BYTES;
+	if (at + 8 + ETH_BYTES <= len && load16(bytes + at - UDP_BYTES + 2) == htons(VXLAN_PORT))
+		at = inside_find(bytes, at + 8);
 	return len >= at + PAYLOAD_BYTES ? at : 0;
 }
 
@@ -195,6 +297,27 @@ static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 	}
 }
 
+/* Forwards what has come in at a port of the kernel, or of DPDK. */
+static void way_run(struct way *w)
+{
+	static uint8_t bytes[BYTES_MAX];
+	struct port *p = w->in->queues;
+	struct frame frames[BURST];
+	uint32_t n = p ? p->rx(p, frames, NULL, BURST) : 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		way_frame(w, frames[i].data, frames[i].len);
+	if (n)
+		p->engine->release(p, frames, n);
+	for (int i = 0; !p && i < BURST; i++) {
+		ssize_t len = recv(w->in->fd, bytes, sizeof(bytes), 0);
+
+		if (len <= 0)
+			break;
+		way_frame(w, bytes, (size_t)len);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -212,11 +335,16 @@ int main(int argc, char **argv)
 			{ "--delay-us", &delay_us },
 			{ "--cap", &cap } };
 	static struct way ways[PORTS_MAX];
-	static uint8_t bytes[BYTES_MAX];
 	const char *ready = "/dev/null";
 	uint32_t count = 0;
 	int i = 1;
 
+	if (argc > 4 && !strcmp(argv[1], "--eal")) {
+		eal_name = argv[2];
+		eal_folder = argv[3];
+		eal_queues = (uint32_t)atoi(argv[4]);
+		i = 5;
+	}
 	for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
 		if (!strcmp(argv[i], "--ready"))
 			ready = argv[i + 1];
@@ -233,23 +361,16 @@ int main(int argc, char **argv)
 				*options[o].value = strtoull(argv[i + 1], NULL, 10);
 	}
 	for (; i + 2 < argc && count < PORTS_MAX; i += 3)
-		ways[count++] = (struct way){ .in = port_attach(argv[i]),
-					      .out = port_attach(argv[i + 1]),
-					      .wrong = port_attach(argv[i + 2]) };
+		ways[count++] = (struct way){ .in = end_attach(argv[i]),
+					      .out = end_attach(argv[i + 1]),
+					      .wrong = end_attach(argv[i + 2]) };
 	if (!count)
 		return 2;
 	if (!freopen(ready, "w", stdout))
 		return 1;
 	for (;;) {
 		queue_run();
-		for (uint32_t w = 0; w < count; w++) {
-			for (int n = 0; n < 32; n++) {
-				ssize_t len = recv(ways[w].in, bytes, sizeof(bytes), 0);
-
-				if (len <= 0)
-					break;
-				way_frame(&ways[w], bytes, (size_t)len);
-			}
-		}
+		for (uint32_t w = 0; w < count; w++)
+			way_run(&ways[w]);
 	}
 }

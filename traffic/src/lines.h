@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory in cache lines of its own. What threads write at every burst lies side by side where the
+ * heap has it, and two that share a line wait for each other.
+ */
+#ifndef SWITCHMARK_LINES_H
+#define SWITCHMARK_LINES_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_LINE 64
+#define LINES_MAPPED (128u << 10) /* bytes that the allocator maps, zero until they are written */
+
+/* `count` times `bytes`, all zero. NULL: there is no memory. It is given back by free(). */
+static inline void *lines_alloc(size_t count, size_t bytes)
+{
+	size_t all;
+	void *memory;
+
+	if (__builtin_mul_overflow(count, bytes, &all))
+		return NULL;
+	if (all >= LINES_MAPPED)
+		return calloc(count, bytes); /* not touched before the thread that uses it does */
+	all = (all + CACHE_LINE) / CACHE_LINE * CACHE_LINE;
+	memory = aligned_alloc(CACHE_LINE, all);
+	return memory ? memset(memory, 0, all) : NULL;
+}
+
+#endif
