@@ -85,8 +85,9 @@ bench: setup-all ## benchmarks of switchmark itself, against its peers
 	.venv/bin/python -m bench
 
 .PHONY: verify
-verify: setup-all ## as root: try SWITCH=NAME with real frames in every scenario; keeps what passed
-	.venv/bin/python tools/verify.py $(SWITCH)
+verify: setup-all ## as root: try SWITCH=NAME with real frames in every scenario; HOST=NAME on that host
+	.venv/bin/python tools/verify.py $(if $(HOST),--host $(HOST)) \
+		$(if $(HOST_FILE),--host-file $(HOST_FILE)) $(if $(MORE),--more) $(SWITCH)
 
 .PHONY: docs
 docs: setup ## write docs/reference from the tables

@@ -44,7 +44,7 @@ def missing_memory(host: Host) -> Iterator[str]:
     except Unavailable as none:
         yield none.message
         return
-    reserved = int(host.read(pool.free)) * pool.page_kib // 1024
+    reserved = pool.unused(host) * pool.page_kib // 1024
     may_grow = host.run(("test", "-w", pool.total)).status == 0
     free = reserved + (free_megabytes(host) if may_grow else 0)
     if not can_reserve(host, 0):

@@ -7,6 +7,8 @@
 #   5. the guest of the environment vm, by tools/guest.sh, where that part is asked for;
 #   6. what tests look at a page with, by tools/axe.sh, where the part page is asked for.
 # Each part is skipped if the hash of its inputs is the one of the last time.
+# SWITCHMARK_NETMAP=FOLDER names netmap's source, or where its headers are: the traffic program then
+# has the engine netmap.
 #   tools/setup.sh [PART...]     parts of tools/apt-packages.txt, or `all` but for those of $seldom
 # A part that was asked for belongs to this tree until `make clean`.
 set -euo pipefail
@@ -195,26 +197,45 @@ python_packages()
 
 # --- 3. The project --------------------------------------------------------------------------
 
+netmap_headers() # The folder that has net/netmap_user.h, as it was named last
+{
+	local folder named=${SWITCHMARK_NETMAP:-}
+	for folder in ${named:+"$named" "$named/sys" "$named/include"}; do
+		if [ -f "$folder/net/netmap_user.h" ]; then
+			realpath "$folder" >build/setup/netmap
+			named=
+		fi
+	done
+	[ -z "$named" ] || die "there is no net/netmap_user.h in $named, nor in its sys or include" \
+		"SWITCHMARK_NETMAP=/path/to/netmap make setup, with netmap's source"
+	cat build/setup/netmap 2>/dev/null || true
+}
+
 inputs() # One line of a hash: names and contents of all that the wheel is made of.
 {
+	printf '%s\n' "$1"
 	find src traffic meson.build meson.options pyproject.toml LICENSE NOTICE \
 		-type f ! -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
 }
 
 project()
 {
-	local stamp log=build/setup/project.log
-	stamp=$(inputs)
+	local stamp headers log=build/setup/project.log
+	headers=$(netmap_headers)
+	stamp=$(inputs "$headers" | sha256sum)
 	if [ "$(cat $venv/.project 2>/dev/null)" = "$stamp" ]; then
 		return
 	fi
 	say "switchmark: the C program and the Python package, into $venv"
 	rm -f $venv/.project
-	# The build folder stays, so that only what changed is compiled again.
+	# The build folder stays, so that only what changed is compiled again. One that is older than the
+	# list of options does not know a new one, and Meson refuses what it does not know.
+	[ build/wheel/build.ninja -nt meson.options ] || rm -rf build/wheel
 	mkdir -p build/wheel
 	if ! PATH="$PWD/$venv/bin:$PATH" $venv/bin/python -m pip install --disable-pip-version-check \
 		--no-deps --no-build-isolation --no-index --force-reinstall \
-		--config-settings build-dir=build/wheel . >$log 2>&1; then
+		--config-settings build-dir=build/wheel \
+		--config-settings "setup-args=-Dnetmap_headers=$headers" . >$log 2>&1; then
 		cat $log >&2
 		die "the project could not be built"
 	fi

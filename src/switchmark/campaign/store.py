@@ -7,6 +7,7 @@ is resumed. The module reads and writes files only: it starts nothing.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -97,6 +98,7 @@ class RunFolder:
         self.resumed_by = path
         self.cluster = ""
         self.campaign = read_campaign(path)
+        self._name = path.resolve().name
         self._host, self._lab = _host(path), read_lab(path)
         self._trials_file = _Lines(path / "trials.jsonl")
         self._records_file = _Lines(path / "records.jsonl")
@@ -139,7 +141,7 @@ class RunFolder:
         """Keep a finished test; as `append_trial`. Return it with where it comes from."""
         content = record.model_dump(mode="json")
         self._append(self._records_file, {"versions": dict(versions), "record": content})
-        origin = _origin(self.path, self._host, self._lab, versions, record)
+        origin = _origin(self._name, self._host, self._lab, versions, record)
         kept = record.model_copy(update={"origin": origin})
         self.records.pop(record.key, None)
         self.records[record.key] = kept
@@ -190,17 +192,28 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+        if isinstance(error, OSError) and not is_run(self.path):
+            raise self._gone() from error
 
     def _append(self, lines: _Lines, entry: Mapping[str, Any]) -> None:
         try:
             lines.append({"schema": SCHEMA, **entry})
         except OSError as error:
+            if not is_run(self.path):
+                raise self._gone() from error
             trials = sum(map(len, self.trials.values()))
             raise RecordFailed(
                 f"the record could not be written: {error.strerror}\n  in {lines.path}\n"
                 f"  {len(self.records)} finished tests and {trials} finished trials are safe there",
                 hint=f"make room on the disk, then: {self.resume_command}",
             ) from error
+
+    def _gone(self) -> RecordFailed:
+        return RecordFailed(
+            f"the run folder {self.path} is gone\n"
+            "  it, or the folder that the run was started in, was removed while it went on",
+            hint="run it again, with --out FOLDER where nobody removes it",
+        )
 
 
 class _Lines:
@@ -220,7 +233,10 @@ class _Lines:
         whole_lines(self._descriptor)
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write a line to the disk. OSError leaves the file as it was."""
+        """Write a line to the disk. OSError leaves the file as it was, or tells that it has no name
+        any more: whoever removed it, the line would be lost."""
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         append_line(self._descriptor, to_line(entry, compact=True))
 
     def close(self) -> None:
@@ -235,10 +251,11 @@ def _latest(records: Iterable[Record]) -> list[Record]:
 def _records(folder: Path) -> Iterator[Record]:
     """Return every record of a run folder, as it was appended, with where it comes from."""
     path, host, lab = folder / "records.jsonl", _host(folder), read_lab(folder)
+    run = folder.resolve().name
     for line, entry in _entries(path):
         with _readable(path, line):
             record = Record.model_validate(entry["record"])
-            origin = _origin(folder, host, lab, entry.get("versions", {}), record)
+            origin = _origin(run, host, lab, entry.get("versions", {}), record)
         yield record.model_copy(update={"origin": origin})
 
 
@@ -263,7 +280,7 @@ def _object_in(path: Path) -> dict[str, Any]:
 
 
 def _origin(
-    folder: Path,
+    run: str,
     host: dict[str, Any],
     lab: Mapping[str, Any],
     versions: Mapping[str, str],
@@ -273,7 +290,7 @@ def _origin(
     groups = lab.get("groups", []) if len(lab.get("groups", [])) > 1 else []
     alike = (name for group in groups if set(group) & set(record.testbeds) for name in group)
     return Origin(
-        run=folder.resolve().name,
+        run=run,
         host=_told(facts) if facts else host,
         versions=dict(versions),
         alike=tuple(alike),
@@ -328,4 +345,4 @@ def _new_folder(path: Path) -> Path:
         except FileExistsError:
             continue
         return folder
-    raise FileExistsError(17, "too many folders of this name", str(path))
+    raise FileExistsError(errno.EEXIST, "too many folders of this name", str(path))

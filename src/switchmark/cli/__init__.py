@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
-from switchmark.errors import Exit, SwitchmarkError
+from switchmark.errors import Exit, SwitchmarkError, UsageError
 
 __all__ = ["main"]
 
@@ -34,6 +35,8 @@ def main() -> NoReturn:
         # Whoever read the output has seen enough; nothing may be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = Exit.FAILED
+    except FileNotFoundError as error:
+        status = _confess(error, debug) if _has_folder() else _explain(_LOST, Exit.USAGE, debug)
     except Exception as error:  # noqa: BLE001 (a bug is told as one, not as a traceback)
         status = _confess(error, debug)
     sys.exit(status)
@@ -63,6 +66,20 @@ def _run(arguments: list[str]) -> int:
         print(f"error: {error.format_message()}", file=sys.stderr)  # type: ignore[attr-defined]
         print(f"\nhint: {command} --help", file=sys.stderr)
         return Exit.USAGE
+
+
+_LOST = UsageError(
+    "the folder that this was started in was removed", hint="cd to one that is there, and repeat it"
+)
+
+
+def _has_folder() -> bool:
+    """Say whether the working directory is still there."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _explain(error: BaseException, status: int, debug: bool) -> int:

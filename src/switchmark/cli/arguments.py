@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 __all__ = [
-    "CalibrateOption",
     "CampaignFile",
-    "Capture",
     "Cluster",
-    "GateOption",
     "Json",
     "JsonLines",
     "Keep",
+    "Measuring",
     "Named",
     "OnHost",
     "Out",
-    "Quiet",
-    "Rerun",
     "RunFolderPath",
-    "ShareMachine",
     "Spread",
-    "Strict",
     "Tune",
     "Wide",
 ]
@@ -48,30 +43,8 @@ Json = Annotated[bool, typer.Option("--json", help="an array of objects on stdou
 Wide = Annotated[
     bool, typer.Option("--wide", help="all columns of the table, whatever the terminal's width")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no progress on stderr")]
 Keep = Annotated[
     bool, typer.Option("--keep", help="leave the topology up, and say how to enter each node")
-]
-Capture = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="keep the first N frames of each port as pcap"),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="exit with 5 if a trial is doubted")]
-CalibrateOption = Annotated[
-    str,
-    typer.Option(
-        metavar="WHEN", help="the traffic program without a switch: auto, never, again [auto]"
-    ),
-]
-GateOption = Annotated[
-    str,
-    typer.Option(
-        metavar="WHAT", help="a switch that does other work: refuse, doubt, off (untried) [refuse]"
-    ),
-]
-Rerun = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
 ]
 Cluster = Annotated[
     str | None,
@@ -82,12 +55,6 @@ Cluster = Annotated[
 ]
 Spread = Annotated[
     bool, typer.Option("--spread", help="with --cluster: repeats of a test on different testbeds")
-]
-ShareMachine = Annotated[
-    bool,
-    typer.Option(
-        "--share-machine", help="measure beside another run on this machine; trials are doubted"
-    ),
 ]
 OnHost = Annotated[
     str | None,
@@ -102,3 +69,43 @@ Tune = Annotated[
         help="try N settings of each switch, and compare the best with the default",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """These options are of every command that measures: how its results are shown, and what its lab
+    is told. `options.with_measuring` makes them of the fields."""
+
+    as_json: JsonLines = False
+    wide: Wide = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress on stderr")] = False
+    capture: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="keep the first N frames of each port as pcap"),
+    ] = None
+    strict: Annotated[bool, typer.Option("--strict", help="exit with 5 if a trial is doubted")] = (
+        False
+    )
+    calibrate: Annotated[
+        str,
+        typer.Option(
+            metavar="WHEN", help="the traffic program without a switch: auto, never, again [auto]"
+        ),
+    ] = "auto"
+    gate: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="a switch that does other work: refuse, doubt, off (untried) [refuse]",
+        ),
+    ] = "refuse"
+    rerun: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+    ] = 0
+    share_machine: Annotated[
+        bool,
+        typer.Option(
+            "--share-machine", help="measure beside another run on this machine; trials are doubted"
+        ),
+    ] = False

@@ -93,7 +93,7 @@ def _matched(
 
 def _meant(test: Test) -> str:
     """Return what a test measures, however long and often: quick trials are of the same point."""
-    from switchmark.cli.papers import HOW_LONG
+    from switchmark.cli.benches import HOW_LONG
 
     return repr(test.model_dump(exclude=HOW_LONG))
 

@@ -69,14 +69,21 @@ def clean(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
     host: OnHost = None,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="give up what is left on a host that is gone for good"),
+    ] = None,
 ) -> int:
     """Undo what dead runs left on this machine, and on the hosts that they used."""
+    from switchmark.errors import UsageError
     from switchmark.machine.clean import clean, clean_there
     from switchmark.machine.hosts import Hosts
 
+    if host is not None and forget:
+        raise UsageError("--forget is of runs that this machine began, --host of another machine")
     with Hosts() as hosts:
         if host is None:
-            cleaned = clean(runs=runs or (), dry_run=dry_run, hosts=hosts)
+            cleaned = clean(runs=runs or (), dry_run=dry_run, hosts=hosts, forget=forget or ())
         else:
             cleaned = clean_there(hosts[host], runs=runs or (), dry_run=dry_run)
     for each in cleaned:
@@ -85,4 +92,11 @@ def clean(
             print(f"  {line}")
     if not cleaned:
         print("nothing to clean")
+    if far := sorted({name for each in cleaned for name in each.out_of_reach}):
+        options = " ".join(f"--forget {name}" for name in far)
+        print(
+            "\nhint: --host-file FILE, where another one names them; of hosts that are gone for "
+            f"good: switchmark clean {options}",
+            file=sys.stderr,
+        )
     return Exit.INCOMPLETE if any(each.failures for each in cleaned) else 0

@@ -10,6 +10,9 @@ import importlib.util
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
     from switchmark.campaign.store import RunFolder
     from switchmark.cluster.dask_lab import DaskLab
+    from switchmark.model.record import Record
 
-__all__ = ["check_cluster", "check_same_lab", "measure_on_lab"]
+__all__ = ["OpenLab", "check_cluster", "check_same_lab", "measure_on_lab", "open_lab"]
 
 
 def check_cluster(
@@ -67,34 +71,63 @@ def measure_on_lab(
 ) -> int:
     """Run what is missing on a lab: of the run folder at a path, or of a new one for a campaign, in
     a folder, of a name."""
-    from switchmark.campaign.store import RunFolder, check_name, read_campaign
-    from switchmark.cluster import dispatch
+    from switchmark.campaign.store import check_name
+
+    if not isinstance(run, Path) and run[2] is not None:
+        check_name(run[1], run[2])
+    with open_lab(cluster, share_machine=options["share_machine"]) as opened:
+        return status_of(opened.measure(run, show, options, spread=spread), strict)
+
+
+@contextmanager
+def open_lab(cluster: str, *, share_machine: bool) -> Iterator[OpenLab]:
+    """Hold the lab that `--cluster` names, until the block ends."""
     from switchmark.cluster.description import described
     from switchmark.cluster.start import connected
     from switchmark.machine.signals import interruptible
 
     description = described(cluster)
-    campaign = read_campaign(run) if isinstance(run, Path) else run[0]
-    if not isinstance(run, Path) and run[2] is not None:
-        check_name(run[1], run[2])
-    shared = options["share_machine"]
     with interruptible(), tempfile.TemporaryDirectory(prefix="switchmark-lab-") as kept:
         logs = Path(kept)
-        with connected(description, logs, share_machine=shared, told=_tell) as lab:
-            versions = lab.agree(campaign.tests)
-            if isinstance(run, Path):
-                folder = RunFolder(run)
-            else:
-                first = lab.facts[min(lab.testbeds())]["facts"]
-                folder = RunFolder.create(run[1], campaign, first, run[2])
-            folder.cluster = cluster
-            try:
-                with show_results(folder, show) as progress:
-                    _compare(lab, folder, options)
-                    dispatch.run(folder, lab, progress, versions, options, spread=spread)
-            finally:
-                shutil.copytree(logs, folder.path / "logs" / "workers", dirs_exist_ok=True)
-    return status_of(folder.latest, strict)
+        with connected(description, logs, share_machine=share_machine, told=_tell) as lab:
+            yield OpenLab(cluster, lab, logs)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLab:
+    """An open lab has testbeds that measure campaigns; its workers write into files in `logs`."""
+
+    cluster: str
+    lab: DaskLab
+    logs: Path
+
+    def measure(
+        self,
+        run: Path | tuple[Campaign, Path, str | None],
+        show: Shown,
+        options: dict[str, Any],
+        *,
+        spread: bool,
+    ) -> list[Record]:
+        """Run what is missing, of a run folder or of a new one; return all records of it."""
+        from switchmark.campaign.store import RunFolder, read_campaign
+        from switchmark.cluster import dispatch
+
+        campaign = read_campaign(run) if isinstance(run, Path) else run[0]
+        versions = self.lab.agree(campaign.tests)
+        if isinstance(run, Path):
+            folder = RunFolder(run)
+        else:
+            first = self.lab.facts[min(self.lab.testbeds())]["facts"]
+            folder = RunFolder.create(run[1], campaign, first, run[2])
+        folder.cluster = self.cluster
+        try:
+            with show_results(folder, show) as progress:
+                _compare(self.lab, folder, options)
+                dispatch.run(folder, self.lab, progress, versions, options, spread=spread)
+        finally:
+            shutil.copytree(self.logs, folder.path / "logs" / "workers", dirs_exist_ok=True)
+        return folder.latest
 
 
 def _compare(lab: DaskLab, folder: RunFolder, options: dict[str, Any]) -> None:

@@ -13,35 +13,20 @@ from typing import Annotated
 import typer
 
 from switchmark.cli.arguments import (
-    CalibrateOption,
     CampaignFile,
-    Capture,
     Cluster,
-    GateOption,
-    JsonLines,
     Keep,
+    Measuring,
     Named,
     Out,
-    Quiet,
-    Rerun,
     RunFolderPath,
-    ShareMachine,
     Spread,
-    Strict,
     Tune,
-    Wide,
 )
 from switchmark.cli.completion import experiments
 from switchmark.cli.labs import check_cluster, check_same_lab, measure_on_lab
-from switchmark.cli.options import with_axes, with_host_file
-from switchmark.cli.running import (
-    Shown,
-    campaign_of,
-    check_keep,
-    lab_options,
-    measure,
-    new_run,
-)
+from switchmark.cli.options import with_axes, with_host_file, with_measuring
+from switchmark.cli.running import campaign_of, check_keep, measure, new_run, told
 from switchmark.cli.tuning import go_on_tuning, search_settings
 
 __all__ = ["paper", "plan", "resume", "run"]
@@ -49,21 +34,15 @@ __all__ = ["paper", "plan", "resume", "run"]
 
 @with_host_file
 @with_axes
+@with_measuring
 def run(
     axes: dict[str, str],
     campaign: CampaignFile = None,
     out: Out = Path("runs"),
     name: Named = None,
-    as_json: JsonLines = False,
-    wide: Wide = False,
-    quiet: Quiet = False,
+    *,
+    how: Measuring,
     keep: Keep = False,
-    capture: Capture = None,
-    strict: Strict = False,
-    calibrate: CalibrateOption = "auto",
-    gate: GateOption = "refuse",
-    rerun: Rerun = 0,
-    share_machine: ShareMachine = False,
     tune: Tune = None,
     cluster: Cluster = None,
     spread: Spread = False,
@@ -75,16 +54,13 @@ def run(
     """
     chosen = campaign_of(campaign, axes)
     check_keep(keep, chosen, tune is not None)
-    lab, show = (
-        lab_options(keep, capture, calibrate, gate, rerun, share_machine),
-        Shown(as_json, wide, quiet),
-    )
-    check_cluster(cluster, spread, keep=keep, capture=capture, tune=tune)
+    show, lab = told(how, keep)
+    check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tune)
     if cluster is not None:
-        return measure_on_lab(cluster, (chosen, out, name), show, lab, strict, spread=spread)
+        return measure_on_lab(cluster, (chosen, out, name), show, lab, how.strict, spread=spread)
     if tune is not None:
-        return search_settings(chosen, tune, (out, name), show, lab, strict)
-    return measure(new_run(chosen, out, name), show, lab, strict)
+        return search_settings(chosen, tune, (out, name), show, lab, how.strict)
+    return measure(new_run(chosen, out, name), show, lab, how.strict)
 
 
 @with_host_file
@@ -100,18 +76,12 @@ def plan(axes: dict[str, str], campaign: CampaignFile = None) -> int:
 
 
 @with_host_file
+@with_measuring
 def resume(
     folder: RunFolderPath,
-    as_json: JsonLines = False,
-    wide: Wide = False,
-    quiet: Quiet = False,
+    *,
+    how: Measuring,
     keep: Keep = False,
-    capture: Capture = None,
-    strict: Strict = False,
-    calibrate: CalibrateOption = "auto",
-    gate: GateOption = "refuse",
-    rerun: Rerun = 0,
-    share_machine: ShareMachine = False,
     cluster: Cluster = None,
     spread: Spread = False,
 ) -> int:
@@ -122,19 +92,19 @@ def resume(
 
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)
-    check_cluster(cluster, spread, keep=keep, capture=capture, tune=tuning or None)
+    check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tuning or None)
     check_same_lab(folder, cluster)
-    lab = lab_options(keep, capture, calibrate, gate, rerun, share_machine)
-    show = Shown(as_json, wide, quiet)
+    show, lab = told(how, keep)
     if cluster is not None:
-        return measure_on_lab(cluster, folder, show, lab, strict, spread=spread)
+        return measure_on_lab(cluster, folder, show, lab, how.strict, spread=spread)
     anchor()
     go_on = go_on_tuning if tuning else measure
-    return go_on(RunFolder(folder), show, lab, strict)
+    return go_on(RunFolder(folder), show, lab, how.strict)
 
 
 @with_host_file
 @with_axes
+@with_measuring
 def paper(
     axes: dict[str, str],
     name: Annotated[
@@ -156,15 +126,10 @@ def paper(
         typer.Option("-o", "--output", metavar="FILE", help="draw it: .html, .svg, .pdf or .png"),
     ] = None,
     out: Out = Path("runs"),
-    as_json: JsonLines = False,
-    wide: Wide = False,
-    quiet: Quiet = False,
-    capture: Capture = None,
-    strict: Strict = False,
-    calibrate: CalibrateOption = "auto",
-    gate: GateOption = "refuse",
-    rerun: Rerun = 0,
-    share_machine: ShareMachine = False,
+    *,
+    how: Measuring,
+    cluster: Cluster = None,
+    spread: Spread = False,
 ) -> int:
     """Run experiments of the literature, and show their results beside the published ones.
 
@@ -172,8 +137,8 @@ def paper(
     """
     from switchmark.cli.papers import run_papers
 
-    lab = lab_options(False, capture, calibrate, gate, rerun, share_machine)
-    show = Shown(as_json, wide, quiet)
+    check_cluster(cluster, spread, keep=False, capture=how.capture, tune=None)
+    show, lab = told(how)
     return run_papers(
         name,
         axes,
@@ -182,6 +147,8 @@ def paper(
         lab,
         quick=quick,
         as_published=as_published,
-        strict=strict,
+        strict=how.strict,
         output=output,
+        cluster=cluster,
+        spread=spread,
     )

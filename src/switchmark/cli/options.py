@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from switchmark.cli.arguments import Measuring
 from switchmark.cli.completion import completer
 
 if TYPE_CHECKING:
     from switchmark.model.axis import Axis
 
-__all__ = ["with_axes", "with_host_file"]
+__all__ = ["with_axes", "with_host_file", "with_measuring"]
 
 
 def with_axes(command: Callable[..., int]) -> Callable[..., int]:
@@ -36,11 +37,20 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
         chosen = {name: text for name, text in written.items() if text is not None}
         return command(axes=chosen, **given)
 
-    every = [*kept, *axes]
-    wrapper.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
-    return wrapper
+    return _taking([*kept, *axes], wrapper, command)
+
+
+def with_measuring(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command that takes `how: Measuring` an option for each of its fields in its place."""
+    own = inspect.signature(command, eval_str=True).parameters
+    told = inspect.signature(Measuring, eval_str=True).parameters
+    options = [option.replace(kind=own["how"].kind) for option in told.values()]
+
+    def wrapper(**given: Any) -> int:
+        return command(how=Measuring(**{name: given.pop(name) for name in told}), **given)
+
+    every = [(options if name == "how" else [parameter]) for name, parameter in own.items()]
+    return _taking([*chain.from_iterable(every)], wrapper, command)
 
 
 def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
@@ -57,14 +67,20 @@ def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
         ],
     )
 
-    @wraps(command)
     def wrapper(*, host_file: Path | None, **given: Any) -> int:
         _use_host_file(host_file)
         return command(**given)
 
-    every = [*own.parameters.values(), option]
-    wrapper.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    return _taking([*own.parameters.values(), option], wrapper, command)
+
+
+def _taking(
+    every: Sequence[inspect.Parameter], wrapper: Callable[..., int], command: Callable[..., int]
+) -> Callable[..., int]:
+    """Return a wrapper of a command with the parameters that it takes instead."""
+    wrapper.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     return wrapper
 
 

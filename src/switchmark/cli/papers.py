@@ -2,122 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
+from switchmark.cli.benches import ThisHost, bench
 from switchmark.cli.progress import clock
-from switchmark.cli.running import Shown, measure, new_run, print_json
-from switchmark.errors import SwitchmarkError
-from switchmark.lab.drawing import sketch
-from switchmark.lab.probes import Probes
-from switchmark.layout.resolve import check
-from switchmark.machine.facts import kernel_options
-from switchmark.machine.hosts import Hosts
-from switchmark.model.plan import HOST
+from switchmark.cli.running import Shown, status_of
+from switchmark.machine.jsonl import to_line
 from switchmark.model.record import Record
-from switchmark.model.refusal import Refusal
-from switchmark.model.spec import AXES, Test
-from switchmark.papers.claims import Facts
 from switchmark.papers.experiment import Experiment, matching, names, read
 from switchmark.papers.points import Point
 from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 
-__all__ = ["HOW_LONG", "ThisHost", "listed_papers", "print_papers", "run_papers"]
+__all__ = ["listed_papers", "print_papers", "run_papers"]
 
 _WIDTH, _SHOWN_REASONS = 100, 5
-
-HOW_LONG = {
-    name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
-}
-"""The axes on which it does not depend whether a test can work."""
-
-_OF_THE_PATH = [name for name, axis in AXES.items() if axis.changes != "trial"]
-"""The axes on which it depends whether a host can run a test."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """This says what this host makes of a path: why it cannot have it, or the doubts of its
-    placement and the mode of its switch."""
-
-    waits: str
-    doubts: tuple[str, ...] = ()
-    mode: str | None = None
-
-
-class ThisHost:
-    """This object says which tests this host can run; it asks once for each path."""
-
-    def __init__(self) -> None:
-        self._hosts = Hosts()
-        self._probes = Probes(self._hosts)
-        self._refusals: dict[str, Sequence[Refusal]] = {}
-        self._paths: dict[tuple[object, ...], _Path] = {}
-
-    def close(self) -> None:
-        """End the connections to other hosts."""
-        self._hosts.close()
-
-    def find(self, test: Test) -> _Path:
-        """Return what this host makes of the path of a test."""
-        key = tuple(getattr(test, name) for name in _OF_THE_PATH)
-        if key not in self._paths:
-            self._paths[key] = self._ask(test)
-        return self._paths[key]
-
-    def check(self, test: Test) -> Sequence[Refusal]:
-        """Return why a test can never work, asked once for tests that differ only in how long and
-        how often they are measured."""
-        key = test.model_dump(exclude=HOW_LONG)
-        known = repr(key)
-        if known not in self._refusals:
-            self._refusals[known] = check(test)
-        return self._refusals[known]
-
-    def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:
-        """Return the points, with what those wait for that this host cannot run."""
-        return [self._seen(point) for point in points]
-
-    def facts(self, tests: Sequence[Test]) -> Facts:
-        """Return the facts that the needs of claims are held against."""
-        return Facts(
-            len(os.sched_getaffinity(0)),
-            bool(tests) and all(test.line_rate for test in tests),
-            frozenset(self.find(test).mode for test in tests),
-            self.kernel_options,
-        )
-
-    @cached_property
-    def kernel_options(self) -> frozenset[str]:
-        """Return the options that the kernel is known to have."""
-        return kernel_options(self._hosts[HOST.host])
-
-    def _seen(self, planned_point: PlannedPoint) -> PlannedPoint:
-        test = planned_point.test
-        waits = self.find(test).waits if test is not None else ""
-        if not waits:
-            return planned_point
-        return PlannedPoint(replace(planned_point.point, untold=f"waiting for {waits}"), None)
-
-    def _ask(self, test: Test) -> _Path:
-        try:
-            self._probes.versions(test)
-            layout, placement = sketch(test, self._probes)
-        except SwitchmarkError as error:
-            return _Path(error.message.partition("\n")[0])
-        emulated = "emulated" in (layout.modes.get(test.environment) or "")
-        doubts = (*placement.doubts, *(["emulated"] if emulated else []))
-        return _Path("", doubts, self._probes.of_switch(test).mode)
 
 
 def run_papers(
@@ -131,27 +38,30 @@ def run_papers(
     as_published: bool,
     strict: bool,
     output: Path | None = None,
+    cluster: str | None = None,
+    spread: bool = False,
 ) -> int:
-    """Run the experiments that a pattern means, each campaign once; print what came of each, and
-    draw them into a file where one is named."""
+    """Run the experiments that a pattern means, each campaign once, here or on a lab; print what
+    came of each, and draw them into a file where one is named."""
     check_drawing(output)
-    host, results, statuses = ThisHost(), [], []
+    results, statuses = [], []
     chosen = [read(name) for name in matching(pattern)]
-    for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
-        sharing = [each for each in chosen if each.owner.name == owner]
-        points = {
-            each.name: host.points(
-                planned(each, check, axes, quick=quick, as_published=as_published)
-            )
-            for each in sharing
-        }
-        records, status = _measured(owner, [*_all(points)], out, show, lab, strict=strict)
-        statuses.append(status)
-        for each in sharing:
-            result = judged(each, _with_records(points[each.name], records), host.kernel_options)
-            results.append(result)
-            _print(result, show)
-    host.close()
+    with bench(cluster, share_machine=lab["share_machine"], spread=spread) as there:
+        for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
+            sharing = [each for each in chosen if each.owner.name == owner]
+            points = {
+                each.name: there.points(
+                    planned(each, there.check, axes, quick=quick, as_published=as_published)
+                )
+                for each in sharing
+            }
+            records = _measured(owner, [*_all(points)], out, show, lab, there)
+            statuses.append(status_of(records, strict))
+            for each in sharing:
+                measured = _with_records(points[each.name], records)
+                result = judged(each, measured, there.kernel_options)
+                results.append(result)
+                _print(result, show)
     if len(results) > 1 and not show.as_json:
         print()
         print_summary(results, sys.stdout)
@@ -170,21 +80,17 @@ def _measured(
     out: Path,
     show: Shown,
     lab: dict[str, Any],
-    *,
-    strict: bool,
-) -> tuple[list[Record], int]:
-    """Run the tests of some points; return their records and the exit status."""
+    there: ThisHost,
+) -> list[Record]:
+    """Run the tests of some points; return their records."""
     campaign = campaign_of(name.replace("/", "-"), points)
     if not campaign.tests:
-        return [], 0
+        return []
     if not show.quiet:
         told = f"{name}: {len(campaign.tests)} tests, about {clock(expected_s(campaign.tests))}"
         print(told, file=sys.stderr)
-    folder = new_run(campaign, out)
-    status = measure(
-        folder, replace(show, only_progress=not (show.wide or show.as_json)), lab, strict
-    )
-    return folder.latest, status
+    shown = replace(show, only_progress=not (show.wide or show.as_json))
+    return there.measure(campaign, out, shown, lab)
 
 
 def _with_records(
@@ -196,7 +102,7 @@ def _with_records(
 
 def _print(result: Judged, show: Shown) -> None:
     if show.as_json:
-        print_json(as_object(result))
+        print(to_line(as_object(result)))
     else:
         print()
         print_judged(result, sys.stdout)

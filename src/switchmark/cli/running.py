@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
     from switchmark.campaign.run import Progress
     from switchmark.campaign.store import RunFolder
+    from switchmark.cli.arguments import Measuring
     from switchmark.model.record import Record
 
 __all__ = [
     "Shown",
     "campaign_of",
     "check_keep",
-    "lab_options",
     "measure",
     "new_run",
     "print_json",
@@ -36,6 +36,7 @@ __all__ = [
     "show_results",
     "status_of",
     "steps_of",
+    "told",
 ]
 
 _WIDTH = 100
@@ -96,29 +97,9 @@ def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder
     facts = host_facts(LocalHost())
     if names:
         with Hosts() as hosts:
+            hosts.begin(names)
             facts["hosts"] = {each: host_facts(hosts[each]) for each in names}
     return RunFolder.create(out, campaign, facts, name)
-
-
-def lab_options(
-    keep: bool,
-    capture: int | None,
-    calibrate: str,
-    gate: str,
-    rerun: int,
-    share_machine: bool = False,
-) -> dict[str, Any]:
-    """Return what the lab is told besides the tests, and whether others may measure beside it;
-    UsageError for a word that it does not know."""
-    from switchmark.errors import UsageError
-    from switchmark.lab.calibration import Mode
-    from switchmark.lab.gate import Gate
-
-    for option, value, words in (("calibrate", calibrate, Mode), ("gate", gate, Gate)):
-        if value not in get_args(words):
-            raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
-    said = {"keep": keep, "capture": capture, "calibrate": calibrate, "gate": gate, "rerun": rerun}
-    return {**said, "share_machine": share_machine}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +112,21 @@ class Shown:
     wide: bool
     quiet: bool
     only_progress: bool = False
+
+
+def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
+    """Return how results are shown, and what the lab is told besides the tests, and whether others
+    may measure beside it; UsageError for a word that it does not know."""
+    from switchmark.errors import UsageError
+    from switchmark.lab.calibration import Mode
+    from switchmark.lab.gate import Gate
+
+    for option, words in (("calibrate", Mode), ("gate", Gate)):
+        if (value := getattr(how, option)) not in get_args(words):
+            raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
+    names = ("capture", "calibrate", "gate", "rerun", "share_machine")
+    shown = Shown(how.as_json, how.wide, how.quiet)
+    return shown, {"keep": keep, **{name: getattr(how, name) for name in names}}
 
 
 def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
@@ -178,7 +174,7 @@ def show_results(
             print_report(folder.latest, show.wide)
         for line in remarks():
             print(line, file=sys.stderr)
-        if not show.quiet:
+        if folder.path.exists() and not show.quiet:
             print(f"records are in {folder.path}", file=sys.stderr)
     if not (show.as_json or show.quiet or show.only_progress):
         _write_report(folder)

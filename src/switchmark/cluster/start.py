@@ -38,7 +38,8 @@ def connected(
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     security = _security(description.tls)
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.admin.tick.limit": "10s"}))
+        settings = {"distributed.admin.tick.limit": "10s", "temporary-directory": str(logs)}
+        stack.enter_context(dask.config.set(settings))
         address, workers = description.address, list[LocalProcess]()
         if (started := description.started) is not None:
             cluster = stack.enter_context(_scheduler(started, security))
@@ -160,15 +161,19 @@ def _slurm(started: Slurm, security: Security, protocol: str) -> Any:
 def _workers(
     started: Local | Ssh, tls: Tls | None, address: str, logs: Path
 ) -> Iterator[list[LocalProcess]]:
-    """Start a worker for each testbed, by ssh or here."""
+    """Start a worker for each testbed, by ssh or here, where Dask's files are among its output: in
+    /tmp it would leave a folder."""
     host, processes = LocalHost(), list[LocalProcess]()
+    env = {"DASK_TEMPORARY_DIRECTORY": str(logs)}
     try:
         for name, argv in _commands(started, tls, address):
-            processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker")))
+            processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker"), env=env))
         yield processes
     finally:
         with ThreadPoolExecutor(max(1, len(processes))) as pool:
             list(pool.map(_stop, processes))
+        with suppress(OSError):
+            (logs / "dask-scratch-space").rmdir()
 
 
 def _stop(process: LocalProcess) -> None:

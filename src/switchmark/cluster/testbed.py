@@ -19,20 +19,25 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from switchmark import __version__
 from switchmark.campaign.run import Lab
 from switchmark.campaign.sharing import OnSharedMachine
+from switchmark.cluster.ability import ability
 from switchmark.cluster.wire import Content, as_visit
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable, UsageError
 from switchmark.lab import measure
+from switchmark.lab.probes import Probes
 from switchmark.machine.anchor import anchor
-from switchmark.machine.facts import boot_id, host_facts
+from switchmark.machine.facts import boot_id, host_facts, kernel_options
 from switchmark.machine.host import LocalHost
+from switchmark.machine.hosts import Hosts
 from switchmark.machine.measuring import measuring_alone, myself
 from switchmark.machine.signals import interruptible
+from switchmark.model.plan import HOST
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 
@@ -66,6 +71,9 @@ class Testbed:
             case "versions":
                 tests = [Test.model_validate(each) for each in request["tests"]]
                 self._say({"versions": self._versions(tests)})
+            case "abilities":
+                tests = [Test.model_validate(each) for each in request["tests"]]
+                self._say(_abilities(tests))
             case "facts":
                 host = LocalHost()
                 told = {"version": __version__, "boot_id": boot_id(host)}
@@ -137,6 +145,18 @@ class Testbed:
                     new[path.name] = file.read(size - before).decode(errors="replace")
                 self._sent[path.name] = size
         return new
+
+
+def _abilities(tests: Sequence[Test]) -> Content:
+    """Return what this host makes of the paths of some tests, and what claims may need to know of
+    it."""
+    with Hosts() as hosts:
+        probes = Probes(hosts)
+        return {
+            "abilities": [asdict(ability(test, probes)) for test in tests],
+            "cpus": len(os.sched_getaffinity(0)),
+            "kernel_options": sorted(kernel_options(hosts[HOST.host])),
+        }
 
 
 def main() -> None:

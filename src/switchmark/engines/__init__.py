@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from switchmark.engines import dpdk, mmap, null, raw, raw_mmsg, udp, udp_mmsg, xdp, xdp_live
+from switchmark.engines import (
+    dpdk,
+    mmap,
+    netmap,
+    null,
+    raw,
+    raw_mmsg,
+    udp,
+    udp_mmsg,
+    xdp,
+    xdp_live,
+)
 from switchmark.engines.base import Engine
 from switchmark.plugins import Table, load_plugins
 
@@ -20,6 +31,7 @@ TABLE: Table[Engine] = load_plugins(
         xdp.ENGINE,
         xdp_live.ENGINE,
         dpdk.ENGINE,
+        netmap.ENGINE,
         null.ENGINE,
     ),
 )

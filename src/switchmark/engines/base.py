@@ -43,7 +43,7 @@ class Engine:
     the axes that it follows, of those that are `followed_by` an engine (`model.axis`).
     `queue_a_core`: where a part has several cores, each opens a queue of the device. `own_memory`:
     its processes hold frames in memory that the axis `memory` chooses. `capabilities` are those of
-    Linux, without `CAP_`, that it takes in a container."""
+    Linux, without `CAP_`, and `devices` the device files that it takes in a container."""
 
     name: str
     summary: str
@@ -62,6 +62,7 @@ class Engine:
     own_memory: bool = False
     queue_a_core: bool = False
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
+    devices: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:

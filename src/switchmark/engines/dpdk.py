@@ -158,7 +158,8 @@ def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
 ENGINE = Dpdk(
     name="dpdk",
     summary="DPDK: virtio-user, vhost, memif, NICs by PCI address, af_packet, af_xdp",
-    port_kinds=frozenset({PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI}) | KERNEL_PORTS,
+    port_kinds=KERNEL_PORTS
+    | {PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI, PortKind.VF_PCI},
     privilege="root",
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
     resources=frozenset({"queues", "descriptors", "offload", "function_cores"}),

@@ -4,8 +4,9 @@ in."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Node, Plan
@@ -68,8 +69,19 @@ class Environment(ABC):
 
     name: str
 
-    port_kinds: frozenset[PortKind] = frozenset(PortKind) - {PortKind.TAP}
+    port_kinds: frozenset[PortKind] = frozenset(PortKind) - {
+        *(PortKind.TAP, PortKind.NETMAP, PortKind.VF_PCI)
+    }
     """The kinds of ports that a function can have in a node."""
+
+    without: Mapping[PortKind, str] = MappingProxyType(
+        {
+            PortKind.NETMAP: "a port of netmap is in the network of the switch, unseen in a "
+            "container",
+            PortKind.VF_PCI: "no container is given a device past the kernel",
+        }
+    )
+    """Why not those of another kind, where that is not plain."""
 
     isolated: bool = True
     """A node has a network stack of its own."""
@@ -81,6 +93,9 @@ class Environment(ABC):
     shares_host: bool = False
     """Processes in a node are the host's but for their network: they see its files, sockets and
     devices, and what limits them is a control group made by switchmark."""
+
+    reaches: frozenset[str] = frozenset()
+    """The environments in whose nodes a switch in this one can make interfaces, by their names."""
 
     images: bool = False
     """A node can be made of an image of the user's."""

@@ -250,7 +250,10 @@ def _named_network(node: Node, private: bool) -> Plan:
     place = NETNS.netns(node) or ""
     return (
         inspected,
-        Run("a place for a network stack", ("install", "-D", "/dev/null", place), undo=undo),
+        # `ip` also sees to it that its folder is a mount of its own. Were that done for a later
+        # namespace, by a recursive bind, this one would be mounted twice, and never go.
+        Run("a place for a network stack", ("ip", "netns", "add", node.name), undo=undo),
+        Run("the one that it was made with goes", ("umount", "--lazy", place)),
         Run(why, ("mount", "--bind", path, place)),
     )
 

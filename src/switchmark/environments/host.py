@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
+from switchmark.environments.netns import Netns
 from switchmark.machine.host import Host as MachineHost
 from switchmark.model.plan import Node, Plan, Run, Step
+from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
 
@@ -15,8 +17,10 @@ class Host(Environment):
     """Functions run beside everything else; interfaces carry the run's prefix."""
 
     name = "host"
+    port_kinds = Environment.port_kinds | {PortKind.NETMAP, PortKind.VF_PCI}
     isolated = False
     shares_host = True
+    reaches = Netns.reaches
 
     def probe(self, host: MachineHost) -> Version:
         return Version("-", verified="verified")

@@ -20,9 +20,10 @@ def set_up(node: Node, a: Attachment) -> Plan:
                 f"the address of {name}",
                 ("ip", "address", "add", a.address, "dev", name),
                 at=node,
+                about=node.name,
             )
         )
-    steps.append(Run(f"{name} up", ("ip", "link", "set", name, "up"), at=node))
+    steps.append(Run(f"{name} up", ("ip", "link", "set", name, "up"), at=node, about=node.name))
     for peer in a.neighbours:
         hop = peer.via or peer.ip
         steps.append(
@@ -33,6 +34,7 @@ def set_up(node: Node, a: Attachment) -> Plan:
                     *("dev", name, "nud", "permanent"),
                 ),
                 at=node,
+                about=node.name,
             )
         )
         if peer.via:
@@ -41,6 +43,7 @@ def set_up(node: Node, a: Attachment) -> Plan:
                     f"the way to {peer.ip}",
                     ("ip", "route", "replace", f"{peer.ip}/32", "via", peer.via, "dev", name),
                     at=node,
+                    about=node.name,
                 )
             )
     return tuple(steps)

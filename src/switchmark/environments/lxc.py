@@ -114,8 +114,12 @@ def _configuration(node: Node, needs: Needs) -> str:
         f"lxc.namespace.share.net = {NETNS.netns(node)}",
         f"lxc.cgroup.dir = {node.name}",
         f"lxc.cap.keep = {keep}",
+        # Its own profile asks for what not every host with AppArmor has loaded, or even mounted.
+        "lxc.apparmor.profile = unconfined",
         "lxc.mount.auto = proc:mixed sys:ro",
         "lxc.mount.entry = tmpfs tmp tmpfs rw,create=dir 0 0",
+        # Shared memory of POSIX, as the other runtimes have it.
+        "lxc.mount.entry = tmpfs dev/shm tmpfs rw,nosuid,nodev,noexec,create=dir 0 0",
         *(_entry(mount) for mount in mounts(needs)),
         *(_entry(Mount(device, writable=True, file=True)) for device in needs.devices),
         "lxc.tty.max = 0",

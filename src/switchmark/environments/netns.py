@@ -10,14 +10,23 @@ from switchmark.environments.interfaces import set_up
 from switchmark.machine.host import Host
 from switchmark.machine.programs import probe_version
 from switchmark.model.plan import HOST, Node, Plan, Run, Step
+from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
+
+_ENTER_THEMSELVES = ("ip", "bridge", "tc")
+"""The programs of iproute2 take a node's name: one program is started, and not two."""
+
+_NEED_THE_STACK = ("ethtool", "sysctl")
+"""These need a node's network stack, and not the new mount of `/sys` of `ip netns exec`."""
 
 
 class Netns(Environment):
     """Each node is a network namespace of the node's name."""
 
     name = "netns"
+    port_kinds = Environment.port_kinds | {PortKind.NETMAP, PortKind.VF_PCI}
     shares_host = True
+    reaches = frozenset({name})
 
     def probe(self, host: Host) -> Version:
         """Return the version of iproute2."""
@@ -32,6 +41,7 @@ class Netns(Environment):
                 f"the node {node.name}",
                 ("ip", "netns", "add", node.name),
                 undo=("ip", "netns", "del", node.name),
+                about=node.name,
             ),
             no_ipv6(node),
         )
@@ -62,6 +72,10 @@ class Netns(Environment):
         return tuple(steps)
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if argv[0] in _ENTER_THEMSELVES:
+            return (argv[0], "-n", node.name, *argv[1:])
+        if argv[0] in _NEED_THE_STACK:
+            return ("nsenter", f"--net={self.netns(node)}", *argv)
         return ("ip", "netns", "exec", node.name, *argv)
 
     def netns(self, node: Node) -> str | None:
@@ -77,6 +91,7 @@ def no_ipv6(node: Node) -> Run:
             "net.ipv6.conf.default.disable_ipv6=1",
         ),
         at=node,
+        about=node.name,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from switchmark.engines.base import traffic_program
 from switchmark.environments.base import Attachment, Environment, Needs
@@ -41,6 +42,9 @@ class Vm(Environment):
 
     name = "vm"
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
+    without = MappingProxyType(
+        {PortKind.NETMAP: "ptnet, by which a machine has a port of netmap, is not in Debian's QEMU"}
+    )
     own_kernel = True
     create_s = 8.0  # emulated; with KVM it is less
     images = True

@@ -59,6 +59,9 @@ class Function(ABC):
     capabilities: frozenset[str] = frozenset()
     """Those of Linux, without `CAP_`, that it needs in a container beside those of the engine."""
 
+    devices: tuple[str, ...] = ()
+    """The device files that it needs in a container beside those of the engine."""
+
     def writes_macs(self, semantics: str) -> bool:
         """Say whether it writes both MACs, by the value of the axis `function_semantics`."""
         return self.rewrites or (semantics == "mac" and self.rewrites_if_asked)

@@ -39,6 +39,7 @@ class SwitchFunction(Function):
         self.polls = switch.own_core(None)
         self.port_kinds = switch.function_kinds
         self.rewrites_if_asked = switch.writes_next_macs
+        self.devices = switch.devices
         self.counters = Counting(self._counter_commands, self._parse_counters)
         # One of interfaces makes its own; one of sockets is of DPDK, as is the engine of that name.
         of_interfaces = not KERNEL_PORTS.isdisjoint(self.port_kinds)

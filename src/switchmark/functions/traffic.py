@@ -14,6 +14,7 @@ from switchmark.errors import CommandFailed, TrialFailed
 from switchmark.functions.base import Function, Hosted
 from switchmark.machine.host import Host, Process
 from switchmark.machine.jsonl import parse_line, to_line
+from switchmark.machine.ssh_process import SshProcess
 from switchmark.model.objects import Message
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.topology import Part, PortKind
@@ -75,6 +76,11 @@ class TrafficProcess:
     def __init__(self, part: str, process: Process) -> None:
         self.part = part
         self._process = process
+
+    @property
+    def slow(self) -> bool:
+        """Say whether it is on a host that may take longer than others."""
+        return isinstance(self._process, SshProcess) and self._process.patience > 1
 
     def ask(self, command: str, *, timeout_s: float = 10.0, **members: Any) -> Message:
         """Send a command and return its answer.

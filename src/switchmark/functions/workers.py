@@ -18,7 +18,9 @@ OWN_CLOCK = ""
 """The name of this host's clock."""
 
 _WELL, _ROUGHLY = 48, 4
-_EXCHANGES_S = 0.03
+_DRAIN_S, _SLOW_DRAIN_S = 2.0, 20.0
+_SLOW_QUIET_MS = 500  # between two frames an emulated host may have no turn for so long
+_EXCHANGES_S, _SLOW_EXCHANGES_S = 0.03, 1.0  # to an emulated host one took up to 50 ms
 
 
 class Workers:
@@ -65,6 +67,14 @@ class Workers:
         if failures:
             raise failures[0]
         return [answers[worker] for worker in self._every]
+
+    def drain(self, quiet_ms: int) -> None:
+        """Wait until nothing has arrived for `quiet_ms`, longer on a host that is slow."""
+        limit_s = _DRAIN_S
+        if any(worker.process.slow for worker in self._every):
+            quiet_ms, limit_s = max(quiet_ms, _SLOW_QUIET_MS), _SLOW_DRAIN_S
+        limits = {"quiet_ms": quiet_ms, "timeout_ms": round(limit_s * 1000)}
+        self.tell("drain", lambda worker: limits, timeout_s=limit_s + 5.0)
 
     def end(self) -> None:
         """Let all processes end, side by side; each is still to be stopped."""
@@ -123,7 +133,7 @@ def _clock(worker: Worker) -> dict[str, int]:
 def _moment(worker: Worker, times: int) -> Moment:
     """Ask a process for its clock, several times."""
     exchanges: list[tuple[int, int, int]] = []
-    until = time.monotonic() + _EXCHANGES_S
+    until = time.monotonic() + (_SLOW_EXCHANGES_S if worker.process.slow else _EXCHANGES_S)
     while not exchanges or (len(exchanges) < times and time.monotonic() < until):
         asked = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         ticks = _clock(worker)["ticks"]

@@ -8,6 +8,7 @@ more, is not measured.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -19,6 +20,7 @@ from switchmark.machine.cpus import format_cpus
 from switchmark.metrics.balance import balanced
 from switchmark.model.gate import GateResult
 from switchmark.model.headers import differences
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind
 from switchmark.model.trial import TrialSpec
@@ -30,8 +32,9 @@ Gate = Literal["refuse", "doubt", "off"]
 
 _FRAMES = 100
 _SPEC = TrialSpec(rate_pps=_FRAMES / 0.02, duration_s=0.02, warmup_s=0.0)
-_TRIES = 3
+_TRIES, _SLOWER, _WARMED_UP = 3, 4, {"warmup_s": 0.005}
 _LONGEST_S = 1.28  # a sender that shares its CPU with a process of nice -20 has some turns in it
+_KEPT_S = 0.2  # what a switch kept while it was stopped comes out, and is not of the next try
 _LAG_S = 1.5  # some devices bring their counters up to date once a second
 
 
@@ -39,11 +42,12 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
     """Try a path that is up. NotEquivalent if it fails and is to be refused, HostTooBusy if the
     sender never got to send. None where nothing is to be tried.
 
-    A host may disturb one try, a broken switch fails each.
+    A host may disturb one try, a broken switch fails each. What lost frames is tried more slowly,
+    as a crowded host gives its parts few turns, and their queues have so much room; where frames
+    came after the path had been quiet, all trials wait for longer.
     """
     test = layout.test
-    nowhere = all(end.kind is PortKind.NULL for end in layout.endpoints.values())
-    if gate == "off" or nowhere:
+    if gate == "off" or all(end.kind is PortKind.NULL for end in layout.endpoints.values()):
         return None
     wrong: list[str] = []
     ports = [port.id for port in layout.wiring.ports]
@@ -51,9 +55,8 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
     spec = _SPEC
     if test.dimension == "latency" or any(flow.hops for flow in layout.flows):
         # Servers and functions pass on even what others announce.
-        spec = _SPEC.model_copy(update={"warmup_s": 0.005})
-    tries = starved = 0
-    past = False
+        spec = _SPEC.model_copy(update=_WARMED_UP)
+    tries, starved, past = 0, 0, False
     while tries < _TRIES:
         trial = trials.measure(spec, proving=True)
         if _is_starved(trial):
@@ -67,11 +70,19 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
             trials.lag_s = _LAG_S
             continue
         tries += 1
-        if past:  # no busy host makes a port count less than came through it
+        # A busy host makes a port count less than came through it only where it stopped the switch
+        # amid its work, which keeps the rest.
+        if past and not trial.lost:
             break
         # Where most frames could not be sent in time, little was shown.
         if not wrong and trial.tx_frames >= trial.tx_unsent:
             break
+        if trial.lost:
+            spec = _stretched(spec, _SLOWER)
+            time.sleep(_KEPT_S)
+        spec = spec.model_copy(update=_WARMED_UP)  # a switch may count late what was announced
+        if Place(PlaceKind.LATE) in trial.lost_at:
+            trials.quiet_ms *= _SLOWER
     if past:
         trials.lag_s = 0.0
     if wrong and gate == "refuse":
@@ -106,10 +117,8 @@ def _is_starved(trial: TrialResult) -> bool:
 def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
     """Return the trial of as many frames in twice the time. HostTooBusy where it was long
     already."""
-    duration_s = 2 * spec.duration_s
-    if duration_s <= _LONGEST_S:
-        update = {"duration_s": duration_s, "rate_pps": _FRAMES / duration_s}
-        return spec.model_copy(update=update)
+    if 2 * spec.duration_s <= _LONGEST_S:
+        return _stretched(spec, 2)
     due = trial.tx_frames + trial.tx_unsent
     cpus = sorted({part.cpu for part in trial.parts if part.cpu is not None})
     taken = [
@@ -125,6 +134,12 @@ def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
         + (f" on CPU {format_cpus(cpus)}" if cpus else "")
         + " (`top` names it), or --placement with other CPUs",
     )
+
+
+def _stretched(spec: TrialSpec, times: int) -> TrialSpec:
+    """Return the trial of as many frames in so many times the time, within limits."""
+    duration_s = min(times * spec.duration_s, _LONGEST_S)
+    return spec.model_copy(update={"duration_s": duration_s, "rate_pps": _FRAMES / duration_s})
 
 
 def _counted_by_devices(layout: Layout) -> bool:
@@ -170,10 +185,8 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
 def _wrong_at_ports(layout: Layout, trial: TrialResult) -> Iterator[str]:
     """Return what is wrong at the switch's ports: frames merged, divided or flooded show in what
     they counted."""
-    ends, known = (
-        trial.counters.at_switch,
-        {port.id for each in layout.wirings for port in each.ports},
-    )
+    ends = trial.counters.at_switch
+    known = {port.id for each in layout.wirings for port in each.ports}
     if trial.lost or set(ends) != known:
         return
     for wiring in layout.wirings:

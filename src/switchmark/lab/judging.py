@@ -14,14 +14,16 @@ from switchmark.layout.roles import forwards
 from switchmark.layout.ways import between_hosts, uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.host import Host
-from switchmark.machine.noise import Snapshot
+from switchmark.machine.noise import Snapshot, snapshot_files
 from switchmark.machine.placement import Placement
-from switchmark.machine.threads import thread_times
+from switchmark.machine.taken import taken_at_once
+from switchmark.machine.threads import thread_time_files, thread_times
 from switchmark.metrics.balance import balanced
-from switchmark.metrics.disturbed import frequency_changed, past_switch
+from switchmark.metrics.disturbed import frequency_changed, past_switch, slow_path
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.profile import weighs
 from switchmark.metrics.throughput import is_unstable
+from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.gate import GateResult
@@ -61,11 +63,10 @@ class JudgedTrials:
         cpus = self.placement.used([cpu.id for cpu in self.cpus])
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
-            before = Snapshot.read(self.host, cpus)
-            spent = thread_times(self.there or self.host, self.at_work())
+            before, spent = self._read(cpus)
             trial = trials.measure(spec)
-            window = Snapshot.read(self.host, cpus).since(before)
-            now = thread_times(self.there or self.host, self.at_work())
+            after, now = self._read(cpus)
+            window = after.since(before)
             ran = {name: ns - spent.get(name, 0) for name, ns in now.items()}
             trial = self._judged(_with_threads(trial, ran, window.elapsed_s), window)
             spoiled = passing(trial.doubts)
@@ -74,6 +75,14 @@ class JudgedTrials:
             told = trial.evidence.doubts
             discarded.append("; ".join(f"{doubt}: {json.dumps(told[doubt])}" for doubt in spoiled))
         return self.recall(_with_evidence(trial, discarded=tuple(discarded)))
+
+    def _read(self, cpus: Collection[int]) -> tuple[Snapshot, Mapping[str, int]]:
+        """Return what the host does, and the CPU time of the switch's threads, read at once."""
+        pids, there = self.at_work(), self.there or self.host
+        files = {self.host: snapshot_files(cpus)}
+        files[there] = [*files.get(there, ()), *thread_time_files(pids)]
+        taken = taken_at_once(files)
+        return Snapshot.read(taken[self.host], cpus), thread_times(taken[there], pids)
 
     def recall(self, trial: TrialResult) -> TrialResult:
         """Count a judged trial, of now or of an earlier visit, with those discarded before it."""
@@ -93,7 +102,8 @@ class JudgedTrials:
         trial = balanced(trial, functions=functions, **ends, **between_hosts(self.layout))
         here = self._doubts_here(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *here)))
-        trial = _with_evidence(trial.model_copy(update={"doubts": doubts}), window=window)
+        trial = trial.model_copy(update={"doubts": doubts})
+        trial = _with_evidence(trial, window=window, skew_ns=apart_ns(self.noise, self.layout.test))
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
         own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
             self.layout.wiring.mode
@@ -117,6 +127,7 @@ class JudgedTrials:
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "past-switch": past_switch(trial),
+            "slow-path": slow_path(trial),
             "profiled": weighs(trial),
             "path-unseen": list(uncounted_ports(self.layout, trial)),
         }
@@ -134,7 +145,7 @@ class JudgedTrials:
             },
             "cpu-stolen": {"stolen": window.stolen},
             "started-late": {"started_late_ns": trial.evidence.started_late_ns},
-            "flows-mixed": {"flows": trial.evidence.mixed},
+            "flows-mixed": trial.evidence.model_dump(include={"mixed", "unfollowed", "ties"}),
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own, which cannot be told apart",
@@ -180,8 +191,7 @@ class JudgedTrials:
             return f"{early} frames came before they were sent"
         if self.noise is None or "tsc" not in self.noise.model_fields_set:
             return None
-        flags = list(self.noise.tsc)
-        return None if len(flags) == 2 else f"the TSC is only {flags}"
+        return None if len(flags := list(self.noise.tsc)) == 2 else f"the TSC is only {flags}"
 
 
 def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:

@@ -1,6 +1,6 @@
 """This module measures what the parts of a path cost in the measured phase of a trial, besides
-their CPU time: how often their threads were switched and moved, interrupts on their CPUs, the
-processor's counters."""
+the CPU time that the traffic program tells: that of other processes, how often threads were
+switched and moved, interrupts on their CPUs, the processor's counters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,12 @@ from switchmark.layout.layout import Layout
 from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
+from switchmark.machine.kernel_counts import KernelCounts, Pids
 from switchmark.machine.perf import Counting, added, control, of_cpus, of_threads, parse_counts
 from switchmark.machine.placement import Pin, Placement
 from switchmark.machine.profile import Profiler
-from switchmark.machine.softirq import SoftirqTimes, softirq_files, within_threads
-from switchmark.machine.taken import Taken
-from switchmark.machine.threads import (
-    Switches,
-    switch_files,
-    switched_since,
-    thread_switches,
-    threads,
-)
+from switchmark.machine.softirq import within_threads
+from switchmark.machine.threads import switched_since, threads
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
 from switchmark.model.plan import Spawn
 
@@ -38,16 +32,13 @@ _SWITCH, _FUNCTION = "switch", "function"
 _CPUS = "cpus"
 """The place of all CPUs of a test: a switch in the kernel has no threads, its work is in theirs."""
 
-Pids = Mapping[str, Collection[int]]
-"""The processes of a path by place: `switch`, a function, or the parts that one process plays,
-joined by `+`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A meter counts on a path that is up. `cpus` are those of the test, `pids` tells its
-    processes, `counting` is what the processor counts here, `folder` is where perf may write;
-    `hosts` are those that the processes are on, by place.
+    """A meter counts on a path that is up. `cpus` are those of the test; `playing` tells the
+    processes of the traffic program, `hosted` the others that work; `counting` is what the
+    processor counts here, `folder` is where perf may write; `hosts` are those that the processes
+    are on, by place.
 
     Switches of threads are read from the kernel's own counts, which it keeps anyway, and not
     counted by perf: an event that perf counts for a thread costs 0.4 us at each switch, a third of
@@ -60,7 +51,8 @@ class Meter:
     folder: str
     placement: Placement
     cpus: Collection[int]
-    pids: Callable[[], Pids]
+    playing: Callable[[], Pids]
+    hosted: Callable[[], Pids]
     counting: Counting
     hosts: Mapping[str, Host]
 
@@ -68,7 +60,7 @@ class Meter:
     def armed(self, layout: Layout, hz: int | None) -> Iterator[Window]:
         """Give a window that is ready to begin, with `hz` samples a second of each CPU. What is
         started for it has ended when this does."""
-        window = Window(self, layout, self.pids(), hz)
+        window = Window(self, layout, hz)
         try:
             yield window
         finally:
@@ -77,11 +69,19 @@ class Meter:
 
 class Window:
     """A window is the time from `begin` to `end`. perf starts with it, and does not count yet. A
-    counter that fails is missing, with its reason; the trial is none the worse."""
+    counter that fails is missing, with its reason; the trial is none the worse.
 
-    def __init__(self, meter: Meter, layout: Layout, pids: Pids, hz: int | None) -> None:
+    At its end it has what the traffic program does not tell: `used` are the cores that the hosted
+    processes used, and those that they were kept waiting for, by place, `stolen` is the share of
+    the host's CPU time that its hypervisor kept.
+    """
+
+    def __init__(self, meter: Meter, layout: Layout, hz: int | None) -> None:
         self._meter = meter
-        self._pids = pids
+        self._hosted = meter.hosted()
+        self._pids = pids = {**meter.playing(), **self._hosted}
+        self.used: Mapping[str, tuple[float, float]] = {}
+        self.stolen = 0.0
         self._roles = {place: _roles(layout, place) for place in pids}
         self._by_thread, self._by_cpu = _whose_counters(meter, layout, pids)
         self._threads = {
@@ -89,8 +89,7 @@ class Window:
         }
         self._missing = meter.counting.missing
         self._since_ns = 0
-        self._switched: dict[str, Switches] = {}
-        self._softirq = SoftirqTimes(0.0, {}, {}, {}, {})
+        self._began: KernelCounts | None = None
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
@@ -100,7 +99,7 @@ class Window:
     def begin(self) -> None:
         """Count from now on."""
         self._tell("ping")  # by its answer it has started
-        self._softirq, self._switched = self._kernels_counts()
+        self._began = self._kernels_counts()
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
         self._profiler.begin()
@@ -110,15 +109,17 @@ class Window:
         self._tell("disable")
         self._profiler.end()
         elapsed_ns = time.monotonic_ns() - self._since_ns
-        softirq, now = self._kernels_counts()
-        scheduler = {place: self._scheduled(place, now[place]) for place in self._pids}
-        whose = {tid: place for place, switches in now.items() for tid in switches}
+        began, now = self._began, self._kernels_counts()
+        assert began is not None
+        self.used, self.stolen = now.used_since(began), now.softirq.stolen_since(began.softirq)
+        scheduler = {place: self._scheduled(place, now) for place in self._pids}
+        whose = {tid: place for place, switches in now.switches.items() for tid in switches}
         profile = self._profiler.told(whose, self._roles)
         self.disarm()
         counts = self._counts()
         return TrialCost(
             elapsed_ns=elapsed_ns,
-            softirq=softirq.since(self._softirq, within=within_threads(self._meter.host)),
+            softirq=now.softirq.since(began.softirq, within=within_threads(self._meter.host)),
             scheduler=scheduler,
             perf=PerfCost(
                 missing=self._missing,
@@ -126,7 +127,7 @@ class Window:
                 parts={} if self._missing else counts,
             ),
             tsc_hz=tsc_hz,
-            load=softirq.loads_since(self._softirq),
+            load=now.softirq.loads_since(began.softirq),
             **profile,
         )
 
@@ -156,19 +157,15 @@ class Window:
             except (SwitchmarkError, OSError) as error:
                 self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
-    def _kernels_counts(self) -> tuple[SoftirqTimes, dict[str, Switches]]:
-        """Return what the kernels have counted so far, of each host read at once."""
+    def _kernels_counts(self) -> KernelCounts:
+        """Return what the kernels have counted so far."""
         host, cpus, hosts = self._meter.host, self._meter.cpus, self._meter.hosts
-        files = {host: softirq_files(host, cpus)}
-        for place, pids in self._pids.items():
-            files[hosts[place]] = [*files.get(hosts[place], ()), *switch_files(pids)]
-        taken = {each: Taken(each, *wanted) for each, wanted in files.items()}
-        switches = {at: thread_switches(taken[hosts[at]], pids) for at, pids in self._pids.items()}
-        return SoftirqTimes.read(host, cpus, taken[host]), switches
+        return KernelCounts.read(host, cpus, hosts, self._pids, self._hosted)
 
-    def _scheduled(self, place: str, now: Switches) -> SchedulerCounts:
+    def _scheduled(self, place: str, now: KernelCounts) -> SchedulerCounts:
         """Return how often the threads of a place were taken off a CPU, and moved."""
-        switches, moves = switched_since(self._switched[place], now)
+        assert self._began is not None
+        switches, moves = switched_since(self._began.switches[place], now.switches[place])
         roles = self._roles[place]
         return SchedulerCounts(roles=roles, context_switches=switches, migrations=moves)
 

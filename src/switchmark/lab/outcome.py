@@ -33,6 +33,8 @@ _TAKEN = 0.2
 _COUNTED = (
     *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
 )
+_ADDED = {name: name for name in ("early", "mixed", "unfollowed", "ties")}
+_ADDED["left_over"] = "other_phase"
 _CLOCKS_FAIL_NS = 5_000_000  # clocks that are told no better say nothing of a frame's time
 _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
@@ -89,8 +91,7 @@ class Outcome:
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "clocks": self.clocks,
             "unsure_ns": unsure_ns(self.layout, self.clocks),
-            "early": sum(report["early"] for report in received.values()),
-            "mixed": sum(report.get("mixed", 0) for report in received.values()),
+            **{name: sum(r.get(of, 0) for r in received.values()) for name, of in _ADDED.items()},
             "stamps": stamps_of(received),
             "lag": lags_of({flow: [task for _, task in each] for flow, each in sent.items()}),
         }
@@ -319,21 +320,17 @@ class Outcome:
         started_late: Mapping[str, int],
         others: Mapping[str, object],
     ) -> tuple[str, ...]:
-        doubts = list(self.placement.doubts)
-        if any(share > _TAKEN for share in taken.values()):
-            doubts.append("host-busy")
-        doubts += ["clock"] * (unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS)
-        if stolen > _STEAL:
-            doubts.append("cpu-stolen")
-        if any(ns > _STARTED_LATE * spec.duration_s * 1e9 for ns in started_late.values()):
-            doubts.append("started-late")
-        if spec.duration_s < _SHORT_S:
-            doubts.append("short")
-        if foreign:
-            doubts.append("foreign-frames")
-        if others["mixed"]:
-            doubts.append("flows-mixed")
-        return tuple(dict.fromkeys(doubts))
+        late_ns = max(started_late.values(), default=0)
+        reasons: dict[str, object] = {
+            "host-busy": any(share > _TAKEN for share in taken.values()),
+            "clock": unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS,
+            "cpu-stolen": stolen > _STEAL,
+            "started-late": late_ns > _STARTED_LATE * spec.duration_s * 1e9,
+            "short": spec.duration_s < _SHORT_S,
+            "foreign-frames": foreign,
+            "flows-mixed": others["unfollowed"] or others["ties"],
+        }
+        return (*self.placement.doubts, *(name for name, so in reasons.items() if so))
 
 
 def _mean(shares: Sequence[float]) -> float | None:

@@ -21,11 +21,10 @@ from switchmark.layout.sharing import shares_path
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, Process
-from switchmark.machine.noise import Steal
 from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
-from switchmark.machine.threads import children, cpu_ns, in_network
+from switchmark.machine.threads import children, in_network
 from switchmark.model.counters import PathCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
@@ -136,8 +135,6 @@ def build_path(
         placement,
         workers,
         counters=lambda: _counters(executor, layout),
-        used_ns=lambda: {place: cpu_ns(hosts[place], pids) for place, pids in hosted().items()},
-        stolen=Steal(host),
         alive=alive,
         meter=Meter(
             host,
@@ -145,7 +142,8 @@ def build_path(
             layout.wiring.run_dir,
             placement,
             cpus=placement.used(every) or every,
-            pids=lambda: {**playing(), **hosted()},
+            playing=playing,
+            hosted=hosted,
             counting=counting if len(layout.wirings) == 1 else _NOT_COUNTED,
             hosts=hosts,
         ),
@@ -218,7 +216,7 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
             raise TrialFailed(
                 f"the counters of function {part.id} cannot be read: {garbled}"
             ) from garbled
-    return PathCounters(links_of_ends, counters.busy_cycles, counters.idle_cycles, functions)
+    return PathCounters(links_of_ends, functions=functions, **counters.totals)
 
 
 def _counted_by_links(

@@ -15,7 +15,7 @@ from switchmark.machine.cgroups import cpu_root
 from switchmark.machine.cpus import read_cpus
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host
-from switchmark.machine.nics import lend, spread
+from switchmark.machine.nics import lend, numa_nodes, spread
 from switchmark.machine.pci import VFIO, Device, find_device, hand_over
 from switchmark.machine.placement import Placement
 from switchmark.model.between import NOTHING, Between
@@ -45,14 +45,14 @@ def lend_nics(
     UsageError or Unavailable where they are in use, or a host cannot lend them."""
     steps: Plan = ()
     host = host_of(HOST)
-    for at, nic, mac in named_ends(layout.switch, layout.wiring):
-        steps += on_host(lend(host_of(at), nic, mac), at.host)
+    for at, end, mac in named_ends(layout.switch, layout.wiring):
+        steps += on_host(lend(host_of(at), end, mac, layout.wiring.semantics), at.host)
     for port in layout.wiring.ports:
-        for name, router in ((port.nic, True), (port.nic_peer, False)):
-            if name and not port.pci:
-                if router and is_spread(layout):
-                    steps += spread(host, name, layout.wiring.cores)
-                steps += lend(host, name, mac_address(port.index, router=router))
+        for nic, semantics in ((port.nic, layout.wiring.semantics), (port.nic_peer, None)):
+            if nic and not port.pci:
+                if semantics and is_spread(layout):
+                    steps += spread(host, nic, layout.wiring.cores)
+                steps += lend(host, nic, mac_address(port.index, router=bool(semantics)), semantics)
     if devices:
         driver = VFIO if layout.test.driver == "auto" else layout.test.driver
         steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory)
@@ -86,8 +86,9 @@ def prepare(
     free to choose is hugepages if all of them can be had. `far` is the second of two machines."""
     layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between)
     cpus = read_cpus(host)
-    placement = place_parts(test, layout, cpus, read_cpus(far) if far else ())
-    used = {cpu for pin in placement.pins.values() for cpu in pin.cpus}
+    ports = [port for each in layout.wirings for port in each.ports]
+    nodes = [numa_nodes(each, ports) if each else {} for each in (host, far)]
+    placement = place_parts(test, layout, cpus, read_cpus(far) if far else (), nodes)
     draw = partial(
         lay_out,
         test,
@@ -96,7 +97,7 @@ def prepare(
         policy=placement.policy,
         mode=mode,
         cores=placement.pins["switch"].cpus,
-        node=min((cpu.node for cpu in cpus if cpu.id in used), default=0),
+        node=placement.node,
         cgroups=cpu_root(host),
         modes=modes,
         cpus={part: pin.cpus for part, pin in placement.pins.items()},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -41,19 +41,16 @@ _LEAD_TO_A_GUEST_NS = 50_000_000  # an emulated processor was 32 ms late (two co
 _QUIET_MS = 20
 _QUIET_A_FUNCTION_MS = 30  # where several share a CPU, each may wait for its turn with frames
 _QUIET_MAX_MS = 1000
-_DRAIN_S = 2.0
 _PUSH_S = 0.0002  # so short that what it sends has room
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
 
 
 class Trials:
-    """Measures trials on a path that is up. `counters` reads those of the whole path,
-    `used_ns` the CPU time that processes besides the traffic program's have used, and the time
-    that they were kept waiting for a CPU, by `switch` and part, `stolen` the share of CPU time
-    that a hypervisor took since its last call, `alive` raises TrialFailed if the switch or a
-    function has died, and `meter` counts what the measured phase cost. Counters that are told
-    `lag_s` late are waited for."""
+    """Measures trials on a path that is up. `counters` reads those of the whole path, `alive`
+    raises TrialFailed if the switch or a function has died, and `meter` counts what the measured
+    phase cost. Counters that are told `lag_s` late are waited for; a path is quiet where nothing
+    came for `quiet_ms`."""
 
     def __init__(
         self,
@@ -62,8 +59,6 @@ class Trials:
         workers: Sequence[Worker],
         *,
         counters: Callable[[], PathCounters],
-        used_ns: Callable[[], Mapping[str, tuple[int, int]]],
-        stolen: Callable[[], float],
         alive: Callable[[], None],
         meter: Meter,
     ) -> None:
@@ -75,12 +70,10 @@ class Trials:
             clock_of=lambda worker: clock_of(layout, worker.parts[0]),
         )
         self._standstill = Standstill(counters)
-        self._used_ns = used_ns
-        self._stolen = stolen
         self._alive = alive
         self._meter = meter
         self.end = self._workers.end
-        self.lag_s = 0.0
+        self.lag_s, self.quiet_ms = 0.0, _QUIET_MS
         self._openings: dict[Worker, Message] = {}
         self._away_ns = 0
 
@@ -170,26 +163,18 @@ class Trials:
         full = spec.rate_pps is None
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.begin()
-        spent, since = self._used_ns(), time.monotonic_ns()
-        self._stolen()
         self._phase("measured", spec.duration_s)
         self._alive()
-        spent_after, until = self._used_ns(), time.monotonic_ns()
-        cost = window.end(self._workers.tsc_hz)
-        stolen, after = self._stolen(), self._counted()
-        reports = self._workers.tell("report", timeout_s=30.0)
         # They work until the path is quiet, which is after the measured phase.
-        window_ns = until - since
-        used = {
-            place: tuple((b - a) / window_ns for a, b in zip(ns, spent_after[place], strict=True))
-            for place, ns in spent.items()
-        }
+        cost = window.end(self._workers.tsc_hz)
+        after = self._counted()
+        reports = self._workers.tell("report", timeout_s=30.0)
         layout = self._layout
         if proving:  # whatever is touched else
             layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
         result = Outcome(
             layout, self._placement, tuple(self._workers), self._workers.told_clocks()
-        ).result(spec, spec.interval_ns, reports, after.since(before), used, stolen)
+        ).result(spec, spec.interval_ns, reports, after.since(before), window.used, window.stolen)
         return result.model_copy(update={"cost": cost})
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
@@ -225,8 +210,7 @@ class Trials:
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # in turn: who waits looks again and again
             worker.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
-        quiet_ms = min(_QUIET_MAX_MS, _QUIET_MS + self._apart_ms())
+        quiet_ms = min(_QUIET_MAX_MS, self.quiet_ms + self._apart_ms())
         if self._layout.test.limits:
             quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
-        drain = {"quiet_ms": quiet_ms, "timeout_ms": round(_DRAIN_S * 1000)}
-        self._workers.tell("drain", lambda worker: drain, timeout_s=_DRAIN_S + 5.0)
+        self._workers.drain(quiet_ms)

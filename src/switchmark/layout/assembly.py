@@ -21,9 +21,11 @@ from switchmark.layout.roles import (
 )
 from switchmark.layout.spreading import spread
 from switchmark.machine.cgroups import limited_group
+from switchmark.machine.together import between
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait, on_host
 from switchmark.model.topology import Part, PortKind
 from switchmark.switches.across import Across
+from switchmark.switches.links import READ_LINKS
 
 __all__ = [
     "awaits_switch",
@@ -47,7 +49,8 @@ def build(layout: Layout) -> Plan:
 def construct(layout: Layout) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(layout)
-    steps += _limited(layout, "switch", layout.wiring.at, layout.switch.start(layout.wiring))
+    switch = between(layout.switch.start(layout.wiring))
+    steps += _limited(layout, "switch", layout.wiring.at, switch)
     steps += spread(layout)
     for part in parts_in_vms(layout):
         # A machine is started with its ports there.
@@ -140,10 +143,8 @@ def join(layout: Layout) -> Plan:
 
 
 def _join(layout: Layout) -> Plan:
-    programs = [
-        *(parts for _, parts in processes_of(layout)),
-        *((p,) for p, _, _ in hosted_parts(layout)),
-    ]
+    hosted = [(part,) for part, *_ in hosted_parts(layout)]
+    programs = [*(parts for _, parts in processes_of(layout)), *hosted]
     paths = [
         (layout.nodes[parts[0].id].host, layout.endpoints[parts[0].ports[0].id].path)
         for parts in programs
@@ -151,10 +152,9 @@ def _join(layout: Layout) -> Plan:
     ]
     if _vms_await_switch(layout):
         # What else the switch connects to listens later: it is tried again.
-        vms = parts_in_vms(layout)
         paths = [
             (layout.nodes[part.id].host, layout.endpoints[port.id].path)
-            for part in vms
+            for part in parts_in_vms(layout)
             for port in part.ports
         ]
     listening: Plan = ()
@@ -190,7 +190,7 @@ def part_counters(layout: Layout) -> tuple[Run, ...]:
     dropped."""
     nodes = dict.fromkeys(stack_of(layout, part) for part in layout.parts)
     return tuple(
-        Run(f"counters of the links at {node.name}", ("ip", "-j", "-s", "link", "show"), node)
+        Run(f"counters of the links at {node.name}", READ_LINKS, node, about=node.name)
         for node in nodes
         if any(layout.endpoints[p.id].ifname for part in layout.parts for p in part.ports)
     )

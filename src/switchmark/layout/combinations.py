@@ -110,8 +110,8 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
 def _header_reasons(test: Test) -> Iterable[Refusal]:
     """Return what speaks against the headers that frames are to have."""
     engine, sizes = ENGINES[test.engine], frame_sizes(test)
-    tagged, tunnel = test.tag is not None, test.encapsulation == "vxlan"
-    if test.vlan is not None and test.encapsulation in ("none", "vxlan"):
+    tagged, tunnel = test.tag is not None, test.tunnel is not None
+    if test.vlan is not None and (tunnel or test.encapsulation == "none"):
         yield Refusal(
             ("vlan", "encapsulation"),
             f"frames of --encapsulation {test.encapsulation} have no VLAN tag: --vlan {test.vlan} "
@@ -130,19 +130,16 @@ def _header_reasons(test: Test) -> Iterable[Refusal]:
             f"engine {engine.name} goes through the IP stack, where nodes have IPv4 alone",
             "--engine raw-mmsg",
         )
-    if test.ip_version == "6" and tunnel:
-        yield Refusal(
-            ("encapsulation", "ip_version"),
-            "a VXLAN tunnel is of IPv4, and so are the frames in it",
-            "--ip-version 4",
-        )
     least = FRAME_MIN + _VLAN_BYTES * tagged + _IP6_BYTES * (test.ip_version == "6")
-    least += _VXLAN_BYTES * tunnel
+    least += _VXLAN_BYTES * tunnel + _IP6_BYTES * (test.tunnel == "6")
     if min(sizes) < least and (engine.vlan or not (tagged or tunnel)):
+        inside = {"4": " in a VXLAN tunnel", "6": " in a VXLAN tunnel of IPv6"}.get(
+            test.tunnel or "", ""
+        )
         what = f"a{' tagged' * tagged} frame{' of IPv6' * (test.ip_version == '6')}"
         yield Refusal(
             ("frame_size", "vlan", "encapsulation", "ip_version"),
-            f"{what}{' in a VXLAN tunnel' * tunnel} has at least {least} bytes, not {min(sizes)}",
+            f"{what}{inside} has at least {least} bytes, not {min(sizes)}",
             f"--frame-size {least}",
         )
 

@@ -124,7 +124,7 @@ def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKi
     where = ENVIRONMENTS[environment]
     if not where.own_kernel:
         return frozenset(kinds)
-    return where.port_kinds if (KERNEL_PORTS | {PortKind.NIC_PCI}) & set(kinds) else frozenset()
+    return where.port_kinds if {PortKind.TAP, PortKind.NIC_PCI} & set(kinds) else frozenset()
 
 
 def lay_out(
@@ -144,9 +144,8 @@ def lay_out(
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
-    All names of the test must be known (`layout.resolve`). UsageError for what the
-    scenario cannot draw. `policy` is the placement that is followed: what the test asks for, unless
-    that left it open. `between` is what two hosts have between them.
+    All names of the test must be known (`layout.resolve`). UsageError for what the scenario cannot
+    draw. `policy` is the placement that is followed, `between` what two hosts have between them.
     """
     topology = Topology()
     SCENARIOS[test.scenario].draw(topology, test)
@@ -189,6 +188,7 @@ def lay_out(
         napi=engine.napi,
         ip_stack=engine.needs_ip,
         isolated=ENVIRONMENTS[test.switch_environment].isolated,
+        reaches=ENVIRONMENTS[test.switch_environment].reaches,
         cores=cores,
         node=node,
         queues=max(

@@ -38,9 +38,8 @@ def vm_megabytes(layout: Layout) -> int:
     return sum(needs_of(layout, part).megabytes for part in parts_in_vms(layout))
 
 
-def netns_of(layout: Layout, part: Part) -> str | None:
-    """Return the path by which setns() enters the network namespace of a part."""
-    node = layout.nodes[part.id]
+def netns_of(node: Node) -> str | None:
+    """Return the path by which setns() enters the network namespace of a node."""
     return ENVIRONMENTS[node.environment].netns(node)
 
 
@@ -62,9 +61,10 @@ def _attachment(layout: Layout, part: Part, port: Port) -> Attachment:
                 address = f"{a.sink_ip}/{a.prefix}"
                 via = None if a.gateway is None else _gateway_of(a.sink_ip, a)
                 neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
+    end = layout.endpoints[port.id]
     return Attachment(
-        layout.endpoints[port.id],
-        layout.wiring_of(part).at,
+        end,
+        layout.nodes[part.id] if end.in_place else layout.wiring_of(part).at,
         address=address,
         neighbours=tuple(dict.fromkeys(neighbours)),
     )
@@ -87,7 +87,7 @@ def switch_needs(layout: Layout, wiring: Wiring | None = None) -> Needs:
         run_dir=wiring.run_dir,
         programs=tuple(folders),
         capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
-        devices=(_TUN,),
+        devices=(_TUN, *layout.switch.devices),
         hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=layout.test.limits.get("switch"),
         mode=layout.modes.get(wiring.at.environment),
@@ -107,6 +107,7 @@ def needs_of(layout: Layout, part: Part) -> Needs:
         programs=(_program_folder(layout, layout.nodes[part.id]),),
         megabytes=_GUEST_MB + more,
         capabilities=_capabilities(layout, part),
+        devices=tuple(dict.fromkeys((*engine.devices, *FUNCTIONS[part.function].devices))),
         hugepages=engine.own_memory and layout.wiring.memory == "hugepages",
         cpu_limit=None if part.physical else layout.test.limits.get("function"),
         cpus=layout.cpus.get(part.id, ()),

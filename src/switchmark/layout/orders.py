@@ -15,8 +15,7 @@ from switchmark.layout.tasks import Job, distinct, jobs_of, opened_by
 from switchmark.machine.placement import Placement
 from switchmark.model.addresses import ip6_address, tunnelled
 from switchmark.model.objects import Message
-from switchmark.model.spec import Test
-from switchmark.model.topology import Flow, Part, Port, Role, Semantics
+from switchmark.model.topology import Flow, Part, Port, PortKind, Role, Semantics
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import LAYER_2_BYTES
 
@@ -79,8 +78,10 @@ def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> Message:
     if engine.needs_ip:
         # With several flows answers and arrivals come from, or go to, other ports too.
         opened |= {**_addresses(layout, port), "connected": test.flow_numbers == 1}
-    if not alone:
-        opened["netns"] = netns_of(layout, part) or ""
+    if endpoint.kind is PortKind.NETMAP:  # each network has switches of its own
+        opened["netns"] = netns_of(layout.wiring_of(part).at) or ""
+    elif not alone:
+        opened["netns"] = netns_of(layout.nodes[part.id]) or ""
     return opened
 
 
@@ -189,9 +190,10 @@ def _address(layout: Layout, flow: Flow, share: int) -> Message:
         address["src_ip"] = f"198.19.{first >> 8}.{first & 255}"
     if test.tag is not None:
         address["vlan"] = test.tag
-    if test.encapsulation == "vxlan":
-        address["vxlan"] = {"vni": _VNI, **tunnelled(flow.index)}
-    return _of_version(test, address)
+    if test.tunnel is not None:
+        inside = {"vni": _VNI, **tunnelled(flow.index)}
+        address["vxlan"] = _of_version(test.ip_version, inside)
+    return _of_version(test.outer_ip_version, address)
 
 
 def expected_of(layout: Layout, job: Job) -> Message:
@@ -258,12 +260,12 @@ def _announcement(layout: Layout, port: Port) -> Message:
         "dst_port": UDP_PORT,
         **vlan,
     }
-    return _of_version(layout.test, hello)
+    return _of_version(layout.test.outer_ip_version, hello)
 
 
-def _of_version(test: Test, address: Message) -> Message:
-    """Return addresses as those of the test's version of IP."""
-    if test.ip_version == "4":
+def _of_version(version: str, address: Message) -> Message:
+    """Return addresses as those of a version of IP."""
+    if version == "4":
         return address
     ips = {f"{end}6": ip6_address(address.pop(end)) for end in ("src_ip", "dst_ip")}
     return {**address, **ips}

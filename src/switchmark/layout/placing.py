@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from switchmark.layout.layout import Layout
@@ -17,23 +17,23 @@ __all__ = ["place_parts"]
 
 
 def place_parts(
-    test: Test, layout: Layout, cpus: Sequence[Cpu], theirs: Sequence[Cpu] = ()
+    test: Test,
+    layout: Layout,
+    cpus: Sequence[Cpu],
+    theirs: Sequence[Cpu] = (),
+    nodes: Sequence[Mapping[str, int]] = ({}, {}),
 ) -> Placement:
     """Return the placement of a test on the CPUs of its host; of two machines, `theirs` are those
-    of the second."""
+    of the second. `nodes` are the NUMA nodes of NICs, by name, of each."""
     users = cpu_users_of(layout)
-    may_share = test.placement == AUTO and may_share_process(test)
     if not theirs:
-        placement = place(users, cpus, test.placement, may_share=may_share)
-        return replace(placement, doubts=(*placement.doubts, *layout.between.doubts))
-    far = layout.wirings[1].at.host
-    there = {part.id for part in layout.parts if layout.nodes[part.id].host == far}
-    there.add(far_switch(far))
-    near = place([user for user in users if user.id not in there], cpus, test.placement)
-    other = place([user for user in users if user.id in there], theirs, test.placement)
-    return replace(
-        near,
-        pins={user.id: {**near.pins, **other.pins}[user.id] for user in users},
-        doubts=tuple(dict.fromkeys((*near.doubts, *other.doubts, *layout.between.doubts))),
-        unpinned=near.unpinned | other.unpinned,
-    )
+        may_share = test.placement == AUTO and may_share_process(test)
+        placed = place(users, cpus, test.placement, may_share=may_share, nodes=nodes[0])
+    else:
+        far = layout.wirings[1].at.host
+        there = {far_switch(far), *(p.id for p in layout.parts if layout.nodes[p.id].host == far)}
+        ours = [user for user in users if user.id not in there]
+        others = [user for user in users if user.id in there]
+        other = place(others, theirs, test.placement, nodes=nodes[1])
+        placed = place(ours, cpus, test.placement, nodes=nodes[0]).beside(other)
+    return replace(placed, doubts=(*placed.doubts, *layout.between.doubts))

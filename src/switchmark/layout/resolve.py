@@ -60,9 +60,9 @@ def check(test: Test) -> list[Refusal]:
         *core_reasons(test, layout),
         *_chain_reasons(test, layout),
     ]
-    if test.ip_version == "6" and layout.wiring.semantics is Semantics.ROUTED:
+    if test.outer_ip_version == "6" and layout.wiring.semantics is Semantics.ROUTED:
         why = f"switch {test.switch} is told routes of IPv4 alone: frames of IPv6 are dropped"
-        refusals.append(Refusal(("ip_version", "switch"), why))
+        refusals.append(Refusal(("encapsulation" if test.tunnel else "ip_version", "switch"), why))
     refusal = layout.switch.accepts(layout.wiring)
     if refusal:
         refusals.append(_of_driver(refusal))
@@ -185,7 +185,8 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     if test.driver in DRIVERS and not any(end.device or end.guest_device for end in ends):
         yield Refusal(
             ("driver", "nic"),
-            f"driver {test.driver} leaves a PCI device to a program, and this test has none",
+            f"driver {test.driver} leaves a PCI device to a program, and this test has none: its "
+            f"ports are of kind {layout.wiring.kind}",
             "--nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses",
         )
         return
@@ -338,6 +339,7 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
                 & opened_in(name, engine.port_kinds)
             ]
             takes = f"takes {listed(accepted)}" if accepted else f"has no ports in {name}"
+            takes += "".join(f"\n  {why}" for k, why in environment.without.items() if k in missing)
             yield Refusal(
                 ("engine", "switch", "environment", "port"),
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "

@@ -4,7 +4,6 @@ processes they are in. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
@@ -12,6 +11,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function, Hosted
 from switchmark.layout.layout import Layout
+from switchmark.machine.nics import switch_nics
 from switchmark.machine.placement import CpuUser
 from switchmark.model.plan import HOST, Node, Plan, on_host
 from switchmark.model.topology import Part, Role, Semantics, Wiring
@@ -141,14 +141,18 @@ def cpu_users_of(layout: Layout) -> list[CpuUser]:
             group=groups.get(part.ports[0].id),
             cores=layout.test.function_cores if FUNCTIONS[part.function].played else 1,
             function=not part.physical,
+            nics=tuple(port.nic_peer for port in part.ports if port.nic_peer),
         )
         for part in layout.parts
     ]
     busy = layout.switch.own_core(layout.wiring.mode)
     cores, spread = layout.test.switch_core_count, is_spread(layout)
-    one = CpuUser("switch", "switch", polls=busy, cores=cores, spread=spread)
-    others = [replace(one, id=far_switch(each.at.host)) for each in layout.wirings[1:]]
-    return [one, *others, *parts]
+    names = ("switch", *(far_switch(each.at.host) for each in layout.wirings[1:]))
+    switches = [
+        CpuUser(name, "switch", busy, cores=cores, spread=spread, nics=switch_nics(each.ports))
+        for name, each in zip(names, layout.wirings, strict=True)
+    ]
+    return [*switches, *parts]
 
 
 def instances_of(layout: Layout) -> list[tuple[str, Wiring, Plan]]:

@@ -8,15 +8,17 @@ import json
 import os
 import re
 import signal
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
 from switchmark.machine.far_undo import runs_there
 from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.host_file import LOCAL
 from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, boot_id
 from switchmark.machine.leases import Leases
 from switchmark.machine.machines import MachineHost
@@ -35,12 +37,13 @@ _ROUNDS = 3
 @dataclass(frozen=True, slots=True)
 class Cleaned:
     """This record says what became of one run. `actions` is what was undone, or would be; what
-    `failures` names is left for another attempt."""
+    `failures` names is left for another attempt, on hosts `out_of_reach` among others."""
 
     run: str
     state: Literal["live", "dead", "cleaned", "incomplete"]
     actions: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    out_of_reach: tuple[str, ...] = ()
 
 
 def clean(
@@ -49,6 +52,7 @@ def clean(
     runs: Collection[str] = (),
     dry_run: bool = False,
     hosts: Mapping[str, Host] | None = None,
+    forget: Collection[str] = (),
 ) -> list[Cleaned]:
     """Undo what dead runs left under `base`; a live run is reported and left alone.
 
@@ -62,13 +66,15 @@ def clean(
     for run in runs:
         if run not in known:
             raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")
-    hosts = {"local": LocalHost(), **(hosts or {})}
+    hosts = {LOCAL: LocalHost(), **(hosts or {})}
+    if LOCAL in forget:
+        raise UsageError("this machine is here: what is left on it is not forgotten")
     sweep()
     cleaned = []
     for run in known:
         if not runs or run in runs:
             with shielded():
-                cleaned.append(_clean_run(base, run, dry_run, hosts))
+                cleaned.append(_clean_run(base, run, dry_run, hosts, forget))
     return cleaned
 
 
@@ -94,7 +100,9 @@ def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False
     return cleaned
 
 
-def _clean_run(base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host]) -> Cleaned:
+def _clean_run(
+    base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
+) -> Cleaned:
     with claims(base):
         try:
             journal = Journal.reopen(base / run / "journal")
@@ -106,18 +114,37 @@ def _clean_run(base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host]) -
     if journal is None:
         return Cleaned(run, "live")
     try:
+        forgotten = _forget(journal, Leases(base), forget, dry_run)
         if dry_run:
-            undos = (in_words(undo) for _, undo in _to_undo(journal))
-            return Cleaned(run, "dead", (*undos, *_leftovers(run, hosts["local"])))
-        return _undo_all(base, journal, hosts)
+            undos = (in_words(undo) for _, undo in _to_undo(journal) if undo.host not in forget)
+            leftovers = _leftovers(run, hosts[LOCAL])
+            return Cleaned(run, "dead", (*forgotten, *undos, *leftovers))
+        cleaned = _undo_all(base, journal, hosts)
+        return replace(cleaned, actions=(*forgotten, *cleaned.actions))
     finally:
         journal.close()
+
+
+def _forget(
+    journal: Journal, leases: Leases, hosts: Collection[str], dry_run: bool
+) -> tuple[str, ...]:
+    """Give up what is left on some hosts, or only say what would be; one line a host."""
+    given_up = [each for each in journal.pending.items() if each[1].host in hosts]
+    if not dry_run:
+        for number, undo in given_up:
+            if isinstance(undo, Lease):
+                leases.forget(journal.run, undo.host, undo.path)
+            journal.done(number)
+    counts = Counter(undo.host for _, undo in given_up)
+    return tuple(f"forget what is left on host {host} ({n})" for host, n in counts.items())
 
 
 def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleaned:
     run = journal.run
     leases = Leases(base)
-    undos = _to_undo(journal)
+    pending = _to_undo(journal)
+    undos = [each for each in pending if each[1].host in hosts]
+    kept = [each for each in pending if each[1].host not in hosts]
     actions: list[str] = [in_words(undo) for _, undo in undos]
     failures: dict[int, str] = {}
     for _ in range(_ROUNDS):
@@ -132,12 +159,13 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
         actions += ended
         if not ended and not failures:
             break
+    failures |= _of_unknown(kept, hosts)
     for number in [number for number in journal.pending if number not in failures]:
         journal.done(number)
     for host, path in leases.held_by(run):
         with suppress(SwitchmarkError, OSError):
             carry_out(Lease(host=host, path=path), run=run, hosts=hosts, leases=leases)
-    for command in _named(run, hosts["local"]):
+    for command in _named(run, hosts[LOCAL]):
         actions.append(in_words(command))
         try:
             carry_out(command, run=run, hosts=hosts, leases=leases)
@@ -149,7 +177,20 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
         except SwitchmarkError as error:
             failures[-1] = str(error)
     state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
-    return Cleaned(run, state, tuple(actions), tuple(failures.values()))
+    far = {undo.host for number, undo in pending if number in failures and undo.host != LOCAL}
+    told = tuple(dict.fromkeys(failures.values()))
+    return Cleaned(run, state, tuple(actions), told, tuple(sorted(far)))
+
+
+def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
+    """Return why undos of hosts that nobody knows here are kept: in one line for each host."""
+    counts = Counter(undo.host for _, undo in kept)
+    known = ", ".join(hosts)
+    return {
+        number: f"the host {undo.host} is not known here (known: {known}), and "
+        f"what is left there is kept ({counts[undo.host]})"
+        for number, undo in kept
+    }
 
 
 def _to_undo(journal: Journal) -> list[tuple[int, Undo]]:

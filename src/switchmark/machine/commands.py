@@ -17,12 +17,12 @@ from switchmark.errors import (
     Unavailable,
 )
 from switchmark.machine.failures import ended, evidence, failure, place_of
-from switchmark.machine.host import Completed, Host, Process
+from switchmark.machine.host import Call, Completed, Host, LocalHost, Process
 from switchmark.machine.journal import Command
 from switchmark.machine.lifetimes import Lifetimes
 from switchmark.machine.script import Inside, command, fill
-from switchmark.machine.ssh import Call, SshHost
-from switchmark.machine.together import place_of_step, steps_together
+from switchmark.machine.ssh import SshHost
+from switchmark.machine.together import place_of_step, steps_beside, steps_together
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import HOST, Node, Plan, Run, Step, Wait, on_host
 
@@ -87,15 +87,20 @@ class Commands:
         return [every[number] for number in range(len(steps))]
 
     def _together(self, steps: Plan) -> Plan:
-        """Return the first of some steps, with those that go to its host in the same round trip."""
-        far = isinstance(self.host(place_of_step(steps[0])), SshHost)
-        return steps_together(steps) if far else steps[:1]
+        """Return the first of some steps, with those that are carried out at once with it."""
+        match self.host(place_of_step(steps[0])):
+            case SshHost():
+                return steps_together(steps)
+            case LocalHost():
+                return steps_beside(steps)
+        return steps[:1]
 
     def _carry_out_together(self, steps: Plan) -> Sequence[Completed]:
-        """Carry out commands of a host that is reached by ssh, and what is waited for then, in one
-        round trip. What a failure kept from being done needs no undo."""
+        """Carry out commands of a host, and what is waited for then: over ssh in one round trip,
+        where what a failure kept from being done needs no undo; here those side by side that are
+        about different things."""
         host = self.host(place_of_step(steps[0]))
-        if not isinstance(host, SshHost):
+        if not isinstance(host, SshHost | LocalHost):
             return [self._run(step) for step in steps if isinstance(step, Run)]
         prepared = [self._prepared(step) for step in steps]
         calls, undos = [call for call, _ in prepared], [undo for _, undo in prepared]
@@ -104,8 +109,10 @@ class Commands:
         with closing(host.run_all(calls)) as outcomes:
             for number, (step, call) in enumerate(zip(steps, calls, strict=True), 1):
                 if isinstance(step, Wait):
+                    first = None
                     with suppress(CommandTimedOut):
-                        tried.append((step, next(outcomes, None)))
+                        first = next(outcomes, None)
+                    tried.append((step, first))
                 elif isinstance(step, Run):
                     try:
                         with explained(step.why):
@@ -113,7 +120,7 @@ class Commands:
                         ran.append(self._ended(step, call.argv, completed))
                     except (CommandFailed, Unavailable):
                         for undo in undos[number:]:
-                            if undo is not None:
+                            if undo is not None and isinstance(host, SshHost):
                                 self._journal.done(undo)
                         raise
         for wait, first in tried:
@@ -125,7 +132,8 @@ class Commands:
         if isinstance(step, Wait):
             argv = self._filled(command(step.check, self._inside), step.why)
             limit_s = max(step.timeout_s, _SHORTEST_CHECK_S)
-            return Call(argv, None, self._workspace.env, limit_s, step.check.ok), None
+            env = self._workspace.env
+            return Call(argv, None, env, limit_s, step.check.ok, about=repr(step.check)), None
         assert isinstance(step, Run)
         argv, number = self._filled(command(step, self._inside), step.why), None
         if step.undo is not None:
@@ -133,12 +141,14 @@ class Commands:
                 Command(
                     host=self.host(step.at).name,
                     argv=self._filled(self._inside(step.at, step.undo), step.why),
+                    about=step.about,
                     stdin=step.undo_stdin,
                     timeout_s=max(10.0, step.timeout_s),
                 )
             )
         stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
-        return Call(argv, stdin, self._workspace.env, step.timeout_s, step.ok), number
+        env = self._workspace.env
+        return Call(argv, stdin, env, step.timeout_s, step.ok, step.about), number
 
     def _ended(self, step: Run, argv: tuple[str, ...], completed: Completed) -> Completed:
         """Keep what a command gives; CommandFailed where it ended as its step does not allow."""
@@ -160,13 +170,16 @@ class Commands:
 
     def _poll(self, step: Wait, completed: Completed | None) -> None:
         argv = self._filled(command(step.check, self._inside), step.why)
-        deadline = time.monotonic() + step.timeout_s
+        host = self.host(step.check.at)
+        patience = host.patience if isinstance(host, SshHost) else 1.0
+        limit_s = step.timeout_s * patience
+        deadline = time.monotonic() + limit_s
         interval_s = _SHORTEST_S
         while True:
             last_try = time.monotonic() >= deadline
-            limit_s = max(deadline - time.monotonic(), _SHORTEST_CHECK_S)
+            left_s = max((deadline - time.monotonic()) / patience, _SHORTEST_CHECK_S)
             try:
-                completed = completed or self._call(step.why, step.check.at, argv, None, limit_s)
+                completed = completed or self._call(step.why, step.check.at, argv, None, left_s)
             except CommandTimedOut as error:
                 raise NotReady(f"{error.message}{self._last_words(step)}") from error
             if _holds(step, completed):
@@ -174,12 +187,12 @@ class Commands:
             self._refuse_dead(step)
             if last_try:
                 raise NotReady(
-                    f"{step.why}: still not so after {step.timeout_s:g} s\n"
+                    f"{step.why}: still not so after {limit_s:g} s\n"
                     f"  {place_of(step.check.at)}: {shlex.join(argv)}{evidence(completed)}"
                     f"{self._last_words(step)}"
                 )
             time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
-            interval_s, completed = min(1.5 * interval_s, _LONGEST_S), None
+            interval_s, completed = min(1.5 * interval_s, _LONGEST_S * patience), None
 
     def _refuse_dead(self, step: Wait) -> None:
         if step.unless_dead is None:

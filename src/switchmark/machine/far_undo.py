@@ -18,7 +18,8 @@ d=$1 r=$2
 for i in 1 2 3; do
   for u in $(ls "$d/undo" 2>/dev/null | sort -rn); do sh "$d/undo/$u" >/dev/null 2>&1; done
   p=$(grep -lszx "{MARK}=$r" /proc/[0-9]*/environ | cut -d/ -f3)
-  [ -n "$p" ] || break
+  # What becomes another program just now has no mark for a moment.
+  [ -n "$p" ] || {{ [ $i = 1 ] || break; sleep 0.1; continue; }}
   for s in TERM TERM KILL; do kill -s $s $p 2>/dev/null; sleep 0.3; done
 done
 for n in $(ip netns list 2>/dev/null | cut -d' ' -f1 | grep "^$r-"); do ip netns del "$n"; done

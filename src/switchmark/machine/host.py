@@ -8,21 +8,25 @@ Ctrl-C of a terminal reaches the orchestrator alone.
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
-from collections.abc import Hashable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from switchmark.errors import CommandFailed, CommandTimedOut, Unavailable
+from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, Unavailable
 from switchmark.machine.local_process import LocalProcess, evidence, kill_group, last_lines
 from switchmark.machine.patterns import matching
 from switchmark.machine.processes import end, open_process, wait_end
 from switchmark.machine.signals import shielded
 
-__all__ = ["Completed", "Host", "LocalHost", "LocalProcess", "Process", "last_lines"]
+__all__ = ["Call", "Completed", "Host", "LocalHost", "LocalProcess", "Process", "last_lines"]
+
+_AT_ONCE = min(8, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,20 @@ class Completed:
     status: int
     stdout: bytes
     stderr: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call is a command to be run with others. `ok` are the exit statuses after which the next
+    one is run; any without them. Calls in a row that are `about` different things need nothing of
+    each other; what one that is about nothing needs is not known."""
+
+    argv: tuple[str, ...]
+    stdin: bytes | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 10.0
+    ok: tuple[int, ...] | None = None
+    about: str = ""
 
 
 class Process(Protocol):
@@ -124,35 +142,43 @@ class LocalHost:
         env: Mapping[str, str] = {},
         timeout_s: float = 10.0,
     ) -> Completed:
-        # Memory files, not pipes: the end of the command is the end of the wait, even where
-        # it leaves a daemon behind that still holds its outputs.
-        with _memory_file() as out, _memory_file() as err, _memory_file(stdin) as source:
-            child: subprocess.Popen[bytes] | None = None
-            try:
-                with shielded():
-                    child = _start(
-                        argv,
-                        env,
-                        stdin=subprocess.DEVNULL if stdin is None else source,
-                        stdout=out,
-                        stderr=err,
-                    )
-                pidfd = os.pidfd_open(child.pid)
-                try:
-                    in_time = wait_end(pidfd, timeout_s)
-                finally:
-                    os.close(pidfd)
-            except BaseException:
-                if child is not None:
-                    kill_group(child)
-                raise
-            if not in_time:
-                kill_group(child)
-                raise CommandTimedOut(
-                    f"a command did not end within {timeout_s:g} s and was killed\n"
-                    f"  on {self.name}: {shlex.join(argv)}{evidence(_content(err))}"
-                )
-            return Completed(child.wait(), _content(out), _content(err))
+        outcomes = list(self.run_all([Call(argv, stdin, env, timeout_s)]))
+        return outcomes[0]
+
+    def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
+        """Run commands in order, those that are about different things side by side, as many as
+        there are CPUs; yield how each ended. Once one ends with none of the statuses that are fine,
+        or in an error, which is raised in its turn, none behind it is begun; what runs ends."""
+        waiting, running = list(range(len(calls))), dict[int, _Command]()
+        ended: dict[int, Completed | SwitchmarkError] = {}
+        try:
+            for number, call in enumerate(calls):
+                while number not in ended:
+                    while len(running) < _AT_ONCE:
+                        if (ready := _ready(calls, waiting, running)) is None:
+                            break
+                        waiting.remove(ready)
+                        try:
+                            with shielded():
+                                running[ready] = _Command(self.name, calls[ready])
+                        except SwitchmarkError as error:
+                            ended[ready] = error
+                            break
+                    if number not in ended:
+                        ended |= _some_ended(running)
+                    bad = [n for n, outcome in ended.items() if _is_failure(calls[n], outcome)]
+                    waiting = [n for n in waiting if n < min(bad, default=len(calls))]
+                outcome = ended.pop(number)
+                while running and _is_failure(call, outcome):
+                    _some_ended(running)
+                if isinstance(outcome, SwitchmarkError):
+                    raise outcome
+                yield outcome
+                if _is_failure(call, outcome):
+                    return
+        finally:
+            for command in running.values():
+                command.kill()
 
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
@@ -199,6 +225,83 @@ class LocalHost:
             with suppress(OSError):
                 numbers[path] = Path(path).stat().st_ino
         return numbers
+
+
+class _Command:
+    """A command runs until it ends, or is killed. Its outputs are memory files, not pipes: the end
+    of the command is the end of the wait, even where it leaves a daemon behind that still holds
+    them."""
+
+    def __init__(self, host: str, call: Call) -> None:
+        self._host, self._call = host, call
+        with ExitStack() as files:
+            self._out, self._err = (files.enter_context(_memory_file()) for _ in range(2))
+            source: int | IO[bytes] = subprocess.DEVNULL
+            if call.stdin is not None:
+                source = files.enter_context(_memory_file(call.stdin))
+            self._child = _start(
+                call.argv, call.env, stdin=source, stdout=self._out, stderr=self._err
+            )
+            self.pidfd = os.pidfd_open(self._child.pid)
+            files.callback(os.close, self.pidfd)
+            self._files = files.pop_all()
+        self.deadline = time.monotonic() + call.timeout_s
+
+    def ended(self) -> Completed:
+        """Return how it ended; CommandTimedOut, and it is killed, where it has not."""
+        in_time = wait_end(self.pidfd, 0)
+        with self._files:
+            if in_time:
+                return Completed(self._child.wait(), _content(self._out), _content(self._err))
+            kill_group(self._child)
+            raise CommandTimedOut(
+                f"a command did not end within {self._call.timeout_s:g} s and was killed\n"
+                f"  on {self._host}: {shlex.join(self._call.argv)}{evidence(_content(self._err))}"
+            )
+
+    def kill(self) -> None:
+        """Kill it, with all that it started."""
+        with self._files:
+            kill_group(self._child)
+
+
+def _ready(calls: Sequence[Call], waiting: Sequence[int], running: Iterable[int]) -> int | None:
+    """Return the first command that needs nothing of those before it that have not ended."""
+    before = {calls[number].about for number in running}
+    for number in waiting:
+        about = calls[number].about
+        if not before or (about and not before & {"", about}):
+            return number
+        before.add(about)
+    return None
+
+
+def _some_ended(running: dict[int, _Command]) -> dict[int, Completed | SwitchmarkError]:
+    """Wait until commands have ended, or their time is over; return how, without them left."""
+    if not running:
+        return {}
+    poll = select.poll()
+    numbers = {command.pidfd: number for number, command in running.items()}
+    for pidfd in numbers:
+        poll.register(pidfd, select.POLLIN)
+    left_s = min(command.deadline for command in running.values()) - time.monotonic()
+    over = {numbers[pidfd] for pidfd, _ in poll.poll(max(0.0, left_s) * 1000)}
+    now = time.monotonic()
+    over |= {number for number, command in running.items() if command.deadline <= now}
+    ended: dict[int, Completed | SwitchmarkError] = {}
+    for number in sorted(over):
+        try:
+            ended[number] = running[number].ended()
+        except CommandTimedOut as error:
+            ended[number] = error
+        del running[number]
+    return ended
+
+
+def _is_failure(call: Call, outcome: Completed | SwitchmarkError) -> bool:
+    if isinstance(outcome, Completed):
+        return call.ok is not None and outcome.status not in call.ok
+    return True
 
 
 def _start(

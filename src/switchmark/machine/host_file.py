@@ -77,12 +77,13 @@ class Nic(_Section):
 
 
 class MachineEntry(_Section):
-    """A host of the file that is a virtual machine of this one: its `cores` and memory, and the
-    folder of the image that it boots, which `make lab-image` builds."""
+    """A host of the file that is a virtual machine of this one: its `cores` and memory, the folder
+    of the image that it boots, which `make lab-image` builds, and whether it has an IOMMU."""
 
     cores: int = Field(2, ge=1, le=64)
     memory_mb: int = Field(1024, alias="memory-mb", ge=256)
     image: str | None = None
+    iommu: bool = False
 
 
 class HostEntry(_Section):

@@ -3,7 +3,7 @@ between two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from switchmark.errors import Unavailable, UsageError
@@ -11,7 +11,7 @@ from switchmark.machine.carried import Carried
 from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import LOCAL, host_entries, host_entry
-from switchmark.machine.machines import MachineHost
+from switchmark.machine.machines import MachineHost, machine_host
 from switchmark.machine.programs import TRAFFIC, chosen_program, program_path
 from switchmark.machine.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
@@ -49,10 +49,17 @@ class Hosts(Mapping[str, Host]):
         self.close()
 
     def close(self) -> None:
-        """End the connections to hosts of the host file."""
+        """End the connections to hosts of the host file; those to machines end with these."""
         for name, host in self._known.items():
             if isinstance(host, SshHost) and name not in self._given:
-                host.close()
+                if not isinstance(host, MachineHost):
+                    host.close()
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Begin to boot those hosts that are machines, side by side."""
+        for host in (self[name] for name in names):
+            if isinstance(host, MachineHost):
+                host.begin()
 
     def planned(self, names: Sequence[str]) -> Between:
         """Return what the host file says to be between two hosts, which are not asked: the NICs
@@ -80,6 +87,7 @@ class Hosts(Mapping[str, Host]):
             return NOTHING
         planned = self.planned(names)
         cables = planned.cables
+        self.begin(names)
         boots = [boot_id(self[name]) for name in names]
         here = boot_id(self[LOCAL])
         if len(names) > 1 and not cables and {*boots} != {here}:
@@ -137,7 +145,7 @@ def _reached(name: str) -> SshHost:
     own = chosen_program(TRAFFIC)
     carried = Carried(own) if own and own not in there else None
     if entry.vm is not None:
-        return MachineHost(name, entry, there=there, carried=carried)
+        return machine_host(name, entry, there, carried)
     return SshHost(
         name, entry.address, entry.ssh_options, there=there, carried=carried, cpus=entry.cpus
     )

@@ -18,6 +18,7 @@ __all__ = ["ON_NODE", "Pool", "can_reserve", "find_pool", "reserve"]
 ON_NODE = "/sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
 _MEMORY = "/proc/meminfo"
 _ON_MACHINE = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
+_RESERVED = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/resv_hugepages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,15 @@ class Pool:
 
     @property
     def free(self) -> str:
-        """Return the file with the count of those that nobody uses."""
+        """Return the file with the count of those that nobody uses yet."""
         return f"{self.total.removesuffix('nr_hugepages')}free_hugepages"
+
+    def unused(self, host: Host) -> int:
+        """Return the number of pages that a program could take: those that are free, and not
+        reserved by a program that maps them and has not touched them. The kernel counts what is
+        reserved on the whole host only, so that on several nodes it may be fewer than there are."""
+        reserved = _RESERVED.format(kib=self.page_kib)
+        return max(0, int(host.read(self.free)) - int(host.read(reserved)))
 
     def pages(self, megabytes: int) -> int:
         """Return the number of pages that hold so many MB (of 1024 KiB)."""
@@ -61,7 +69,7 @@ def can_reserve(host: Host, node: int) -> bool:
     nothing."""
     try:
         pool = find_pool(host, node)
-        return host.run(("test", "-w", pool.total)).status == 0 or int(host.read(pool.free)) > 0
+        return host.run(("test", "-w", pool.total)).status == 0 or pool.unused(host) > 0
     except (Unavailable, OSError):
         return False
 
@@ -70,7 +78,7 @@ def reserve(pool: Pool, megabytes: int, *, run: str, host: Host, leases: Leases)
     """Keep so many MB free for `run` until its lease of `pool.total` is given back. Unavailable
     where the count may not be set, SetupFailed where the memory is not there."""
     wanted = pool.pages(megabytes)
-    got = leases.add(run, host, pool.total, wanted, free=pool.free)
+    got = leases.add(run, host, pool.total, wanted, unused=lambda: pool.unused(host))
     if got < wanted:
         raise SetupFailed(
             f"only {got * pool.page_kib // 1024} of {megabytes} MB of hugepages"

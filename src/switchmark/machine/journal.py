@@ -40,13 +40,15 @@ __all__ = [
 
 
 class Command(Entry):
-    """This undo runs a command; `argv` is as the host runs it, with the way into its node."""
+    """This undo runs a command; `argv` is as the host runs it, with the way into its node. Those in
+    a row that are `about` different things need nothing of each other."""
 
     kind: Literal["command"] = "command"
     host: str
     argv: tuple[str, ...]
     stdin: bytes | None = None
     timeout_s: float = 10.0
+    about: str = ""
 
 
 class Restore(Entry):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -90,10 +90,12 @@ class Leases:
                 append_entry(descriptor, _Give(run=run, host=host.name, path=path))
                 raise
 
-    def add(self, run: str, host: Host, path: str, wanted: int, *, free: str) -> int:
+    def add(
+        self, run: str, host: Host, path: str, wanted: int, *, unused: Callable[[], int]
+    ) -> int:
         """Raise the count at `path`, so that `wanted` more of the things are free for `run`.
 
-        What the file `free` counts is used up first, but where a live run has a lease: it may
+        What `unused` counts is used up first, but where a live run has a lease: it may
         be promised to that one. Returns how many of `wanted` could be had; if fewer, the count
         is as it was and there is no lease. Unavailable where the count cannot be set.
         """
@@ -103,7 +105,7 @@ class Leases:
             if not any(take.run == run or self._lives(take.run) for take in held):
                 # What dead runs left will be taken away by `clean`.
                 left = sum(take.added or 0 for take in held)
-                lacking -= min(wanted, max(0, int(host.read(free)) - left))
+                lacking -= min(wanted, max(0, unused() - left))
             before = host.read(path)
             raised = b"%d\n" % (int(before) + lacking)
             old = held[0].old if held else before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -14,6 +15,9 @@ from switchmark.errors import CommandFailed, CommandTimedOut
 from switchmark.machine.processes import end, start_time, wait_end
 
 __all__ = ["LocalProcess", "evidence", "kill_group", "last_lines"]
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME = re.compile(r"#\d+ +0x[0-9a-f]+ | +from /")
 
 
 class LocalProcess:
@@ -118,9 +122,11 @@ class LocalProcess:
 
 
 def last_lines(output: bytes, count: int = 5) -> str:
-    """Return the last lines of an output that are not blank, as text."""
-    lines = [line.rstrip() for line in output.decode(errors="replace").splitlines()]
-    return "\n".join([line for line in lines if line][-count:])
+    """Return the last lines of an output that are not blank, as text without colours. The frames of
+    a stack stand behind the reason why it is told, and are left out."""
+    text = _COLOUR.sub("", output.decode(errors="replace"))
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n".join([line for line in lines if line and not _FRAME.match(line)][-count:])
 
 
 def evidence(stderr: bytes) -> str:

@@ -20,10 +20,17 @@ from switchmark.machine.remote_shell import RemoteShell
 from switchmark.machine.ssh import SshHost
 from switchmark.machine.ssh_sockets import new_folder
 
-__all__ = ["MachineHost", "cable_peer", "end_machines"]
+__all__ = ["MachineHost", "cable_peer", "end_machines", "machine_host"]
+
+_EMULATED_PATIENCE = 6.0
+"""Programs took four to thirty times as long on an emulated processor of a busy host."""
 
 _up: dict[str, Machine] = {}
 """The machines of this process, by the names of the host file."""
+
+_hosts: dict[str, MachineHost] = {}
+"""The hosts that they are: one for all that this process asks of a machine, as a connection to an
+emulated processor took five seconds."""
 
 _folders: list[Path] = []
 """Where the sockets of their cables are."""
@@ -47,6 +54,10 @@ class MachineHost(SshHost):
         self._at_first = (dict(there), carried)
         self._machine: Machine | None = None
 
+    def is_for(self, entry: HostEntry, there: Mapping[str, str]) -> bool:
+        """Say whether it is the host of such an entry."""
+        return (entry, there) == (self._entry, self._at_first[0])
+
     @property
     def up(self) -> bool:
         """Say whether it runs: there is nothing on a machine that does not."""
@@ -60,13 +71,18 @@ class MachineHost(SshHost):
         assert self._machine is not None
         return self._machine.emulated
 
+    def begin(self) -> None:
+        """Begin to boot it, unless it is up: others can be booted meanwhile."""
+        if self.name not in _up:
+            _up[self.name] = Machine(self.name, self._entry, _cables(self.name))
+
     def undo_run(self, run: str, folder: str) -> None:
         if self.up:
             super().undo_run(run, folder)
 
     def _shell(self) -> RemoteShell:
         machine = _up.get(self.name)
-        if machine is not None and not machine.lives():
+        if machine is not None and machine.was_lost():
             words = machine.last_words()
             del _up[self.name]
             machine.end()
@@ -74,18 +90,34 @@ class MachineHost(SshHost):
                 f"the machine {self.name} ended"
                 + "".join(f"\n  {line}" for line in words.splitlines())
             )
-        if machine is None:
-            machine = _up[self.name] = Machine(self.name, self._entry, _cables(self.name))
+        self.begin()
+        machine = _up[self.name]
+        try:
+            machine.wait()
+        except BaseException:
+            del _up[self.name]
+            raise
         if machine is not self._machine:
             self.close()
             self._machine = machine
+            self.patience = _EMULATED_PATIENCE if machine.emulated else 1.0
             self.address, self._options = machine.address, machine.options
             self._there, self._carried = dict(self._at_first[0]), self._at_first[1]
         return super()._shell()
 
 
+def machine_host(
+    name: str, entry: HostEntry, there: Mapping[str, str], carried: Carried | None
+) -> MachineHost:
+    """Return the host that a machine is. Its connection ends with the machine."""
+    known = _hosts.get(name)
+    if known is None or not known.is_for(entry, there):
+        known = _hosts[name] = MachineHost(name, entry, there=there, carried=carried)
+    return known
+
+
 def cable_peer(name: str, cable: str) -> tuple[str, str] | None:
-    """Return the machine at the other end of a cable, and its NIC; None where there is none.
+    """Return the machine at the other end of a cable, and its NIC; None where there is no other.
     UsageError where that is no machine, or there are several."""
     ends = [
         (host, nic.name)
@@ -105,6 +137,8 @@ def cable_peer(name: str, cable: str) -> tuple[str, str] | None:
 
 def end_machines() -> None:
     """End the machines of this process, and what joins them."""
+    while _hosts:
+        _hosts.popitem()[1].close()
     for name in list(_up):
         _up.pop(name).end()
     while _folders:

@@ -93,6 +93,7 @@ else
   flock 9; mine=y
 fi
 [ -z "$mine" ] || printf '%s' "$who" >"$f"
+trap '' TERM  # the end of its input ends it, which takes the word back
 echo held
 cat >/dev/null
 [ -z "$mine" ] || : >"$f"

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.cpus import cpu_mask, format_cpus
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan, Run, Step, Write
+from switchmark.model.topology import Port, Semantics, pci_address
 
-__all__ = ["lend", "spread", "unused_link"]
+__all__ = ["lend", "numa_nodes", "spread", "switch_nics", "unused_link"]
 
 _FEATURES = {
     "tx-checksumming": "tx",
@@ -26,9 +27,30 @@ _FEATURES = {
 """What a run turns off: the name that `ethtool -k` prints, and the one that -K takes."""
 
 
-def lend(host: Host, name: str, mac: str) -> Plan:
+def switch_nics(ports: Iterable[Port]) -> tuple[str, ...]:
+    """Return the real NICs at the switch's ends of some ports, as the user names them."""
+    return tuple(port.nic for port in ports if port.nic)
+
+
+def numa_nodes(host: Host, ports: Iterable[Port]) -> Mapping[str, int]:
+    """Return the NUMA nodes of the real NICs at some ports, and at the other ends of their cables,
+    by what the user names them. One whose node the kernel does not know (it says -1) is left
+    out."""
+    names = {name for port in ports for name in (port.nic, port.nic_peer) if name}
+    paths = {f"{_device(name)}/numa_node": name for name in sorted(names)}
+    contents = host.read_all(*paths) if paths else {}
+    return {paths[path]: int(node) for path, node in contents.items() if int(node) >= 0}
+
+
+def _device(name: str) -> str:
+    """Return the folder of a NIC's device, by its PCI address or its interface."""
+    return f"/sys/bus/pci/devices/{name}" if pci_address(name) else f"/sys/class/net/{name}/device"
+
+
+def lend(host: Host, name: str, mac: str, semantics: Semantics | None = None) -> Plan:
     """Return the steps that give the NIC the MAC `mac`, and whose undos restore MAC, features and
-    state.
+    state. One that a switch of these semantics is to have takes frames for all MACs, not its own
+    alone, unless the switch routes.
 
     UsageError if there is no such NIC or it is in use (`unused_link`).
     """
@@ -48,6 +70,10 @@ def lend(host: Host, name: str, mac: str) -> Plan:
             undo=("ip", "link", "set", name, "address", link["address"]),
         )
     )
+    routes = semantics in (None, Semantics.ROUTED)
+    if not routes and "PROMISC" not in link.get("flags", []):
+        on, off = (("ip", "link", "set", name, "promisc", how) for how in ("on", "off"))
+        steps.append(Run(f"{name} takes frames for all MACs", on, undo=off))
     return tuple(steps)
 
 
@@ -59,7 +85,7 @@ def spread(host: Host, name: str, cpus: Sequence[int]) -> Plan:
     Unavailable where neither can be.
     """
     queues = _listed(host, f"/sys/class/net/{name}/queues", "rx-")
-    interrupts = _listed(host, f"/sys/class/net/{name}/device/msi_irqs", "")
+    interrupts = _listed(host, f"{_device(name)}/msi_irqs", "")
     if len(queues) >= len(cpus) and len(interrupts) >= len(queues):
         return tuple(
             Write(

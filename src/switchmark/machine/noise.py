@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import Unavailable
 from switchmark.machine.cpus import format_cpus
 from switchmark.machine.facts import steady_tsc
 from switchmark.machine.host import Host
+from switchmark.machine.taken import Reads
 from switchmark.model.noise import HostActivity, Jitter, NoiseCertificate
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "cpu_times",
     "parse_cpu_times",
     "probe_jitter",
+    "snapshot_files",
+    "stolen",
 ]
 
 JITTER_MS = 10
@@ -94,9 +97,9 @@ class Snapshot:
     waited_us: int | None
 
     @classmethod
-    def read(cls, host: Host, cpus: Collection[int]) -> Snapshot:
-        """Read the counts of some CPUs of a host."""
-        files = host.read_all(*_COUNTS, *(_FREQUENCY.format(cpu=cpu) for cpu in cpus))
+    def read(cls, host: Reads, cpus: Collection[int]) -> Snapshot:
+        """Read the counts of some CPUs of a host, or of its files that were taken."""
+        files = host.read_all(*snapshot_files(cpus))
         stat, interrupts, pressure = (files.get(path, b"") for path in _COUNTS)
         return cls(
             time.monotonic(),
@@ -135,6 +138,11 @@ class Snapshot:
         )
 
 
+def snapshot_files(cpus: Collection[int]) -> list[str]:
+    """Return the files in which the counts of some CPUs are."""
+    return [*_COUNTS, *(_FREQUENCY.format(cpu=cpu) for cpu in cpus)]
+
+
 def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int, ...]]:
     """Return the clock ticks of a host's CPUs, as `parse_cpu_times` has them."""
     return parse_cpu_times(host.read(STAT), cpus)
@@ -153,6 +161,12 @@ def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[in
     return times
 
 
+def stolen(then: Sequence[int], now: Sequence[int]) -> float:
+    """Return the share of a CPU's time between two readings that the hypervisor kept."""
+    spent = [after - before for after, before in zip(now, then, strict=True)]
+    return spent[STEAL] / max(sum(spent), 1)
+
+
 class Steal:
     """This object tells the share of all CPU time of a host that its hypervisor kept, since the
     last call."""
@@ -163,8 +177,7 @@ class Steal:
 
     def __call__(self) -> float:
         then, self._last = self._last, self._read()
-        spent = [now - before for now, before in zip(self._last, then, strict=True)]
-        return spent[STEAL] / max(sum(spent), 1)
+        return stolen(then, self._last)
 
     def _read(self) -> tuple[int, ...]:
         return cpu_times(self._host)[-1]

@@ -113,13 +113,14 @@ def hand_over(
     return tuple(steps)
 
 
-def bind(address: str, driver: str, at: Node = HOST) -> Plan:
-    """Return the steps that bind a device, which may have a driver, to another; nothing of it is
+def bind(address: str, driver: str, at: Node = HOST, *, has_driver: bool = True) -> Plan:
+    """Return the steps that bind a device, which `has_driver` or not, to another; nothing of it is
     undone."""
     override, unbind = f"{_path(address)}/driver_override", f"{_path(address)}/driver/unbind"
+    leave = _tell(f"the kernel's driver leaves {address}", unbind, address, at=at)
     return (
         _tell(f"no other driver takes {address}", override, driver, at=at),
-        _tell(f"the kernel's driver leaves {address}", unbind, address, at=at),
+        *((leave,) if has_driver else ()),
         _tell(f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, at=at),
         _bound(address, driver, at),
     )

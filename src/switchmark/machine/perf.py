@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from signal import SIGINT
 
 from switchmark.errors import TrialFailed, Unavailable
@@ -35,6 +36,10 @@ EVENTS = ("cycles", "ref-cycles", "instructions", "cache-misses")
 _PROGRAM = ("perf", "stat", "-x", ";")
 MENDED_BY = "apt-get install linux-perf"
 _ANSWER_S = 5.0
+_NO_COUNTERS = "no hardware counters on this host"
+_SOURCES = "/sys/bus/event_source/devices/*"
+_SOFTWARE = {"breakpoint", "kprobe", "msr", "software", "tracepoint", "uprobe"}
+"""Sources of events that every machine has: where there is no other, nothing is counted."""
 
 # A count, its unit and its event, behind whose it is. Hybrid processors name their kind of core
 # (`cpu_core/cycles/`); `:u` says that the kernel's work is not counted.
@@ -59,7 +64,11 @@ class Counting:
 
 
 def probe(host: Host) -> Counting:
-    """Try every event once, on all CPUs or else on a process of one's own. Takes some 30 ms."""
+    """Try every event once, on all CPUs or else on a process of one's own. Takes some 30 ms, and
+    nothing where the kernel has no source of such events, as in many virtual machines."""
+    sources = {PurePath(path).name for path in host.inodes(_SOURCES)}
+    if sources and sources <= _SOFTWARE:
+        return Counting(missing=_NO_COUNTERS)
     refused = ""
     for way in (("-a",), ()):
         try:
@@ -72,7 +81,7 @@ def probe(host: Host) -> Counting:
         rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
         counted = {row["event"] for row in rows if row["count"] != "<not supported>"}
         if not counted:
-            return Counting(missing="no hardware counters on this host")
+            return Counting(missing=_NO_COUNTERS)
         return Counting(
             tuple(event for event in EVENTS if event in counted),
             by_cpu=bool(way),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from switchmark.errors import UsageError
 from switchmark.machine.cpus import Cpu, format_cpus, parse_cpus
@@ -38,7 +39,8 @@ class CpuUser:
     """A user of CPUs is a part, or the switch. `polls` says that it keeps `cores` of them busy;
     `group` is the index of its pair. `kind` is `switch`, `function` (a program that never yields),
     `sender`, `receiver`, `forwarder`. `spread` is a switch in the kernel that is to work on
-    `cores` CPUs, whoever runs there. A `function` is no physical end."""
+    `cores` CPUs, whoever runs there. A `function` is no physical end. `nics` names the real NICs
+    that it opens."""
 
     id: str
     kind: str
@@ -47,6 +49,7 @@ class CpuUser:
     cores: int = 1
     spread: bool = False
     function: bool = False
+    nics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Placement:
     doubts: tuple[str, ...]
     unpinned: frozenset[str] = frozenset()
     """Parts that run on any CPU that the scheduler gives them."""
+    node: int = 0
+    """The NUMA node that the test's hugepages are of."""
 
     def is_alone(self, part: str) -> bool:
         """Say whether a part has CPUs that it shares with no other."""
@@ -74,6 +79,15 @@ class Placement:
         pinned = {cpu for part, pin in self.pins.items() if part not in out for cpu in pin.cpus}
         left_out = {cpu for part in out for cpu in self.pins[part].cpus}
         return tuple(sorted((set(cpus) if self.unpinned - out else pinned) - left_out))
+
+    def beside(self, other: Placement) -> Placement:
+        """Return the placement of these parts and of those on a second host."""
+        return replace(
+            self,
+            pins={**self.pins, **other.pins},
+            doubts=tuple(dict.fromkeys((*self.doubts, *other.doubts))),
+            unpinned=self.unpinned | other.unpinned,
+        )
 
     def recorded(self) -> PlacementRecord:
         """Return the placement as a record keeps it."""
@@ -91,34 +105,52 @@ def place(
     policy: str = PINNED,
     *,
     may_share: bool = False,
+    nodes: Mapping[str, int] = MappingProxyType({}),
 ) -> Placement:
     """Give CPUs to the parts. Deterministic; UsageError for a policy or a CPU that is not there.
 
     `auto` is `pinned`, or `shared-process` where parts that keep a CPU busy would have to share
     one, the ends `may_share` a process, and fewer would then. `unpinned:switch` and
-    `unpinned:function` are `pinned` but for these, as if they were not there.
+    `unpinned:function` are `pinned` but for these, as if they were not there. `nodes` are the NUMA
+    nodes of NICs, by name, where these are known.
 
-    A polling switch has its CPUs to itself first. While there is a choice, the others get CPUs of
-    the same NUMA node, on physical cores of their own, isolated, and not core 0, which serves the
-    host's interrupts. Then they share, and yield to each other, but not with the switch, and with a
-    function that never yields only where nothing else is left. A switch or a function that does not
-    poll gets no CPU of its own, but for a switch that is `spread`: CPUs that nobody has, then those
-    of others, who are no worse off than where the kernel does its work in their time.
+    A polling switch has its CPUs to itself first. While there is a choice, whoever opens NICs gets
+    CPUs of their NUMA node, the others of the one with most NICs, or of any one; on physical cores
+    of their own, isolated, and not core 0, which serves the host's interrupts. Then they share, and
+    yield to each other, but not with the switch, and with a function that never yields only where
+    nothing else is left. A switch or a function that does not poll gets no CPU of its own, but for
+    a switch that is `spread`: CPUs that nobody has, then those of others, who are no worse off than
+    where the kernel does its work in their time.
 
     The doubts are `cores-shared`; `cores-overcommitted` where a polling switch or function that
     never yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
-    are both in use.
+    are both in use; `nic-on-other-node` where a part's CPU is on another NUMA node than its NIC.
     """
     if policy == AUTO:
-        pinned = place(parts, cpus, PINNED)
+        pinned = place(parts, cpus, PINNED, nodes=nodes)
         if not (may_share and {"cores-shared", "cores-overcommitted"} & set(pinned.doubts)):
             return pinned
-        together = place(parts, cpus, SHARED_PROCESS)
+        together = place(parts, cpus, SHARED_PROCESS, nodes=nodes)
         return min(pinned, together, key=lambda each: _crowding(each, parts))
-    units = _units(parts, together=policy == SHARED_PROCESS)
     if policy.startswith(UNPINNED):
-        return _unpinned(parts, units, cpus, policy)
-    table = Table(_chosen(cpus, policy), sum(unit.cores for unit in units))
+        placed = _unpinned(parts, cpus, policy, nodes)
+    else:
+        placed = _pinned(parts, cpus, policy, nodes)
+    far = "nic-on-other-node"
+    doubts = (*placed.doubts, far) if _far_from_nics(parts, placed, cpus, nodes) else placed.doubts
+    return replace(
+        placed,
+        doubts=tuple(dict.fromkeys(doubts)),
+        node=_memory_node(parts, placed, cpus, nodes),
+    )
+
+
+def _pinned(
+    parts: Sequence[CpuUser], cpus: Sequence[Cpu], policy: str, nodes: Mapping[str, int]
+) -> Placement:
+    units = _units(parts, nodes, together=policy == SHARED_PROCESS)
+    needed = sum(unit.cores for unit in units)
+    table = Table(_chosen(cpus, policy), needed, _every_node(parts, nodes))
     for unit in units:
         table.pin(unit)
     pins = {
@@ -129,7 +161,7 @@ def place(
         for unit in units
         for part in unit.ids
     }
-    pins |= _spread_pins(parts, table)
+    pins |= _spread_pins(parts, table, nodes)
     return Placement(
         policy,
         {part.id: pins.get(part.id, Pin()) for part in parts},
@@ -145,24 +177,59 @@ def _crowding(placement: Placement, parts: Sequence[CpuUser]) -> tuple[int, int]
     doubts = sum(doubt in placement.doubts for doubt in ("cores-shared", "cores-overcommitted"))
     busy = Counter(
         cpu
-        for unit in _units(parts, together=together)
+        for unit in _units(parts, {}, together=together)
         if unit.polls
         for cpu in placement.pins[unit.ids[0]].cpus
     )
     return doubts, max(busy.values(), default=0)
 
 
-def _units(parts: Sequence[CpuUser], *, together: bool) -> list[Unit]:
+def _nodes_of(part: CpuUser, nodes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(nodes[nic] for nic in part.nics if nic in nodes)
+
+
+def _every_node(parts: Sequence[CpuUser], nodes: Mapping[str, int]) -> list[int]:
+    return [node for part in parts for node in _nodes_of(part, nodes)]
+
+
+def _far_from_nics(
+    parts: Sequence[CpuUser], placed: Placement, cpus: Sequence[Cpu], nodes: Mapping[str, int]
+) -> bool:
+    """Say whether a CPU of a part is on another NUMA node than a NIC that the part opens."""
+    return any(
+        cpu.node != node
+        for part in parts
+        for node in _nodes_of(part, nodes)
+        for cpu in cpus
+        if cpu.id in placed.pins[part.id].cpus
+    )
+
+
+def _memory_node(
+    parts: Sequence[CpuUser], placed: Placement, cpus: Sequence[Cpu], nodes: Mapping[str, int]
+) -> int:
+    """Return the NUMA node of the CPUs in use that has most of the NICs: programs take memory where
+    they run. Of several that of the switch's NICs, else the lowest."""
+    used = {cpu for pin in placed.pins.values() for cpu in pin.cpus}
+    of_nics = Counter(_every_node(parts, nodes))
+    in_use = {cpu.node for cpu in cpus if cpu.id in used or not used}
+    first = next(iter(of_nics), None)
+    return max(in_use, key=lambda node: (of_nics[node], node == first, -node), default=0)
+
+
+def _units(parts: Sequence[CpuUser], nodes: Mapping[str, int], *, together: bool) -> list[Unit]:
     """Return the parts that need CPUs, those with the strongest claim first."""
     units: list[Unit] = []
     for part in parts:
         if part.kind in ("switch", "function") and not part.polls:
             continue
+        near = _nodes_of(part, nodes)
         mate = next((unit for unit in units if together and _are_pair(unit, part)), None)
         if mate is None:
-            units.append(Unit((part.id,), part.kind, part.polls, part.group, part.cores))
+            units.append(Unit((part.id,), part.kind, part.polls, part.group, part.cores, near))
         else:
-            units[units.index(mate)] = replace(mate, ids=(*mate.ids, part.id))
+            both = replace(mate, ids=(*mate.ids, part.id), nodes=(*mate.nodes, *near))
+            units[units.index(mate)] = both
     return sorted(
         units,
         key=lambda unit: (
@@ -206,9 +273,15 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
     return parse_cpus(policy.replace("+", ","))
 
 
-def _spread_pins(parts: Sequence[CpuUser], table: Table) -> dict[str, Pin]:
+def _spread_pins(
+    parts: Sequence[CpuUser], table: Table, nodes: Mapping[str, int]
+) -> dict[str, Pin]:
     """Return the CPUs of switches in the kernel whose work is to be on so many CPUs."""
-    return {part.id: Pin(table.least_used(part.cores)) for part in parts if part.spread}
+    return {
+        part.id: Pin(table.least_used(part.cores, _nodes_of(part, nodes)))
+        for part in parts
+        if part.spread
+    }
 
 
 def unpinned_only(policy: str) -> str:
@@ -217,11 +290,12 @@ def unpinned_only(policy: str) -> str:
 
 
 def _unpinned(
-    parts: Sequence[CpuUser], units: Sequence[Unit], cpus: Sequence[Cpu], policy: str
+    parts: Sequence[CpuUser], cpus: Sequence[Cpu], policy: str, nodes: Mapping[str, int]
 ) -> Placement:
+    units = _units(parts, nodes, together=False)
     who, busy = unpinned_only(policy), sum(unit.cores for unit in units if unit.polls)
     free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
-    fixed = place([part for part in parts if part.id not in free], cpus)
+    fixed = place([part for part in parts if part.id not in free], cpus, nodes=nodes)
     doubts = ["cores-shared"] * (busy > len(cpus))
     if doubts and (busy > 2 * len(cpus) or any(unit.never_yields for unit in units)):
         doubts.append("cores-overcommitted")
@@ -229,7 +303,7 @@ def _unpinned(
         one: bool(doubts) and u.polls and u.kind != "function" for u in units for one in u.ids
     }
     pins = {part: Pin((), yields[part]) for part in yields}
-    pins |= _spread_pins(parts, Table(cpus, 0))
+    pins |= _spread_pins(parts, Table(cpus, 0, _every_node(parts, nodes)), nodes)
     for part, pin in fixed.pins.items():
         pins[part] = replace(pin, yield_=pin.yield_ or yields.get(part, False))
     every = {part.id: pins.get(part.id, Pin()) for part in parts}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from pathlib import Path
 
 __all__ = [
@@ -24,6 +25,8 @@ MARK = "SWITCHMARK_RUN"
 """The environment variable that every process of a run carries, with the run's id."""
 
 _KILL_WAIT_S = 5.0
+_EXEC_S = 1.0
+_TRIES = 3
 
 
 def start_time(pid: int) -> int | None:
@@ -60,12 +63,33 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
         pid = int(entry.name)
         start = start_time(pid)
         try:
-            environ = (entry / "environ").read_bytes()
+            environ = _environ(entry)
         except OSError:
             continue
         if start is not None and mark in environ.split(b"\0"):
             processes.append((pid, start))
     return tuple(processes)
+
+
+def _environ(process: Path) -> bytes:
+    """Return the environment of a process. While it becomes another program it has none that can be
+    read, for some milliseconds on a busy host: it is read again."""
+    deadline = time.monotonic() + _EXEC_S
+    tries = _TRIES
+    while not (environ := (process / "environ").read_bytes()):
+        if not tries or time.monotonic() > deadline or not (process / "exe").exists():
+            break  # it has none, or no program: a thread of the kernel, or a zombie
+        if _becomes_another(process):
+            time.sleep(0.001)
+        else:
+            tries -= 1
+    return environ
+
+
+def _becomes_another(process: Path) -> bool:
+    """Say whether a process has no environment yet, not even an empty one."""
+    stat = (process / "stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[48]) == 0  # field 51, where it ends
 
 
 def wait_end(pidfd: int, timeout_s: float) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.host_file import host_programs
+from switchmark.machine.host_file import LOCAL, host_programs
 
 __all__ = [
     "OTHER_SETTINGS",
@@ -106,7 +106,7 @@ def how_to_name(setting: str) -> str:
     """Return how a user says where a program is that no package has, for a hint."""
     return (
         f'{program_variable(setting)}=/path/to/it, or {setting} = "/path/to/it" in '
-        "[hosts.local.programs] of ~/.config/switchmark/host.toml"
+        f"[hosts.{LOCAL}.programs] of ~/.config/switchmark/host.toml"
     )
 
 
@@ -126,7 +126,8 @@ def probe_version(
     try:
         done = host.run(argv)
     except Unavailable as error:
-        raise Unavailable(missing or f"{argv[0]} is not installed", hint=hint) from error
+        told = (missing or f"{argv[0]} is not installed") + _on(host)
+        raise Unavailable(told, hint=_hint_for(host, hint)) from error
     match = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
     if done.status or not match:
         raise Unavailable(f"{' '.join(argv)} does not tell its version", hint=hint)
@@ -142,5 +143,15 @@ def require_programs(host: Host, packages: Mapping[str, str]) -> None:
         wanted = " ".join(dict.fromkeys(packages[name] for name in missing))
         are = "is" if len(missing) == 1 else "are"
         raise Unavailable(
-            f"{', '.join(missing)} {are} not installed", hint=f"apt-get install {wanted}"
+            f"{', '.join(missing)} {are} not installed{_on(host)}",
+            hint=f"apt-get install {wanted}",
         )
+
+
+def _on(host: Host) -> str:
+    return "" if host.name == LOCAL else f" on {host.name}"
+
+
+def _hint_for(host: Host, hint: str) -> str:
+    """Return a hint with the table of the host file that is about this host."""
+    return hint.replace(f"[hosts.{LOCAL}.programs]", f"[hosts.{host.name}.programs]")

@@ -49,12 +49,14 @@ class RemoteShell:
     """A remote shell is the connection to one host: `ask` feeds it a script and returns what came
     before each of the marks that the script printed.
 
-    `argv` is the command that gives the shell; `host` is named in errors. Unavailable where there
-    is no shell, HostLost once its connection is gone.
+    `argv` is the command that gives the shell; `host` is named in errors, and may take `patience`
+    times as long as others. Unavailable where there is no shell, HostLost once its connection is
+    gone.
     """
 
-    def __init__(self, host: str, argv: Sequence[str]) -> None:
+    def __init__(self, host: str, argv: Sequence[str], patience: float = 1.0) -> None:
         self.host = host
+        self._answer_s = _ANSWER_S * patience
         self.nonce = f"<{secrets.token_hex(16)}>"
         self._number = 0
         self._stale: list[int] = []
@@ -77,15 +79,18 @@ class RemoteShell:
         self._begin()
         self.round_trip_s = time.monotonic() - before
 
-    def ask(self, script: str, marks: int, timeout_s: float = _ANSWER_S) -> list[bytes]:
+    def ask(self, script: str, marks: int) -> list[bytes]:
         """Ask by a script: return what it wrote before each of the `marks` times that it printed
-        the shell's nonce, which `mark` does. HostLost where that takes longer than `timeout_s`."""
+        the shell's nonce, which `mark` does. HostLost where that takes too long."""
         self.post(script)
-        deadline = time.monotonic() + timeout_s + self.round_trip_s
+        deadline = time.monotonic() + self._answer_s + self.round_trip_s
         try:
             return [self._until_mark(deadline) for _ in range(marks)]
         except TimeoutError as error:
-            raise self.lost(f"it did not answer for {timeout_s:g} s") from error
+            raise self.lost(f"it did not answer for {self._answer_s:g} s") from error
+        except BaseException:
+            self.close()  # what it says next is not what is asked next
+            raise
 
     def post(self, script: str) -> None:
         """Send a script that prints nothing; what is asked after it comes after it."""
@@ -106,16 +111,17 @@ class RemoteShell:
         """Return the command that prints the nonce."""
         return f"printf %s {shlex.quote(self.nonce)}"
 
-    def new_number(self) -> int:
-        """Return a number for the files of one command, which are `$d/NUMBERo` and `e`. Those of
-        commands long past go."""
-        self._number += 1
-        self._stale.append(self._number)
-        if len(self._stale) > 2 * _RECENT:  # some of them are of commands yet to be fed
+    def new_numbers(self, count: int) -> range:
+        """Return numbers for the files of as many commands, which are `$d/NUMBERo` and `e`. Those
+        of commands long past go, which were fed before these."""
+        if len(self._stale) > 2 * _RECENT:
             old, self._stale = self._stale[:-_RECENT], self._stale[-_RECENT:]
             names = " ".join(f'"$d"/{number}[oei]' for number in old)
             self.post(f"rm -f {names} &")
-        return self._number
+        numbers = range(self._number + 1, self._number + 1 + count)
+        self._number += count
+        self._stale += numbers
+        return numbers
 
     def lives(self) -> bool:
         """Say whether the connection is up, as far as this side knows."""
@@ -155,7 +161,7 @@ class RemoteShell:
     def _begin(self) -> None:
         try:
             self.post(_BEGIN.format(nonce=shlex.quote(self.nonce)))
-            deadline = time.monotonic() + _ANSWER_S
+            deadline = time.monotonic() + self._answer_s
             self._until_mark(deadline)  # a login may say something first
             said = self._until(b"\n", deadline)
         except (HostLost, TimeoutError) as error:

@@ -16,13 +16,15 @@ __all__ = ["Table", "Unit"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit is scheduled as one: a part, or a pair in one process."""
+    """A unit is scheduled as one: a part, or a pair in one process. `nodes` are the NUMA nodes of
+    its NICs, one for each that is known."""
 
     ids: tuple[str, ...]
     kind: str
     polls: bool
     group: int | None
     cores: int
+    nodes: tuple[int, ...] = ()
 
     @property
     def is_polling_switch(self) -> bool:
@@ -35,22 +37,23 @@ class Unit:
 
 
 class Table:
-    """A table has the CPUs, and who is on each of them so far."""
+    """A table has the CPUs, and who is on each of them so far. `nodes` are the NUMA nodes of the
+    test's NICs, one for each that is known."""
 
-    def __init__(self, cpus: Sequence[Cpu], needed: int) -> None:
+    def __init__(self, cpus: Sequence[Cpu], needed: int, nodes: Sequence[int]) -> None:
         self._cpus = {cpu.id: cpu for cpu in cpus}
         self._guests: dict[int, list[Unit]] = {cpu.id: [] for cpu in cpus}
-        self._home = self._home_node(needed)
+        self._home = self._home_node(needed, nodes)
 
     def pin(self, unit: Unit) -> None:
         for _ in range(unit.cores):
             self._guests[min(self._guests, key=lambda cpu: self._cost(cpu, unit))].append(unit)
 
-    def least_used(self, count: int) -> tuple[int, ...]:
-        """Return CPUs for what the kernel does of a switch's work: those that nobody has, then
-        those of who does not send, and none that is isolated, which RPS leaves out. UsageError if
-        there are too few."""
-        unit = Unit((), "switch", False, None, count)
+    def least_used(self, count: int, nodes: tuple[int, ...]) -> tuple[int, ...]:
+        """Return CPUs for what the kernel does of a switch's work, whose NICs are on `nodes`: those
+        that nobody has, then those of who does not send, and none that is isolated, which RPS
+        leaves out. UsageError if there are too few."""
+        unit = Unit((), "switch", False, None, count, nodes)
 
         def cost(cpu: int) -> tuple[bool | int, ...]:
             sends = any(guest.kind == "sender" for guest in self._guests[cpu])
@@ -86,7 +89,7 @@ class Table:
 
     def _cost(
         self, cpu: int, unit: Unit
-    ) -> tuple[bool, bool, int, bool, bool, int, bool, bool, int]:
+    ) -> tuple[bool, bool, int, bool, bool, bool, int, bool, bool, int]:
         """Return what speaks against a CPU, the weightiest reason first."""
         guests = self._guests[cpu]
         return (
@@ -94,6 +97,7 @@ class Table:
             any(guest.never_yields for guest in guests),
             len(guests),
             any(guest.group == unit.group is not None for guest in guests),
+            bool(unit.nodes) and self._cpus[cpu].node not in unit.nodes,
             self._cpus[cpu].node != self._home,
             self._sibling_use(cpu),
             not self._cpus[cpu].isolated,
@@ -111,15 +115,16 @@ class Table:
     def _is_core_0(self, cpu: int) -> bool:
         return 0 in (cpu, *self._cpus[cpu].siblings)
 
-    def _home_node(self, needed: int) -> int:
-        """Return the NUMA node that holds everybody: best on isolated CPUs, then on cores of their
-        own."""
+    def _home_node(self, needed: int, nodes: Sequence[int]) -> int:
+        """Return the NUMA node that has most NICs, else the one that holds everybody: best on
+        isolated CPUs, then on cores of their own."""
 
-        def merit(node: int) -> tuple[bool, bool, bool, int, bool, int]:
+        def merit(node: int) -> tuple[int, bool, bool, bool, int, bool, int]:
             cpus = [cpu for cpu in self._cpus.values() if cpu.node == node]
             cores = len({min(cpu.id, *cpu.siblings) if cpu.siblings else cpu.id for cpu in cpus})
             isolated = sum(cpu.isolated for cpu in cpus)
             return (
+                nodes.count(node),
                 len(cpus) >= needed,
                 isolated >= needed,
                 cores >= needed,

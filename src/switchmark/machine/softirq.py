@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from switchmark.machine.host import Host
-from switchmark.machine.noise import HZ, IDLE, IOWAIT, IRQ, SOFTIRQ, STAT, STEAL, parse_cpu_times
+from switchmark.machine.noise import (
+    HZ,
+    IDLE,
+    IOWAIT,
+    IRQ,
+    SOFTIRQ,
+    STAT,
+    STEAL,
+    parse_cpu_times,
+    stolen,
+)
 from switchmark.machine.taken import Reads
 from switchmark.model.cost import InterruptCost, InterruptTimes
 
@@ -35,12 +45,14 @@ class SoftirqTimes:
     irq: Mapping[int, float]
     softirq: Mapping[int, float]
     daemon: Mapping[int, float | None]
+    whole: tuple[int, ...] = ()
+    """The ticks of all CPUs of the host together."""
 
     @classmethod
-    def read(cls, host: Host, cpus: Collection[int], taken: Reads | None = None) -> SoftirqTimes:
-        """Read the times of some CPUs of a host, from files that were taken already if need be."""
+    def read(cls, host: Host, cpus: Collection[int], taken: Reads) -> SoftirqTimes:
+        """Read the times of some CPUs of a host from its files that were taken."""
         daemons = _daemons(host)
-        files = (taken or host).read_all(*softirq_files(host, cpus))
+        files = taken.read_all(*softirq_files(host, cpus))
         times = parse_cpu_times(files.get(STAT, b""), cpus)
         return cls(
             time.monotonic(),
@@ -48,7 +60,12 @@ class SoftirqTimes:
             {cpu: times[cpu][IRQ] / HZ for cpu in cpus if cpu in times},
             {cpu: times[cpu][SOFTIRQ] / HZ for cpu in cpus if cpu in times},
             {cpu: _ran_s(files.get(daemons.get(cpu, ""), b"")) for cpu in cpus if cpu in times},
+            times.get(-1, ()),
         )
+
+    def stolen_since(self, before: SoftirqTimes) -> float:
+        """Return the share of all CPU time in between that the hypervisor kept."""
+        return stolen(before.whole, self.whole)
 
     def loads_since(self, before: SoftirqTimes) -> dict[str, float]:
         """Return by CPU the share of the time in between that it was at work, as the scheduler

@@ -6,18 +6,19 @@ No password is ever asked for, and a host key is judged as the user's configurat
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from switchmark.errors import CommandFailed, CommandTimedOut, HostLost, SwitchmarkError, Unavailable
 from switchmark.machine.carried import Carried
 from switchmark.machine.far_undo import undo_there
-from switchmark.machine.host import Completed, last_lines
+from switchmark.machine.host import Call, Completed, last_lines
 from switchmark.machine.remote_shell import RemoteShell
 from switchmark.machine.shell_words import assignments, ending, literal, quoted, why_not
 from switchmark.machine.ssh_files import LONG, SshFiles
@@ -29,7 +30,7 @@ __all__ = ["Call", "SshHost"]
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),
     *("ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"),
-    *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "StdinNull=no"),
+    "StdinNull=no",
     *("ForkAfterAuthentication=no", "SessionType=default"),
 )
 _SHELL = "exec /bin/sh"
@@ -40,24 +41,13 @@ _MARKS = 4
 _EXPECTED = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call is a command to be run with others. `ok` are the exit statuses after which the next
-    one is run; any without them."""
-
-    argv: tuple[str, ...]
-    stdin: bytes | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 10.0
-    ok: tuple[int, ...] | None = None
-
-
 class SshHost(SshFiles):
     """A host is behind `address`, as `ssh` takes it; `options` are of its configuration, as behind
     `-o`. It is connected when it is first used, and again after its connection was lost.
 
     `there` are the paths of programs on that host, by what plans call them; `carried` is put there
-    when it is first run. `cpus` are those that runs may have of it.
+    when it is first run. `cpus` are those that runs may have of it. All that has its time there may
+    take `patience` times as long.
 
     The socket of the connection is in `folder`, or in a folder of its own, until `close`.
     """
@@ -104,7 +94,7 @@ class SshHost(SshFiles):
         ends with none of the statuses that are fine is not run."""
         shell = self._shell()
         calls = [replace(call, argv=self._as_there(call.argv)) for call in calls]
-        numbers = [shell.new_number() for _ in calls]
+        numbers = shell.new_numbers(len(calls))
         for call, number in zip(calls, numbers, strict=True):
             if call.stdin is not None and len(call.stdin) > LONG:
                 path = shell.ask(f'printf %s "$d/{number}i"; {shell.mark}', 1)[0].decode()
@@ -115,7 +105,9 @@ class SshHost(SshFiles):
         try:
             for call in calls:
                 told += 1
-                stdout, stderr, status = self._outcome(shell, call.argv, call.timeout_s)
+                stdout, stderr, status = self._outcome(
+                    shell, call.argv, call.timeout_s * self.patience
+                )
                 if status == "skipped":
                     return
                 if status == "full":
@@ -194,7 +186,7 @@ class SshHost(SshFiles):
         if self._folder is None:
             self._folder = self._made = new_folder()
         try:
-            self._connection = RemoteShell(self.name, self._ssh("ControlMaster=yes"))
+            self._connection = RemoteShell(self.name, self._ssh("ControlMaster=yes"), self.patience)
         except SwitchmarkError as error:
             # Of a host that was there once nothing is to be refused: it was lost.
             told = HostLost(error.message, hint=error.hint) if self.connected else error
@@ -225,7 +217,9 @@ class SshHost(SshFiles):
         """Return the command that gives a shell over this host's connection. What is said here
         comes first: OpenSSH takes the first of what it finds."""
         control = (f"ControlPath={self._folder}/{socket_name(self.name)}", "ControlPersist=no")
-        settings = (*options, *control, *_OPTIONS, *self._options)
+        waits = (f"ConnectTimeout={10 * self.patience:.0f}", "ServerAliveInterval=5")
+        count = f"ServerAliveCountMax={3 * self.patience:.0f}"
+        settings = (*options, *control, *_OPTIONS, *waits, count, *self._options)
         flags = (word for setting in settings for word in ("-o", setting))
         return ("ssh", "-T", *flags, "--", self.address, _SHELL)
 
@@ -240,12 +234,15 @@ class SshHost(SshFiles):
             stdout = shell.answer(timeout_s)
         except TimeoutError:
             overdue = True
-            self._kill(pid)
+            try:
+                self._kill(pid)
+            except subprocess.TimeoutExpired as error:
+                raise shell.lost("a command there could not be killed") from error
             stdout = self._answer(shell)
         except BaseException:
             if shell.lives():
                 # Interrupted: the shell waits on, and what it says next is not what is asked next.
-                with suppress(SwitchmarkError, OSError):
+                with suppress(SwitchmarkError, OSError, subprocess.TimeoutExpired):
                     self._kill(pid)
                 shell.close()
             raise
@@ -266,7 +263,7 @@ class SshHost(SshFiles):
             input=script,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=_KILL_S,
+            timeout=_KILL_S * self.patience,
             check=False,
             start_new_session=True,
         )
@@ -291,14 +288,16 @@ def _script(shell: RemoteShell, call: Call, number: int) -> str:
     elif call.stdin is not None:
         feed, given = f"{literal(call.stdin)} | ", ""
     fine = "*" if call.ok is None else "|".join(str(_told(status)) for status in call.ok)
-    mark = shell.mark
+    mark, nonce = shell.mark, shlex.quote(shell.nonce)
+    # What is written at once goes in one packet, and wakes everyone on its way once.
     return (
-        f'if [ -n "$x" ]; then {mark}; {mark}; {mark}; printf skipped; {mark}\nelse\n'
+        f'if [ -n "$x" ]; then printf "%s%s%sskipped%s" {nonce} {nonce} {nonce} {nonce}\nelse\n'
         f"{feed}{assignments(call.env)}setsid -- {quoted(call.argv)} {given} >{out} 2>{err} &\n"
-        f"p=$!; printf '%s' \"$p\"; {mark}; wait $p; s=$?; [ -e {err} ] || s=full\n"
+        f"p=$!; printf '%s%s' $p {nonce}; wait $p; s=$?; [ -e {err} ] || s=full\n"
         f"[ $s != 126 ] && [ $s != 127 ] || {why_not(call.argv[0])}\n"
-        f"[ ! -s {out} ] || cat {out}; {mark}; [ ! -s {err} ] || cat {err}; "
-        f"{mark}; printf '%s' $s; {mark}\n"
+        f"[ ! -s {out} ] || cat {out}\n"
+        f"if [ -s {err} ]; then {mark}; cat {err}; printf '%s%s%s' {nonce} $s {nonce}\n"
+        f"else printf '%s%s%s%s' {nonce} {nonce} $s {nonce}; fi\n"
         f"case $s in {fine}) ;; *) x=1;; esac\nfi"
     )
 

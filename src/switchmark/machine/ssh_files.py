@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from switchmark.machine.remote_shell import RemoteShell
 from switchmark.machine.shell_words import literal, os_error, patterns_of, word
@@ -34,7 +35,9 @@ Few are handed to `cat` by the shell itself, which starts one process for all.""
 
 
 class SshFiles(ABC):
-    """The files of a host, as `Host` has them."""
+    """The files of a host, as `Host` has them. It may take `patience` times as long as others."""
+
+    patience = 1.0
 
     def read(self, path: str) -> bytes:
         shell = self._shell()
@@ -62,13 +65,20 @@ class SshFiles(ABC):
         self._file_command(f"rm -f -- {word(path)}", path)
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
+        return self.read_later(*patterns)()
+
+    def read_later(self, *patterns: str) -> Callable[[], Mapping[str, bytes]]:
+        """Begin to read what matches patterns; return what gives it, before all else is asked."""
         if not patterns:
-            return {}
+            return dict
         shell = self._shell()
         shell.post(
             f"set -- {patterns_of(patterns)}; printf '%s\\0' \"$@\"; {shell.mark}\n"
             f"{_READ}{shell.mark}"
         )
+        return partial(self._files_read, shell)
+
+    def _files_read(self, shell: RemoteShell) -> Mapping[str, bytes]:
         names = self._answer(shell).decode(errors="surrogateescape").split("\0")[:-1]
         contents = {name: self._answer(shell) for name in names}
         failed = {
@@ -101,9 +111,12 @@ class SshFiles(ABC):
 
     def _answer(self, shell: RemoteShell) -> bytes:
         try:
-            return shell.answer(_SILENT_S)
+            return shell.answer(_SILENT_S * self.patience)
         except TimeoutError as error:
-            raise shell.lost(f"it did not answer for {_SILENT_S:g} s") from error
+            raise shell.lost(f"it did not answer for {_SILENT_S * self.patience:g} s") from error
+        except BaseException:
+            shell.close()  # what it says next is not what is asked next
+            raise
 
     def _upload(self, path: str, content: bytes) -> None:
         """Write a file by a session of its own, which takes it as it is."""
@@ -116,7 +129,7 @@ class SshFiles(ABC):
             input=content,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            timeout=_UPLOAD_S,
+            timeout=_UPLOAD_S * self.patience,
             check=False,
             start_new_session=True,
         )

@@ -27,9 +27,11 @@ _TELL = f'read -r s </proc/self/stat; printf "\\n{_MARK}%s\\n" "$s"; exec "$@"'
 
 
 class Connected(Protocol):
-    """A connected host takes scripts that are not waited for."""
+    """A connected host takes scripts that are not waited for, and may take `patience` times as long
+    as others."""
 
     name: str
+    patience: float
 
     def post(self, script: str) -> None: ...
     def lives(self) -> bool: ...
@@ -48,11 +50,16 @@ class SshProcess:
         self._command = command
         self._status: int | None = None
 
+    @property
+    def patience(self) -> float:
+        """Return how many times the usual it may take."""
+        return self._host.patience
+
     def send(self, line: str) -> None:
         self._client.send(line)
 
     def receive(self, timeout_s: float) -> str | None:
-        return self._client.receive(timeout_s)
+        return self._client.receive(timeout_s * self.patience)
 
     def poll(self) -> int | None:
         if self._status is None:
@@ -130,7 +137,7 @@ def start(
     with shielded():
         client = LocalProcess(child, command, stderr_path)
         client.send(script)
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + _START_S * host.patience
         while (line := client.receive(deadline - time.monotonic())) is not None:
             # A login may say something first.
             _, marked, told = line.rpartition(_MARK)

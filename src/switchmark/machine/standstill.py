@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from switchmark.model.counters import PathCounters
 
@@ -39,10 +39,13 @@ class Standstill:
 
     def _still(self, apart_s: float) -> PathCounters:
         deadline = time.monotonic() + _LIMIT_S
-        now = self.read()
+        now = self._read()
         while apart_s and time.monotonic() < deadline:
             time.sleep(apart_s)
-            before, now = now, self.read()
+            before, now = now, self._read()
             if (now.links, now.functions) == (before.links, before.functions):
                 break
         return now
+
+    def _read(self) -> PathCounters:
+        return replace(self.read(), read_ns=time.monotonic_ns())

@@ -13,10 +13,12 @@ __all__ = [
     "Switches",
     "children",
     "cpu_ns",
+    "cpu_time_files",
     "in_network",
     "switch_files",
     "switched_since",
     "thread_switches",
+    "thread_time_files",
     "thread_times",
     "threads",
 ]
@@ -40,17 +42,22 @@ def threads(host: Host, pids: Iterable[int]) -> frozenset[int]:
     return frozenset(int(path.split("/")[4]) for path in host.read_all(*_of(pids, "comm")))
 
 
-def cpu_ns(host: Host, pids: Iterable[int]) -> tuple[int, int]:
+def cpu_ns(host: Reads, pids: Iterable[int]) -> tuple[int, int]:
     """Return the CPU time that all threads of some processes have used, and the time that they
     were ready to run and did not; 0 once they are gone."""
-    files = host.read_all(*_of(pids, "schedstat"))
+    files = host.read_all(*cpu_time_files(pids))
     words = [each.split() for each in files.values() if each]
     return sum(int(ran) for ran, *_ in words), sum(int(waited) for _, waited, *_ in words)
 
 
-def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
+def cpu_time_files(pids: Iterable[int]) -> list[str]:
+    """Return the files in which `cpu_ns` looks."""
+    return _of(pids, "schedstat")
+
+
+def thread_times(host: Reads, pids: Collection[int]) -> dict[str, int]:
     """Return the CPU time, in ns, that each thread of some processes has used, by name and id."""
-    files = host.read_all(*_of(pids, "comm"), *_of(pids, "schedstat"))
+    files = host.read_all(*thread_time_files(pids))
     times = {}
     for path, content in files.items():
         task, _, name = path.rpartition("/")
@@ -58,6 +65,11 @@ def thread_times(host: Host, pids: Collection[int]) -> dict[str, int]:
             who = files.get(f"{task}/comm", b"").decode(errors="replace").strip()
             times[f"{who}/{task.rpartition('/')[2]}"] = int(words[0])
     return times
+
+
+def thread_time_files(pids: Iterable[int]) -> list[str]:
+    """Return the files in which `thread_times` looks."""
+    return [*_of(pids, "comm"), *_of(pids, "schedstat")]
 
 
 def thread_switches(host: Reads, pids: Collection[int]) -> Switches:

@@ -10,13 +10,14 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import takewhile
 
 from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
-from switchmark.machine.host import Host, last_lines
+from switchmark.machine.host import Call, Host, LocalHost, last_lines
 from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.machine.leases import Leases
 from switchmark.machine.machines import MachineHost
-from switchmark.machine.ssh import Call, SshHost
+from switchmark.machine.ssh import SshHost
 from switchmark.machine.together import commands_together
 
 __all__ = ["carry_out", "in_words", "undone_together"]
@@ -59,22 +60,26 @@ def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases
 
 
 def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bool]:
-    """Carry out the undos from the first on that are commands of one host that is reached by ssh,
-    in one round trip: say of each whether it is done. One that is not is to be carried out by
-    itself; so are all others, the first of which is not done."""
+    """Carry out the undos from the first on that are commands of one host: over ssh in one round
+    trip, here those that are about something, side by side. Say of each whether it is done. One
+    that is not is to be carried out by itself; so are all others, the first of which is not
+    done."""
     if _has_ended(hosts, undos[0].host):
         return [False]
     commands = commands_together(undos)
+    host = hosts.get(undos[0].host)
+    if isinstance(host, LocalHost):
+        commands = list(takewhile(lambda undo: undo.about, commands))
+    if len(commands) < 2 or not isinstance(host, SshHost | LocalHost):
+        return [False]
     done = [False] * len(commands)
-    calls = [Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s) for undo in commands]
-    with suppress(SwitchmarkError):
-        host = _host(hosts, undos[0].host)
-        if len(commands) < 2 or not isinstance(host, SshHost):
-            return [False]
-        with closing(host.run_all(calls)) as outcomes:
-            for number, completed in enumerate(outcomes):
-                done[number] = completed.status == 0 or bool(_GONE.search(completed.stderr))
-    return done or [False]
+    calls = [
+        Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s, about=undo.about) for undo in commands
+    ]
+    with suppress(SwitchmarkError), closing(host.run_all(calls)) as outcomes:
+        for number, completed in enumerate(outcomes):
+            done[number] = completed.status == 0 or bool(_GONE.search(completed.stderr))
+    return done
 
 
 def in_words(undo: Undo) -> str:

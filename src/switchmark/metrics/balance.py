@@ -66,7 +66,8 @@ def balanced(
     `ports` are all ports of the switch: what is inside of it is known only where it counts at each
     of them. `through` says that nobody stands in the way or answers, so that all that was sent
     enters the switch once. `functions` are those of a chain, with their ports; `hosts` have an
-    instance of the switch each, with these ports, and `cables` join two of them. The evidence has
+    instance of the switch each, with these ports, and `cables` join two of them. Frames of the
+    warm-up that came in the measured phase had been inside of the one switch. The evidence has
     the balance of each span, and where there is something to tell, the ports of the `ways` that
     counted fewer frames than came to be received by them.
     """
@@ -94,7 +95,7 @@ def _spans(
     hosts: Mapping[str, Collection[str]],
     cables: Mapping[str, tuple[str, str]],
 ) -> Iterable[_Span | None]:
-    switch = trial.counters.at_switch
+    switch, left_over = trial.counters.at_switch, 0 if hosts else trial.evidence.left_over
     own = trial.counters.at_parts
     parts = {port: own[port] for port in switch if port in own}
     for port, end in parts.items():
@@ -109,7 +110,7 @@ def _spans(
     for host, its in (hosts or {"": ports}).items():
         known = _known(trial, *(Place.out(_at_switch(port)) for port in its))
         inside = Place(PlaceKind.INSIDE_SWITCH, host)
-        yield _span(inside, *_crossed(trial, its), known, copies=trial.copies)
+        yield _span(inside, *_crossed(trial, its), known - left_over, copies=trial.copies)
     for cable, joined in cables.items():
         came, gone = _crossed(trial, joined)
         known = _known(trial, *(Place.into(_at_switch(port)) for port in joined))
@@ -130,7 +131,7 @@ def _spans(
             yield _span(place, taken, given, known)
     if through and switch and not parts:
         counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, ports))
-        yield _span(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted))
+        yield _span(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted) + left_over)
 
 
 def _crossed(trial: TrialResult, ports: Collection[str]) -> tuple[int | None, int | None]:

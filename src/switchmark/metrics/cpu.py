@@ -4,9 +4,11 @@ and others used, and what a frame cost."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Literal
+from weakref import finalize
 
 from switchmark.metrics.profile import merged
 from switchmark.model.cost import (
@@ -65,6 +67,23 @@ def cores_in_all(trials: Sequence[TrialResult]) -> float | None:
     return sum(known) / len(trials) + outside
 
 
+def _once(
+    figures: Callable[[Record], CostFigures | None],
+) -> Callable[[Record], CostFigures | None]:
+    """Have figures computed once for each record, and kept as long as it is: it never changes."""
+    known: dict[int, CostFigures | None] = {}
+
+    @wraps(figures)
+    def of(record: Record) -> CostFigures | None:
+        if id(record) not in known:
+            known[id(record)] = figures(record)
+            finalize(record, known.pop, id(record), None).atexit = False
+        return known[id(record)]
+
+    return of
+
+
+@_once
 def cost(record: Record) -> CostFigures | None:
     """Return what the frames of a test cost, over all its trials; None without one.
 
@@ -105,16 +124,10 @@ def cost(record: Record) -> CostFigures | None:
 
 
 def _busy_cores(record: Record) -> float | None:
-    """Return the share of its cycles in which the switch's polling threads had work, times their
+    """Return the share of the phases in which the switch's polling threads had work, times their
     cores."""
-    busy = idle = 0
-    for trial in record.trials:
-        cycles = trial.counters
-        if cycles.busy_cycles is None or cycles.idle_cycles is None:
-            return None
-        busy, idle = busy + cycles.busy_cycles, idle + cycles.idle_cycles
-    total = busy + idle
-    return busy / total * record.test.switch_core_count if total else None
+    share = _mean(trial.counters.busy(trial.elapsed_ns) for trial in record.trials)
+    return None if share is None else share * record.test.switch_core_count
 
 
 def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:

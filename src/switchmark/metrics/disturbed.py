@@ -1,5 +1,5 @@
-"""This module finds in what was counted beside a trial that frames went past the switch, or that
-CPUs changed their speed."""
+"""This module finds in what was counted beside a trial that frames went past the switch or its
+fast path, or that CPUs changed their speed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from switchmark.model.noise import HostActivity
 from switchmark.model.record import TrialResult
 
-__all__ = ["frequency_changed", "past_switch"]
+__all__ = ["frequency_changed", "past_switch", "slow_path"]
 
 _FREQUENCY = 0.05
 _PAST = 0.01
+_SLOW = 0.1
 
 
 def past_switch(trial: TrialResult) -> dict[str, Any]:
@@ -22,6 +23,14 @@ def past_switch(trial: TrialResult) -> dict[str, Any]:
         for place, frames in trial.evidence.past.items()
         if frames.counted < (1 - _PAST) * frames.arrived
     }
+
+
+def slow_path(trial: TrialResult) -> dict[str, int] | None:
+    """Return how many of the frames that came into the switch did not take its fast path, if they
+    are too many."""
+    slow = trial.counters.slow_path or 0
+    entered = sum(each.rx or 0 for each in trial.counters.at_switch.values())
+    return {"slow_path": slow, "entered": entered} if slow > _SLOW * entered else None
 
 
 def frequency_changed(window: HostActivity) -> dict[str, Any]:

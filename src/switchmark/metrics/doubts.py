@@ -45,6 +45,12 @@ _DOUBTS = (
         "--placement with CPUs of different cores, or booting with nosmt",
     ),
     Doubt(
+        "nic-on-other-node",
+        "a CPU of a part, or of the switch, is on another NUMA node than a NIC that it opens",
+        "frames cross from node to node of the machine",
+        "--placement with CPUs of the NIC's node, or NICs of one node",
+    ),
+    Doubt(
         "hosts-share-machine",
         "both hosts of a remote test are one machine, or machines on one",
         "they share its CPUs, memory and kernel, and the cable between them is no link",
@@ -79,9 +85,11 @@ _DOUBTS = (
     ),
     Doubt(
         "flows-mixed",
-        "frames of one flow came to several cores of a function",
-        "what overtook what is known within each core alone: at least so many were reordered",
-        "--function-cores 1, or more flows for a device that spreads them",
+        "frames of one flow came to several cores of a function, and the times of some do not tell "
+        "which came first",
+        "reordered is the least that it can be; `ties` more may be",
+        "--engine mmap, whose frames the kernel stamps, --function-cores 1, or more flows for a "
+        "device that spreads them",
     ),
     Doubt(
         "interrupts",
@@ -152,6 +160,12 @@ _DOUBTS = (
         "a port of the switch counted less than 99 % of the frames that arrived by way of it",
         "frames went past the switch: it is not, or not alone, what was measured",
         "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other way between them",
+    ),
+    Doubt(
+        "slow-path",
+        "a switch that has a fast path forwarded more than 10 % of the frames past it",
+        "what was measured is not its fast path, or not that alone",
+        "a longer --warmup, fewer --flows, frames of UDP or TCP",
     ),
     Doubt(
         "path-unseen",

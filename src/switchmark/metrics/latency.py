@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+from switchmark.metrics.uncertainty import error_of
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.latency import (
     Lag,
@@ -81,10 +82,13 @@ def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     """Return the latency of all frames of some trials; None where none was measured. Minimum, mean
     and maximum are exact; percentiles are the histogram's, three digits of them."""
     figures = figures_of([trial.latency for trial in trials if trial.latency])
+    if figures is None:
+        return None
     unsure = [each for trial in trials if (each := trial.evidence.unsure_ns)]
-    if figures is None or not unsure:
-        return figures
-    return figures.model_copy(update={"unsure_ns": max(unsure)})
+    if unsure:
+        figures = figures.model_copy(update={"unsure_ns": max(unsure)})
+    error = error_of(figures, trials)
+    return figures if error is None else figures.model_copy(update={"error": error})
 
 
 def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:

@@ -124,7 +124,7 @@ def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvi
         receiver_ns=own_ns(trial, "receiver"),
         receiver_empty_polls=_share(trial, "receiver", "empty_polls"),
         receiver_idle=_idle(trial),
-        switch_busy=_busy(trial.counters.busy_cycles, trial.counters.idle_cycles),
+        switch_busy=trial.counters.busy(trial.elapsed_ns),
         stolen=None if window is None else window.stolen,
         rate_pps=rate_interval(trial),
         sent_pps=trial.tx_frames * 1e9 / trial.elapsed_ns,
@@ -140,13 +140,6 @@ def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, floa
         return {}
     known = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
     return {name: rate.rate_pps for name, rate in known.items() if rate is not None}
-
-
-def _busy(busy: int | None, idle: int | None) -> float | None:
-    """Return the share of its cycles in which a switch had frames; None where it does not tell."""
-    if busy is None or idle is None or not busy + idle:
-        return None
-    return busy / (busy + idle)
 
 
 def _share(trial: TrialResult, role: str, name: str) -> float | None:

@@ -16,7 +16,8 @@ __all__ = ["LinkCounters", "PathCounters", "PortCounters", "WrittenCounters"]
 _Key = TypeVar("_Key")
 
 _SWITCH, _FUNCTION = "switch", "function"
-"""Words of a record: `switch` has its cycles, `function f1 f1.0` what a function counts there."""
+"""Words of a record: `switch` has its cycles and its slow path, `function f1 f1.0` what a function
+counts there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,14 @@ class PathCounters:
     functions: Mapping[str, Mapping[str, PortCounters]] = field(default_factory=dict)
     """Of functions that the traffic program does not play, by part and port."""
 
+    read_ns: int | None = field(default=None, compare=False)
+    """When they were read, by the host's monotonic clock; between two moments, the time from one to
+    the other. None where it is not known."""
+
+    slow_path: int | None = None
+    """Frames that the switch could not forward on its fast path; None where it has none, or does
+    not tell."""
+
     @property
     def at_switch(self) -> Mapping[str, PortCounters]:
         """Return by port what was counted at its end at the switch."""
@@ -96,17 +105,33 @@ class PathCounters:
                 part: _difference(before.functions.get(part, {}), ports)
                 for part, ports in self.functions.items()
             },
+            _less(before.read_ns, self.read_ns),
+            _less(before.slow_path, self.slow_path),
         )
+
+    def busy(self, phase_ns: int) -> float | None:
+        """Return the share of a phase of `phase_ns` in which the switch had frames; None where it
+        does not tell. The counters are read some time before and after the phase, when the path is
+        quiet: what was busy between the two is of the phase, and all of it at most."""
+        if self.busy_cycles is None or self.idle_cycles is None:
+            return None
+        cycles = self.busy_cycles + self.idle_cycles
+        between_ns = max(self.read_ns or phase_ns, phase_ns)
+        return min(1.0, self.busy_cycles / cycles * between_ns / phase_ns) if cycles else None
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
         """Return the counters as a record keeps them: by place, and the cycles under `switch`."""
         by_place = {str(end): asdict(each) for end, each in self.links.items()}
         for part, ports in self.functions.items():
             by_place |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
+        whole: dict[str, int | None] = {}
         if self.busy_cycles is not None:
-            cycles = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
-            return {**by_place, _SWITCH: cycles}
-        return by_place
+            whole = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
+            if self.read_ns is not None:  # records of before it was noted are written as they were
+                whole["read_ns"] = self.read_ns
+        if self.slow_path is not None:
+            whole["slow_path"] = self.slow_path
+        return {**by_place, _SWITCH: whole} if whole else by_place
 
     @classmethod
     def parse(cls, written: Mapping[str, Mapping[str, Any]]) -> PathCounters:
@@ -121,8 +146,9 @@ class PathCounters:
                 functions.setdefault(part, {})[port] = counted
             elif place != _SWITCH:
                 links[PortEnd.parse(place)] = counted
-        cycles = written.get(_SWITCH, {})
-        return cls(links, cycles.get("busy_cycles"), cycles.get("idle_cycles"), functions)
+        whole = written.get(_SWITCH, {})
+        busy, idle = whole.get("busy_cycles"), whole.get("idle_cycles")
+        return cls(links, busy, idle, functions, whole.get("read_ns"), whole.get("slow_path"))
 
 
 def _less(a: int | None, b: int | None) -> int | None:

@@ -114,7 +114,7 @@ class VerdictEvidence(Written):
     """The share of the trial that the idlest receiver was without a frame."""
 
     switch_busy: float | None = None
-    """The share of its cycles in which the switch had frames; None where it does not tell."""
+    """The share of the phase in which the switch had frames; None where it does not tell."""
 
     stolen: float | None = None
     """The share of all CPU time that the hypervisor kept."""
@@ -167,11 +167,18 @@ class Evidence(Written):
     early: int = 0
     """Frames that came before they were sent, by the clocks."""
 
+    left_over: int = 0
+    """Frames of the warm-up that came in the measured phase: the switch had held them."""
+
     clocks: dict[str, ClockEvidence] = Field(default_factory=dict)
     """By host, or by part in a virtual machine: the clocks that are not this host's."""
 
     unsure_ns: int | None = None
     """Between two clocks: by how much one-way latency may be wrong at most, in nanoseconds."""
+
+    skew_ns: int | None = None
+    """By how much the cycle counters of the CPUs may differ between which latencies were measured,
+    in nanoseconds; None where one core read both times, or where that is not known."""
 
     lag: dict[str, Lag] = Field(default_factory=dict)
     """By the first flow of each sender with a rate: how far it was behind when a frame was made."""
@@ -181,6 +188,14 @@ class Evidence(Written):
 
     mixed: int = 0
     """Flows of which frames came to several cores of a function."""
+
+    unfollowed: int = 0
+    """Of these, such of which not every frame's time was noted: of their frames `reordered` counts
+    what overtook within each core."""
+
+    ties: int = 0
+    """Frames of flows that came to several cores, of which their times do not tell whether a later
+    one had come before to another core. In no count."""
 
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
     """By stretch of the path, as far as counters tell: frames `in` and `out`. One that gives more

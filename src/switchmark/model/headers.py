@@ -42,17 +42,8 @@ def _fields(head: bytes) -> dict[str, str]:
             "hop limit": str(ip[7]),
             "source address": str(IPv6Address(ip[8:24])),
             "destination address": str(IPv6Address(ip[24:40])),
-            "source port": str(int.from_bytes(ip[40:42])),
-            "destination port": str(int.from_bytes(ip[42:44])),
+            **_ports(ip[40:]),
         }
-    ports = {
-        "source port": str(int.from_bytes(ip[20:22])),
-        "destination port": str(int.from_bytes(ip[22:24])),
-    }
-    if ip[22:24] == _VXLAN:
-        ports["UDP checksum"] = ip[26:28].hex()
-        ports["VXLAN header"] = ip[28:36].hex()
-        ports |= {f"{name} in the tunnel": value for name, value in _fields(ip[36:]).items()}
     return fields | {
         "EtherType": head[at : at + 2].hex(),
         "TOS": str(ip[1]),
@@ -61,5 +52,17 @@ def _fields(head: bytes) -> dict[str, str]:
         "TTL": str(ip[8]),
         "source address": ".".join(map(str, ip[12:16])),
         "destination address": ".".join(map(str, ip[16:20])),
-        **ports,
+        **_ports(ip[20:]),
     }
+
+
+def _ports(udp: bytes) -> dict[str, str]:
+    ports = {
+        "source port": str(int.from_bytes(udp[:2])),
+        "destination port": str(int.from_bytes(udp[2:4])),
+    }
+    if udp[2:4] == _VXLAN:
+        ports["UDP checksum"] = udp[6:8].hex()
+        ports["VXLAN header"] = udp[8:16].hex()
+        ports |= {f"{name} in the tunnel": value for name, value in _fields(udp[16:]).items()}
+    return ports

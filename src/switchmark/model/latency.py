@@ -17,6 +17,7 @@ __all__ = [
     "Distribution",
     "Lag",
     "Latency",
+    "LatencyError",
     "LatencyFigures",
     "Stamps",
     "Variation",
@@ -165,6 +166,27 @@ class VariationFigures(Written):
     """The greatest, in nanoseconds."""
 
 
+class LatencyError(Written):
+    """This record says by how much a median may be wrong, in nanoseconds: bounds, and their sum."""
+
+    median_ns: int
+    """The sum of all below: the median is right to this, more or less."""
+
+    stamps_ns: int
+    """The time within which 99 % of the frames arrived of which nobody noted when, so much
+    earlier than is told at most; 100 where the kernel or a device noted it."""
+
+    skew_ns: int
+    """By how much the cycle counters of two CPUs of the test may differ; 0 of times that one core
+    read, and where it was not measured."""
+
+    clocks_ns: int
+    """The same of two clocks: `unsure_ns`."""
+
+    histogram_ns: int
+    """What the histogram does not tell apart at the median: 1/1024 of it."""
+
+
 class LatencyFigures(Written):
     """These figures tell the latency of all frames of some trials."""
 
@@ -212,3 +234,6 @@ class LatencyFigures(Written):
 
     unsure_ns: int | None = None
     """Between two clocks: by how much all of them may be wrong at most, in nanoseconds."""
+
+    error: LatencyError | None = None
+    """By how much the median may be wrong, and by what."""

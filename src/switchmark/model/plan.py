@@ -54,7 +54,8 @@ class Run:
 
     `undo` is an argv that takes the effect back, at the same place, and reads `undo_stdin`; it is
     idempotent. `save` keeps the stripped standard output under that name. `ok` are the exit
-    statuses that count as success.
+    statuses that count as success. Commands in a row that are `about` different things need nothing
+    of each other, and may be run side by side; so may their undos.
     """
 
     why: str
@@ -67,6 +68,7 @@ class Run:
     ok: tuple[int, ...] = (0,)
     timeout_s: float = 10.0
     undo_stdin: bytes | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,8 @@ class TrialResult(_Frozen):
 
     counters: WrittenCounters = PathCounters()
     """Frames that the ends of each port have counted (`f0`, at its part; `f0@switch`), and
-    functions (`function f2 f2.0`); the cycles of a `switch` that polls."""
+    functions (`function f2 f2.0`); of a `switch` the cycles if it polls, and the frames that took
+    its slow path, if it has a fast one."""
 
     cost: OrEmpty[TrialCost] = None
     """What the kernel and the processor counted of the measured phase and its drain; an empty

@@ -18,13 +18,19 @@ class Sent(SetUp):
 
     ip_version: Annotated[
         Literal["4", "6"],
-        Axis("path", "IP of every frame", parse=str, asked_as="load", later=True),
-    ] = "4"
-    encapsulation: Annotated[
-        Literal["auto", "none", "vlan", "vxlan"],
         Axis(
             "path",
-            "what frames are in: a VLAN (auto: if --vlan says which), a VXLAN tunnel",
+            "IP of every frame; in a tunnel of the one inside",
+            parse=str,
+            asked_as="load",
+            later=True,
+        ),
+    ] = "4"
+    encapsulation: Annotated[
+        Literal["auto", "none", "vlan", "vxlan", "vxlan6"],
+        Axis(
+            "path",
+            "what frames are in: a VLAN (auto: if --vlan says which), a VXLAN tunnel of IPv4 or 6",
             asked_as="load",
             later=True,
         ),
@@ -47,3 +53,14 @@ class Sent(SetUp):
             later=True,
         ),
     ] = "burst"
+
+    @property
+    def tunnel(self) -> Literal["4", "6"] | None:
+        """Return the IP of the tunnel that frames are in; None if they are in none."""
+        of: dict[str, Literal["4", "6"]] = {"vxlan": "4", "vxlan6": "6"}
+        return of.get(self.encapsulation)
+
+    @property
+    def outer_ip_version(self) -> Literal["4", "6"]:
+        """Return the IP of what a switch sees: of the tunnel, if frames are in one."""
+        return self.tunnel or self.ip_version

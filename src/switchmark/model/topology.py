@@ -50,6 +50,7 @@ class PortKind(StrEnum):
     IPVLAN = "ipvlan"
     NETKIT = "netkit"
     VF = "vf"
+    VF_PCI = "vf-pci"
     NETMAP = "netmap"
     NIC_KERNEL = "nic-kernel"
     NIC_PCI = "nic-pci"
@@ -231,7 +232,8 @@ class Endpoint:
     the function's side listens on it, `backend` that it is the vhost side of a vhost-user port,
     where it is else the virtio side. `device` is the PCI address of the host's NIC that the
     function opens past the kernel, `guest_device` that of its virtual machine's. A kernel interface
-    is created at the switch under `staged` and moved into the function's node by the environment.
+    is created at the switch under `staged` and moved into the function's node by the environment,
+    but where it was made `in_place`.
     """
 
     kind: PortKind
@@ -239,6 +241,7 @@ class Endpoint:
     ifname: str = ""
     switch_ifname: str = ""
     staged: str = ""
+    in_place: bool = False
     path: str = ""
     server: bool = False
     backend: bool = False
@@ -271,7 +274,8 @@ class Wiring:
     `function_cores` are those of each function that the traffic program plays, `veth_queues` the
     pairs of queues of a veth. `rx_affinity`: whether each receive queue stays with one of its
     `cores`, in turn. `next_macs` is empty but where the switch is a function that writes MACs: then
-    it says, by port, for whom the frames are that leave there.
+    it says, by port, for whom the frames are that leave there. `reaches` are the environments in
+    whose nodes interfaces can be made from the switch's.
     """
 
     prefix: str
@@ -303,6 +307,7 @@ class Wiring:
     listen: Literal["auto", "switch", "functions"] = "auto"
     rx_affinity: Literal["auto", "fixed"] = "auto"
     next_macs: Mapping[str, str] = field(default_factory=dict)
+    reaches: frozenset[str] = frozenset()
 
     def source_mac(self, flow: Flow) -> str:
         """Return the source MAC of a flow's frames: that of its port, or of its chain."""

@@ -154,7 +154,6 @@ def _dots(base: Spec) -> list[Spec]:
     sure = [_MEASURED, {"filter": "datum.kind == 'sure'"}]
     doubted = [_MEASURED, {"filter": "datum.kind == 'doubted'"}]
     encoding = {**base, "tooltip": _TOOLTIP}
-    arrow = {key: value for key, value in base.items() if key != "shape"}
     return [
         {
             "transform": sure,
@@ -166,12 +165,23 @@ def _dots(base: Spec) -> list[Spec]:
             "mark": {"type": "point", "filled": False, "size": 60, "strokeWidth": 1.8},
             "encoding": encoding,
         },
-        {
-            "transform": [{"filter": "datum.bounded"}],
-            "mark": {"type": "text", "text": "↑", "dy": -12, "fontSize": 14, "fontWeight": "bold"},
-            "encoding": arrow,
-        },
+        _arrow(base),
     ]
+
+
+_ARROW = "M0,-1L0.62,-0.3L0.22,-0.3L0.22,1L-0.22,1L-0.22,-0.3L-0.62,-0.3Z"
+
+
+def _arrow(base: Spec) -> Spec:
+    """Return the arrows up over what is bounded: above its interval, which would cross them out."""
+    encoding = {name: value for name, value in base.items() if name != "shape"}
+    encoding |= {"y": {**base["y"], "field": "high"}}
+    mark = {"type": "point", "shape": _ARROW, "size": 330, "filled": True, "opacity": 1}
+    return {
+        "transform": [{"filter": "datum.bounded"}],
+        "mark": {**mark, "yOffset": -16},
+        "encoding": encoding,
+    }
 
 
 def _lines(base: Spec) -> list[Spec]:
@@ -196,15 +206,10 @@ def _bars(base: Spec) -> list[Spec]:
     outline = {"stroke": base["color"], "fillOpacity": hollow, "tooltip": _TOOLTIP}
     bar = {"type": "bar", "strokeWidth": 1.5}
     interval = _interval({**base, "color": {"value": GREY}})
-    arrow = {**base, "color": {"value": GREY}}
     return [
         {"transform": [_MEASURED], "mark": bar, "encoding": {**base, **outline}},
         interval,
-        {
-            "transform": [{"filter": "datum.bounded"}],
-            "mark": {"type": "text", "text": "↑", "dy": -10, "fontSize": 13, "fontWeight": "bold"},
-            "encoding": arrow,
-        },
+        _arrow(base),
     ]
 
 

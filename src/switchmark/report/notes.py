@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.doubts import TABLE
-from switchmark.metrics.latency import cable_latency_ns
+from switchmark.metrics.latency import cable_latency_ns, latency_ns
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.cable import CableLatency
 from switchmark.model.labels import label, telling
@@ -26,6 +26,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     notes = _doubts(records)
     if any(isinstance(record.floor, CableLatency) for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
+    notes += _errors(records)
     axes = telling([record.test for record in records])
     together = [
         label(record.test, axes)
@@ -84,6 +85,22 @@ def _doubts(records: Sequence[Record]) -> list[str]:
         if doubts
         else []
     )
+
+
+def _errors(records: Sequence[Record]) -> list[str]:
+    """Say by how much the medians of latency may be wrong: the one that may be the most."""
+    errors = [each.error for record in records if (each := latency_ns(record)) and each.error]
+    if not errors:
+        return []
+    most = max(errors, key=lambda error: error.median_ns)
+    parts = {
+        "stamps": most.stamps_ns,
+        "counters of two CPUs": most.skew_ns,
+        "two clocks": most.clocks_ns,
+        "histogram": most.histogram_ns,
+    }
+    told = ", ".join(f"{name} {format_ns(ns)}" for name, ns in parts.items() if ns)
+    return [f"latency: medians are right to ± {format_ns(most.median_ns)} ({told})"]
 
 
 def _softirq(records: Sequence[Record]) -> list[str]:

@@ -27,7 +27,7 @@ from switchmark.switches.base import Counters, Counting, Switch
 __all__ = ["Across", "Uplink", "far_switch", "named_ends", "side_name", "wirings_of"]
 
 _OWN = frozenset({"name", "semantics", "port_kinds", "counters", "program", "bound_to"})
-_OF_DRIVER = (*_OWN, "resources", "own_stack", "capabilities", "routes_by_port")
+_OF_DRIVER = (*_OWN, "resources", "own_stack", "capabilities", "devices", "routes_by_port")
 _SIDES = "ab"
 _OF_HOST = ":"  # in the name of an uplink's end, as in no other port's
 
@@ -164,6 +164,7 @@ class Across(Switch):
             {**both[0].ports, **both[1].ports},
             _sum(each.busy_cycles for each in both),
             _sum(each.idle_cycles for each in both),
+            _sum(each.slow_path for each in both),
         )
 
     def _pairs(self, wiring: Wiring) -> list[tuple[Port, Port]]:

@@ -43,12 +43,22 @@ _Place = TypeVar("_Place")
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """This record holds the counters of a switch at one moment, by port id, and its busy and idle
-    cycles where known."""
+    """This record holds the counters of a switch at one moment, by port id, and where known its
+    busy and idle cycles, and the frames that it could not forward on its fast path."""
 
     ports: Mapping[str, PortCounters] = field(default_factory=dict)
     busy_cycles: int | None = None
     idle_cycles: int | None = None
+    slow_path: int | None = None
+
+    @property
+    def totals(self) -> Mapping[str, int | None]:
+        """Return what is counted of the whole switch, by the names that a path has for it."""
+        return {
+            "busy_cycles": self.busy_cycles,
+            "idle_cycles": self.idle_cycles,
+            "slow_path": self.slow_path,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,9 @@ class Switch(ABC):
     capabilities: frozenset[str] = frozenset()
     """The capabilities of Linux, without `CAP_`, that its plan takes in a container beyond those
     for interfaces and sockets."""
+
+    devices: tuple[str, ...] = ()
+    """The device files that its plan takes in a container."""
 
     routes_by_port: bool = False
     """As a router it can be told where what comes in at a port goes next, wherever it is sent to:

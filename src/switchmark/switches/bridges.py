@@ -17,21 +17,23 @@ def add_bridge(wiring: Wiring, bridge: str) -> Plan:
     """Add a bridge without spanning tree or multicast snooping, still down."""
     at_once = ("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0")
     make = ("ip", "link", "add", bridge, "type", "bridge", *at_once)
-    undo = ("ip", "link", "del", bridge)
     # br_netfilter would drop IPv4 frames with a bad header before they are counted.
     passed = {f"net.bridge.bridge-nf-call-{table}": "0" for table in _TABLES}
     return (
-        Run("a bridge that forwards at once", make, at=wiring.at, undo=undo),
+        Run(
+            "a bridge that forwards at once", make, at=wiring.at, undo=links.removal(wiring, bridge)
+        ),
         *links.silence(wiring, bridge),
         *links.set_sysctls(wiring, "bridged frames do not pass iptables", passed),
     )
 
 
 def add_bridge_port(wiring: Wiring, bridge: str, ifname: str, *, nic: bool = False) -> Run:
-    """Make an interface a port of a bridge; a NIC of the host leaves it again."""
-    join = ("ip", "link", "set", ifname, "master", bridge)
+    """Make an interface a port of a bridge, and set it up; a NIC of the host leaves it again."""
+    join = ("ip", "link", "set", ifname, "master", bridge, "up")
     leave = ("ip", "link", "set", ifname, "nomaster") if nic else None
-    return Run(f"{ifname} is a port of the bridge", join, at=wiring.at, undo=leave)
+    about = "" if nic else ifname
+    return Run(f"{ifname} is a port of the bridge", join, at=wiring.at, undo=leave, about=about)
 
 
 def wait_forwarding(wiring: Wiring, ifnames: Iterable[str]) -> Plan:

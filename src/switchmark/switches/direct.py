@@ -17,7 +17,8 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.base import NO_COUNTERS, Switch
-from switchmark.switches.links import CABLE, add_port, add_veth, interface_mac, probe_kernel
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
+from switchmark.switches.links import add_port, add_veth, interface_mac
 
 
 class Direct(Switch):

@@ -66,14 +66,16 @@ def start_program(
     mbufs: int,
     mbuf_bytes: int = MBUF_BYTES,
     queues: int = 1,
+    own_mb: int = 0,
 ) -> Plan:
     """Return the steps that start the program and wait until it listens at every port.
 
     `before` are words ahead of EAL's options, `lcores` those of them for cores, `mbufs` all that
     its pools hold and `mbuf_bytes` the data room of each, from which follows the memory that it
-    needs. `queues` are the pairs of queues that it serves at a port.
+    needs. `queues` are the pairs of queues that it serves at a port, `own_mb` what it takes for
+    itself beside all that.
     """
-    beside = _BASE_MB + _QUEUE_MB * len(wiring.ports) * (queues - 1)
+    beside = _BASE_MB + own_mb + _QUEUE_MB * len(wiring.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory)
     guest = guest_devices(wiring.given.values())
     virtual = [] if guest else [port for port in wiring.ports if not port.nic]

@@ -22,15 +22,15 @@ from switchmark.model.topology import (
 )
 from switchmark.model.version import Version
 from switchmark.switches.kernel_options import require_options
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
 from switchmark.switches.links import (
-    CABLE,
     COUNTERS,
     KernelSwitch,
     add_port,
     add_veth,
     kernel_endpoints,
     offloads_off,
-    probe_kernel,
+    removal,
     silence,
     switch_ifname,
     wait_running,
@@ -126,7 +126,7 @@ class Ipvlan(KernelSwitch):
                     f"{child} is a child of {of}",
                     ("ip", "link", "add", child, "link", of, "mtu", str(wiring.mtu), *_MODE),
                     at=wiring.at,
-                    undo=("ip", "link", "del", child),
+                    undo=removal(wiring, child),
                 ),
                 offloads_off(wiring, child),
             )

@@ -2,7 +2,7 @@
 has.
 
 A kernel says with what it was built in /proc/config.gz or in /boot; where neither is there, only
-trying tells (`links.probe_kernel`).
+trying tells (`probe_kernel`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.switches.links import kernel_release
+from switchmark.switches.kernel_probes import kernel_release
 
 __all__ = ["require_options"]
 

@@ -4,29 +4,19 @@ NICs, and reads their counters. Its switches have the kernel's own settings, and
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from switchmark.errors import Unavailable
-from switchmark.machine.host import Host, last_lines
-from switchmark.model.plan import Check, Plan, Run, Step, Wait, Write
-from switchmark.model.topology import (
-    Endpoint,
-    Port,
-    PortKind,
-    Wiring,
-    mac_address,
-)
+from switchmark.model.plan import Check, Node, Plan, Run, Step, Wait, Write
+from switchmark.model.topology import Endpoint, Port, PortKind, Wiring, mac_address
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
 
 __all__ = [
-    "CABLE",
     "COUNTERS",
     "OFFLOADS_OFF",
     "PORT_KINDS",
+    "READ_LINKS",
     "KernelSwitch",
     "add_port",
     "add_tap",
@@ -34,12 +24,11 @@ __all__ = [
     "interface_mac",
     "kernel_counters",
     "kernel_endpoints",
-    "kernel_release",
     "link_counters",
     "offloads_off",
     "parse_link_counters",
     "parse_socket_counters",
-    "probe_kernel",
+    "removal",
     "set_sysctls",
     "silence",
     "socket_counters",
@@ -51,40 +40,13 @@ OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
 """Features that would let one skb carry several frames, or leave a checksum to be filled in."""
 
 
+READ_LINKS = ("ip", "-j", "-s", "link", "show")
+"""The command that prints the kernel's counters of every interface of a node."""
+
 PORT_KINDS = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
 """The ports of a switch that takes any interface of the kernel."""
 
 _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
-
-CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
-"""What `probe_kernel` tries for a switch whose ports are veth pairs."""
-
-
-def kernel_release(host: Host) -> str:
-    """Return the release of the kernel that forwards, or raise Unavailable if uname does not
-    tell."""
-    done = host.run(("uname", "-r"))
-    release = done.stdout.decode(errors="replace").strip()
-    if done.status or not release:
-        raise Unavailable("uname -r does not tell the kernel's release")
-    return release
-
-
-def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
-    """Return the release of a kernel that has what a switch is made of, or raise Unavailable with
-    what is wrong. `commands`, which make it with interfaces of any name, are tried in a network
-    namespace that ends with them."""
-    release = kernel_release(host)
-    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    tried = " && ".join(map(shlex.join, commands))
-    done = host.run(("unshare", *user, "--net", "sh", "-c", tried))
-    if done.status:
-        raise Unavailable(
-            f"the kernel {release} cannot do what this switch is made of"
-            f"\n  {tried}\n  {last_lines(done.stderr, 1)}",
-            hint="switchmark doctor",
-        )
-    return release
 
 
 def switch_ifname(wiring: Wiring, port: Port) -> str:
@@ -105,6 +67,7 @@ def kernel_endpoints(wiring: Wiring) -> Mapping[str, Endpoint]:
             ifname=port.nic_peer or wiring.name(f"e{port.index}"),
             switch_ifname=switch_ifname(wiring, port),
             staged=wiring.name(f"e{port.index}") if _kind(wiring, port) is PortKind.VETH else "",
+            in_place=_kind(wiring, port) is PortKind.VETH and _in_reach(wiring, port) is not None,
             mtu=wiring.mtu,
         )
         for port in wiring.ports
@@ -117,6 +80,13 @@ def _kind(wiring: Wiring, port: Port) -> PortKind:
     return PortKind.TAP if wiring.kind is PortKind.TAP and not port.physical else PortKind.VETH
 
 
+def _in_reach(wiring: Wiring, port: Port) -> Node | None:
+    """Return the node of a port's function where its end of a veth pair can be made right there."""
+    node = wiring.nodes.get(port.part)
+    reached = node is not None and node.environment in wiring.reaches
+    return node if reached and _kind(wiring, port) is PortKind.VETH else None
+
+
 def interface_mac(wiring: Wiring, port: Port) -> str:
     """Return the MAC of the function's end of a veth pair.
 
@@ -127,7 +97,9 @@ def interface_mac(wiring: Wiring, port: Port) -> str:
     return mac_address(port.index, unheard=not wiring.ip_stack)
 
 
-def offloads_off(wiring: Wiring, ifname: str, *, gro: bool = False) -> Run:
+def offloads_off(
+    wiring: Wiring, ifname: str, *, gro: bool = False, at: Node | None = None, about: str = ""
+) -> Run:
     """Turn off all offloads of this interface, so that one frame is one skb."""
     settings = [
         word for name in OFFLOADS_OFF for word in (name, "on" if gro and name == "gro" else "off")
@@ -135,27 +107,44 @@ def offloads_off(wiring: Wiring, ifname: str, *, gro: bool = False) -> Run:
     return Run(
         f"one frame is one skb on {ifname}" + (", which polls (NAPI)" if gro else ""),
         ("ethtool", "-K", ifname, *settings),
-        at=wiring.at,
+        at=at or wiring.at,
+        about=about,
     )
 
 
+def removal(wiring: Wiring, ifname: str) -> tuple[str, ...] | None:
+    """Return the command that removes what was made at the switch; none where that goes with the
+    switch's node, at once with all that is in it: one by one the kernel takes 20 ms for each."""
+    return None if wiring.isolated else ("ip", "link", "del", ifname)
+
+
 def add_veth(
-    wiring: Wiring, near: str, far: str, near_mac: str, far_mac: str, *, far_gro: bool = False
+    wiring: Wiring,
+    near: str,
+    far: str,
+    near_mac: str,
+    far_mac: str,
+    *,
+    far_gro: bool = False,
+    far_at: Node | None = None,
 ) -> Plan:
-    """Add a veth pair at the switch; `near` is the switch's end, `far` the function's."""
+    """Add a veth pair at the switch; `near` is the switch's end, `far` the function's, which is
+    made in the node `far_at`: to move it there takes the kernel some 20 ms."""
     count = str(wiring.veth_queues)
     queues = ("numtxqueues", count, "numrxqueues", count) * (wiring.veth_queues > 1)
     near_link = ("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac, *queues)
-    far_link = ("name", far, "mtu", str(wiring.mtu), "address", far_mac, *queues)
+    there = () if far_at is None else ("netns", far_at.name)
+    far_link = ("name", far, *there, "mtu", str(wiring.mtu), "address", far_mac, *queues)
     return (
         Run(
             f"a cable from {near} to {far}",
             (*near_link, "type", "veth", "peer", *far_link),
             at=wiring.at,
-            undo=("ip", "link", "del", near),
+            undo=removal(wiring, near),
+            about=near,
         ),
-        offloads_off(wiring, near, gro=wiring.napi),
-        offloads_off(wiring, far, gro=far_gro),
+        offloads_off(wiring, near, gro=wiring.napi, about=near),
+        offloads_off(wiring, far, gro=far_gro, at=far_at, about=near),
     )
 
 
@@ -166,7 +155,7 @@ def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
             f"the tap {name}",
             ("ip", "tuntap", "add", "dev", name, "mode", "tap"),
             at=wiring.at,
-            undo=("ip", "link", "del", name),
+            undo=removal(wiring, name),
         ),
         Run(
             f"frames of {wiring.mtu} bytes pass {name}",
@@ -177,10 +166,11 @@ def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
     )
 
 
-def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False) -> Plan:
-    """Add the switch's end of a port and set it up: a veth pair, a tap, or the NIC that the user
-    named. One that the switch is given, as a function, is there and up. `far_gro` lets the
-    function's end of a veth pair poll (NAPI), as it must to take what is sent by XDP redirect."""
+def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = True) -> Plan:
+    """Add the switch's end of a port and set it up, where not said otherwise: a veth pair, a tap,
+    or the NIC that the user named. One that the switch is given, as a function, is there and up.
+    `far_gro` lets the function's end of a veth pair poll (NAPI), as it must to take what is sent by
+    XDP redirect."""
     if wiring.given:
         return ()
     near, near_mac = switch_ifname(wiring, port), mac_address(port.index, router=True)
@@ -201,9 +191,13 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False) -> Plan:
         steps += silence(wiring, near)
     else:
         far, far_mac = wiring.name(f"e{port.index}"), interface_mac(wiring, port)
-        steps += add_veth(wiring, near, far, near_mac, far_mac, far_gro=far_gro)
+        macs, far_at = (near_mac, far_mac), _in_reach(wiring, port)
+        steps += add_veth(wiring, near, far, *macs, far_gro=far_gro, far_at=far_at)
         steps += silence(wiring, near)
-    steps.append(Run(f"{near} up", ("ip", "link", "set", near, "up"), at=wiring.at))
+    if up:
+        about = "" if port.nic else near
+        way = ("ip", "link", "set", near, "up")
+        steps.append(Run(f"{near} up", way, at=wiring.at, about=about))
     return tuple(steps)
 
 
@@ -247,9 +241,7 @@ def wait_running(wiring: Wiring, ifnames: Sequence[str]) -> Plan:
 
 def link_counters(wiring: Wiring) -> tuple[Run, ...]:
     """Return the command that reads the kernel's counters of every interface at the switch."""
-    return (
-        Run("counters of the switch's ports", ("ip", "-j", "-s", "link", "show"), at=wiring.at),
-    )
+    return (Run("counters of the switch's ports", READ_LINKS, at=wiring.at),)
 
 
 def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:

@@ -8,6 +8,7 @@ from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.bridges import add_bridge, add_bridge_port, wait_forwarding
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
 
 
 class LinuxBridge(links.KernelSwitch):
@@ -23,14 +24,14 @@ class LinuxBridge(links.KernelSwitch):
 
     def probe(self, host: Host) -> Version:
         made = ("ip", "link", "add", "sm-br", "type", "bridge")
-        return Version(links.probe_kernel(host, links.CABLE, made))
+        return Version(probe_kernel(host, CABLE, made))
 
     def start(self, wiring: Wiring) -> Plan:
         bridge = wiring.name("br")
         steps = add_bridge(wiring, bridge)
         for port in wiring.ports:
             near = links.switch_ifname(wiring, port)
-            steps += links.add_port(wiring, port)
+            steps += links.add_port(wiring, port, up=False)
             steps += (add_bridge_port(wiring, bridge, near, nic=bool(port.nic)),)
         return (*steps, Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.at))
 

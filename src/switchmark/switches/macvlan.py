@@ -15,15 +15,15 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
 from switchmark.switches.links import (
-    CABLE,
     COUNTERS,
     KernelSwitch,
     add_port,
     add_veth,
     kernel_endpoints,
     offloads_off,
-    probe_kernel,
+    removal,
     silence,
     switch_ifname,
     wait_running,
@@ -105,7 +105,7 @@ class Macvlan(KernelSwitch):
                         *("address", mac_address(port.index), "type", "macvlan", "mode", "bridge"),
                     ),
                     at=wiring.at,
-                    undo=("ip", "link", "del", child),
+                    undo=removal(wiring, child),
                 ),
                 offloads_off(wiring, child),
             )

@@ -15,6 +15,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.kernel_options import require_options
+from switchmark.switches.kernel_probes import probe_kernel
 from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
 
 
@@ -42,11 +43,11 @@ class Netkit(RedirectingSwitch):
         require_options(host, "CONFIG_NETKIT")
         hook = ("tc", "qdisc", "add", "dev", "sm-a", "clsact")
         tried = (_pair("sm-a", "sm-b"), hook, redirect("tc", "sm-a", "sm-b"))
-        return Version(links.probe_kernel(host, *tried))
+        return Version(probe_kernel(host, *tried))
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
         return {
-            port.id: replace(endpoint, kind=PortKind.NETKIT, staged=endpoint.ifname)
+            port.id: replace(endpoint, kind=PortKind.NETKIT, staged=endpoint.ifname, in_place=False)
             for port in wiring.ports
             for endpoint in (links.kernel_endpoints(wiring)[port.id],)
         }
@@ -77,7 +78,7 @@ class Netkit(RedirectingSwitch):
                 f"a netkit pair from {near} to {far}",
                 _pair(near, far, near_more, far_more),
                 at=wiring.at,
-                undo=("ip", "link", "del", near),
+                undo=links.removal(wiring, near),
             ),
             links.offloads_off(wiring, near),
             links.offloads_off(wiring, far),

@@ -3,31 +3,39 @@ seen a connection, what comes in at a port goes out at another from the hook `in
 
 Its first frames go through the router, as those do that the table does not take: `nft` (8),
 "Flowtables". What is in the table skips the hooks of the router, its connection tracking aside;
-the TTL falls by one all the same.
+the TTL falls by one all the same. A counter in the router tells how many frames it did not take
+(tried with Linux 6.1, nftables 1.0.6).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from switchmark.machine.host import Host
 from switchmark.machine.programs import require_programs
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Wiring
 from switchmark.model.version import Version
+from switchmark.switches.base import Counters, Counting
 from switchmark.switches.kernel_options import require_options
-from switchmark.switches.links import CABLE, probe_kernel, switch_ifname
-from switchmark.switches.routers import FORWARDING, KernelRouter
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
+from switchmark.switches.links import COUNTERS, switch_ifname
+from switchmark.switches.routers import FORWARDING, KernelRouter, table_of, through_functions
 
 _OPTIONS = ("CONFIG_NF_TABLES", "CONFIG_NF_FLOW_TABLE", "CONFIG_NFT_FLOW_OFFLOAD")
 _HOOK = "{ hook ingress priority 0 ; devices = { %s } ; }"
 _CHAIN = "{ type filter hook forward priority 0 ; policy accept ; }"
+_FIRST = "{ type filter hook prerouting priority raw ; policy accept ; }"
+_ROUTERS_OWN = 1000  # priorities, one a port
+_COUNTED = re.compile(rb"\bcounter packets (\d+) ")
 
 
 def _flow_table(table: str, devices: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the commands that make the table, each with why."""
     hook = _HOOK % ", ".join(devices)
-    offload = ("ip", "protocol", "{ tcp, udp }", "flow", "add", "@flows")
+    offload = ("counter", "ip", "protocol", "{ tcp, udp }", "flow", "add", "@flows")
     return (
         (f"the table {table} of nftables", ("nft", "add", "table", "ip", table)),
         (
@@ -39,16 +47,68 @@ def _flow_table(table: str, devices: Sequence[str]) -> tuple[tuple[str, tuple[st
             ("nft", "add", "chain", "ip", table, "routed", _CHAIN),
         ),
         (
-            "which puts connections into the flow table",
+            "which counts it, and puts connections into the flow table",
             ("nft", "add", "rule", "ip", table, "routed", *offload),
         ),
     )
+
+
+def _zones(wiring: Wiring, table: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the commands that tell connections apart by the pair of ports between which they are:
+    a frame that functions bring back is else of a connection that is in the flow table already,
+    from the port where it came in first, and takes the router at all others."""
+    zones = []
+    for port_id, sinks in wiring.ways.items():
+        pair = [wiring.port(each) for each in (port_id, *sinks)]
+        zone = min(port.index for port in pair) + 1
+        zones.append(f"{switch_ifname(wiring, pair[0])} : {zone}")
+    by_port = ("ct", "zone", "set", "iif", "map", f"{{ {', '.join(zones)} }}")
+    return (
+        ("what comes in passes another", ("nft", "add", "chain", "ip", table, "first", _FIRST)),
+        (
+            "by which it is of a connection between two ports",
+            ("nft", "add", "rule", "ip", table, "first", *by_port),
+        ),
+    )
+
+
+def _ways_back(wiring: Wiring) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the commands by which a connection's way back is found: as if the router sent out at
+    the port where a frame came in, not by the port where the answer will."""
+    return tuple(
+        (
+            f"an answer that leaves at {far} is for the neighbour behind it",
+            (
+                *("ip", "rule", "add", "oif", far, "lookup", str(table_of(wiring.port(port_id)))),
+                *("priority", str(table_of(wiring.port(sink)) + _ROUTERS_OWN)),
+            ),
+        )
+        for port_id, sinks in wiring.ways.items()
+        for sink in sinks
+        for far in (switch_ifname(wiring, wiring.port(sink)),)
+    )
+
+
+def _commands(wiring: Wiring) -> tuple[Run, ...]:
+    routed = ("nft", "list", "chain", "ip", wiring.name("nft"), "routed")
+    slow = Run("frames that the flow table did not take", routed, at=wiring.at)
+    return (*COUNTERS.commands(wiring), slow)
+
+
+def _parse(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    """Return the counters of the ports, and how many frames passed the router: `nft` prints
+    `counter packets N bytes M`."""
+    *links, routed = outputs
+    if (counted := _COUNTED.search(routed)) is None:
+        raise ValueError("nft printed no counter")
+    return replace(COUNTERS.parse(wiring, tuple(links)), slow_path=int(counted[1]))
 
 
 class NftFlowtable(KernelRouter):
     """The router of the kernel has a flow table over all of its ports."""
 
     name = "nft-flowtable"
+    counters = Counting(_commands, _parse)
 
     def probe(self, host: Host) -> Version:
         require_options(host, *_OPTIONS)
@@ -60,6 +120,8 @@ class NftFlowtable(KernelRouter):
         table = wiring.name("nft")
         devices = [switch_ifname(wiring, port) for port in wiring.ports]
         first, *others = _flow_table(table, devices)
+        if through_functions(wiring):
+            others += (*_zones(wiring, table), *_ways_back(wiring))
         remove = ("nft", "delete", "table", "ip", table)
         return (
             *super().start(wiring),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
     Addressing,
+    Port,
     Semantics,
     Wiring,
     ip_address,
@@ -25,7 +26,7 @@ from switchmark.switches.links import (
     switch_ifname,
 )
 
-__all__ = ["FORWARDING", "KernelRouter"]
+__all__ = ["FORWARDING", "KernelRouter", "table_of", "through_functions"]
 
 _NETWORKS = 255
 _FIRST_TABLE = 1000  # the kernel's own are below 256
@@ -53,7 +54,7 @@ class KernelRouter(KernelSwitch):
     def accepts(self, wiring: Wiring) -> str | None:
         if len(wiring.ports) > _NETWORKS:
             return f"{self.name} gives each port a /24 of 198.18.0.0/16: at most {_NETWORKS} ports"
-        if _through_functions(wiring):
+        if through_functions(wiring):
             for port_id, sinks in wiring.ways.items():
                 if len(sinks) > 1:
                     return (
@@ -95,20 +96,25 @@ class KernelRouter(KernelSwitch):
                     at=wiring.at,
                 ),
             )
-        return forwarding + ports + (_rules(wiring) if _through_functions(wiring) else ())
+        return forwarding + ports + (_rules(wiring) if through_functions(wiring) else ())
 
 
-def _through_functions(wiring: Wiring) -> bool:
+def through_functions(wiring: Wiring) -> bool:
     """Say whether frames come back to the router: some function has several ports."""
     return len({port.part for port in wiring.ports}) < len(wiring.ports)
+
+
+def table_of(port: Port) -> int:
+    """Return the routing table of what comes in at a port."""
+    return _FIRST_TABLE + port.index
 
 
 def _rules(wiring: Wiring) -> Plan:
     """Return the steps that send what comes in at each port to the next neighbour."""
     steps: Plan = ()
     for port_id, sinks in wiring.ways.items():
-        near, table = switch_ifname(wiring, wiring.port(port_id)), wiring.port(port_id).index
-        table += _FIRST_TABLE
+        port = wiring.port(port_id)
+        near, table = switch_ifname(wiring, port), table_of(port)
         for sink in map(wiring.port, sinks):
             far, neighbour = switch_ifname(wiring, sink), ip_address(2, net=sink.index)
             route = ("default", "via", neighbour, "dev", far, "table", str(table))

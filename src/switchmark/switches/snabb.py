@@ -44,6 +44,11 @@ require("core.memory").allocate_hugetlb_chunk = function (size)
 end
 """
 
+_FRAMES = """\
+-- It would make its frames when the first come in, and keep these waiting for a tenth of a second.
+for _ = 1, %d do require("core.packet").preallocate_step() end
+"""
+
 _VHOST = """\
 -- Devices of today speak virtio 1 only (feature bit 32), which is that of before to the rings.
 local device = require("lib.virtio.net_device").VirtioNetDevice
@@ -55,7 +60,8 @@ function VhostUser:update_features (features) return features end
 """
 
 _LINKED = """\
--- It looks for messages every 500 ms: while the links come up, every ms.
+-- It would look for messages every 500 ms, and who closes a link waits for two answers: every 50,
+-- and while the links come up every one.
 local function look (ticks)
    for _, name in ipairs(ports) do engine.app_table[name].process_qemu_timer.ticks = ticks end
 end
@@ -68,7 +74,7 @@ local function linked ()
 end
 look(1)
 engine.main({done = linked, no_report = true})
-look(500)
+look(50)
 """
 
 
@@ -117,6 +123,8 @@ def _script(wiring: Wiring) -> str:
     lines += [f'config.link(c, "{name}")\n' for name, _, _ in _links(wiring)]
     if wiring.cores:
         lines.append(f'require("lib.numa").bind_to_cpu({wiring.cores[0]}, true)\n')
+    _, steps = _made(wiring)
+    lines.append(_FRAMES % steps)  # before the apps, of which some take frames as they are made
     name = wiring.name("sw")
     lines.append(f'engine.busywait = true\nengine.claim_name("{name}")\nengine.configure(c)\n')
     lines += [_LINKED if vhost else "", f'io.open("{_home(wiring)}/linked", "w"):close()\n']
@@ -124,12 +132,19 @@ def _script(wiring: Wiring) -> str:
     return "".join(lines)
 
 
-def _megabytes(wiring: Wiring) -> int:
-    """Return what its frames need when all links are full."""
+def _made(wiring: Wiring) -> tuple[int, int]:
+    """Return how many frames it has when all links are full, and in how many steps it makes
+    them."""
     wanted = _FRAMES_A_LINK * len(list(_links(wiring))) + len(wiring.ports)
-    made, step = 0, _FRAMES_A_STEP
+    made = steps = 0
     while made < wanted:
-        made, step = made + step, 2 * step
+        made, steps = made + (_FRAMES_A_STEP << steps), steps + 1
+    return made, steps
+
+
+def _megabytes(wiring: Wiring) -> int:
+    """Return what its frames need."""
+    made, _ = _made(wiring)
     return _PAGE_MB * -(-made // _FRAMES_A_PAGE)
 
 

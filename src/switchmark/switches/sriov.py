@@ -13,25 +13,29 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Host
 from switchmark.machine.host_file import host_entries
 from switchmark.machine.nics import unused_link
+from switchmark.machine.pci import VFIO, bind
 from switchmark.model.plan import Check, Plan, Run, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
 from switchmark.switches.base import NO_COUNTERS, Switch
-from switchmark.switches.links import kernel_release, offloads_off
+from switchmark.switches.kernel_probes import kernel_release
+from switchmark.switches.links import offloads_off
 
 _NAME = "sriov"
 _TOTAL = "/sys/class/net/*/device/sriov_totalvfs"
 _UP = b"0x1003\n"  # IFF_UP, IFF_BROADCAST, IFF_MULTICAST
-_MODE = re.compile(r"(\S+), (\d+) VFs")
+_MODE = re.compile(r"(\S+), (\d+) VFs(?:, from (\S+) by (\d+))?")
+_ADDRESS = re.compile(r"([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Sriov(Switch):
-    """Each function has a virtual function, whose interface is moved into its node. Its mode is the
-    NIC, and how many virtual functions that has."""
+    """Each function has a virtual function, whose interface is moved into its node; or which is
+    left to its program by vfio-pci, that of kind vf-pci. Its mode is the NIC, how many virtual
+    functions that has, and where it is behind an IOMMU the addresses that they will have."""
 
     name = _NAME
     semantics = (Semantics.STATIC,)
-    port_kinds = (PortKind.VF,)
+    port_kinds = (PortKind.VF, PortKind.VF_PCI)
     counters = NO_COUNTERS
 
     def probe(self, host: Host) -> Version:
@@ -62,7 +66,7 @@ class Sriov(Switch):
                 refusals.append(error.message)
                 continue
             if host.read(f"{_device(name)}/sriov_numvfs").strip() == b"0":
-                return Version(kernel_release(host), f"{name}, {total} VFs")
+                return Version(kernel_release(host), f"{name}, {total} VFs{_addresses(host, name)}")
             refusals.append(f"somebody uses the virtual functions of {name}")
         raise Unavailable(
             "\n  ".join(("no NIC with virtual functions is free", *refusals)),
@@ -76,6 +80,11 @@ class Sriov(Switch):
                 "to\n\nhint: --scenario v2v"
             )
         known = _MODE.fullmatch(wiring.mode or "")
+        if known and wiring.kind is PortKind.VF_PCI and not known[3]:
+            return (
+                f"the NIC {known[1]} has no IOMMU: {VFIO} does not leave its virtual functions to "
+                "a program\n\nhint: boot with intel_iommu=on; in a VM of the host file iommu = true"
+            )
         if known and len(wiring.ports) > int(known[2]):
             pairs = int(known[2]) // 2
             return (
@@ -85,6 +94,16 @@ class Sriov(Switch):
         return None
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        if wiring.kind is PortKind.VF_PCI:
+            return {
+                port.id: Endpoint(
+                    kind=PortKind.VF_PCI,
+                    mac=mac_address(port.index),
+                    device=_address(wiring, number),
+                    mtu=wiring.mtu,
+                )
+                for number, port in enumerate(wiring.ports)
+            }
         return {
             port.id: Endpoint(
                 kind=PortKind.VF,
@@ -100,6 +119,7 @@ class Sriov(Switch):
         known = _MODE.fullmatch(wiring.mode or "")
         nic = known[1] if known else "NIC"
         device, count = _device(nic), len(wiring.ports)
+        past_kernel = wiring.kind is PortKind.VF_PCI
         steps: Plan = (
             Write(
                 f"{nic} up, as its virtual functions need it", f"/sys/class/net/{nic}/flags", _UP
@@ -109,12 +129,15 @@ class Sriov(Switch):
                 f"/sys/class/net/{nic}/mtu",
                 b"%d\n" % wiring.mtu,
             ),
+            *(_without_drivers(nic) if past_kernel else ()),
             Write(
                 f"{count} virtual functions of {nic}",
                 f"{device}/sriov_numvfs",
                 b"%d\n" % count,
             ),
         )
+        if past_kernel:
+            return steps + _left_to_programs(wiring, nic)
         for number, port in enumerate(wiring.ports):
             name, listed = wiring.name(f"e{port.index}"), f"{device}/virtfn{number}/net"
             of_kernel = f"{wiring.prefix}-vf{port.index}"
@@ -143,6 +166,8 @@ class Sriov(Switch):
         return steps
 
     def settled(self, wiring: Wiring) -> Plan:
+        if wiring.kind is PortKind.VF_PCI:
+            return ()
         return tuple(
             Wait(
                 f"{name} has its link",
@@ -155,6 +180,67 @@ class Sriov(Switch):
             for port in wiring.ports
             for name in (wiring.name(f"e{port.index}"),)
         )
+
+
+def _without_drivers(nic: str) -> Plan:
+    return (
+        Run(f"the driver {VFIO}; it stays", ("modprobe", VFIO)),
+        Write(
+            f"the kernel's driver takes no virtual function of {nic}",
+            f"{_device(nic)}/sriov_drivers_autoprobe",
+            b"0\n",
+        ),
+    )
+
+
+def _left_to_programs(wiring: Wiring, nic: str) -> Plan:
+    """Return the steps that leave each virtual function, which is at the address that its NIC had
+    told, to a program. What is done to it goes with it."""
+    steps: Plan = ()
+    for number, port in enumerate(wiring.ports):
+        address = _address(wiring, number)
+        mac = mac_address(port.index)
+        steps += (
+            Wait(
+                f"virtual function {number} is {address}",
+                Check(
+                    ("readlink", f"{_device(nic)}/virtfn{number}"), pattern=f"/{re.escape(address)}"
+                ),
+            ),
+            Run(f"it is {mac}", ("ip", "link", "set", nic, "vf", str(number), "mac", mac)),
+            *bind(address, VFIO, has_driver=False),
+        )
+    return steps
+
+
+def _addresses(host: Host, nic: str) -> str:
+    """Say where the virtual functions of a NIC will be, by the first and the step from each to the
+    next; empty where no IOMMU is before it. See SR-IOV 1.1, 3.3.9 and 3.3.10."""
+    told = host.run(("readlink", "-f", _device(nic))).stdout.decode(errors="replace").strip()
+    at = _ADDRESS.fullmatch(told.rpartition("/")[2])
+    if at is None or not host.exists(f"{_device(nic)}/iommu_group"):
+        return ""
+    offset, stride = (
+        int(host.read(f"{_device(nic)}/sriov_{name}")) for name in ("offset", "stride")
+    )
+    number = (int(at[2], 16) << 8 | int(at[3], 16) << 3 | int(at[4])) + offset
+    return f", from {_written(at[1], number)} by {stride}"
+
+
+def _address(wiring: Wiring, number: int) -> str:
+    """Return the PCI address of a virtual function; its number where no NIC is known."""
+    known = _MODE.fullmatch(wiring.mode or "")
+    if known is None or known[3] is None:
+        return f"VF{number}"
+    at = _ADDRESS.fullmatch(known[3])
+    assert at is not None
+    first = int(at[2], 16) << 8 | int(at[3], 16) << 3 | int(at[4])
+    return _written(at[1], first + number * int(known[4]))
+
+
+def _written(domain: str, number: int) -> str:
+    """Return an address by its number, which has bus, device and function."""
+    return f"{domain}:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}"
 
 
 def _device(nic: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from switchmark.machine.host import Host
 from switchmark.model.plan import Plan
-from switchmark.model.topology import Semantics, Wiring
+from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.eal import probe_program, start_program
 from switchmark.switches.eal_ports import PORT_KINDS, SOCKET_KINDS, device_ids
@@ -19,11 +19,14 @@ from switchmark.switches.paired import PairedSwitch, are_neighbours
 
 _HINT = "compile a program (https://github.com/P4ELTE/t4p4s), then SWITCHMARK_T4P4S=/its/path"
 _MBUFS = 8192
-_PORTS_PER_CORE = 16  # MAX_RX_QUEUE_PER_LCORE in dpdk_lib_conf.h
+_OWN_MB = 16  # for each port and each core: 14 and 10 MB were seen, on up to ten ports
+_QUEUES_PER_CORE = 16  # MAX_RX_QUEUE_PER_LCORE in dpdk_lib_conf.h
 
 
 class T4p4s(PairedSwitch):
-    """The compiled program polls its share of the ports on each core, one queue a port.
+    """The compiled program polls its share of the ports' queues on each core. A core sends by the
+    queue of each port that has its number: a function's port needs as many queues as the switch
+    has cores.
 
     It has no option that tells its version and no counters of its own: DPDK in it tells both.
     """
@@ -34,39 +37,57 @@ class T4p4s(PairedSwitch):
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)  # a program of the host's is not in a VM
     counters = COUNTERS
-    resources = frozenset({"listen", "switch_cores", "memory"})
+    resources = frozenset({"listen", "switch_cores", "queues", "memory"})
 
     def probe(self, host: Host) -> Version:
         """Return the version of DPDK that the program was built with."""
         return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
-        refusal = super().accepts(wiring)
-        cores = max(1, len(wiring.cores))
-        if refusal is None and not are_neighbours(wiring):
+        if refusal := super().accepts(wiring):
+            return refusal
+        if not are_neighbours(wiring):
             return (
                 "t4p4s joins its NICs in the order of their PCI addresses, and then its virtual "
                 "ports: those of a pair must be next to each other"
             )
-        if refusal is None and len(wiring.ports) > _PORTS_PER_CORE * cores:
+        cores, queues = max(1, len(wiring.cores)), wiring.queues
+        if queues < cores and not all(port.nic for port in wiring.ports):
             return (
-                f"t4p4s serves at most {_PORTS_PER_CORE} ports a core, not {len(wiring.ports)} with"
-                f" {cores}\n\nhint: --switch-cores {-(-len(wiring.ports) // _PORTS_PER_CORE)}"
+                f"each of the {cores} cores of t4p4s sends by a queue of its own, and the ports of "
+                f"functions have {queues}\n\nhint: --queues {cores}"
             )
-        return refusal
+        if wiring.kind is PortKind.MEMIF and queues > cores and wiring.cores:
+            return (
+                "t4p4s sends by one queue a core, and a memif port has as many to receive by: "
+                f"{queues} with {cores} cores do not go\n\nhint: --queues {cores}"
+            )
+        if -(-len(wiring.ports) * queues // cores) > _QUEUES_PER_CORE:
+            return (
+                f"t4p4s polls at most {_QUEUES_PER_CORE} queues on a core, not {queues} of each of "
+                f"{len(wiring.ports)} ports on {cores}"
+            )
+        return None
 
     def start(self, wiring: Wiring) -> Plan:
         cores, ids = max(1, len(wiring.cores)), sorted(device_ids(wiring).values())
+        polled = [
+            (number, queue, (number + queue) % cores)
+            for number in ids
+            for queue in range(wiring.queues)
+        ]
         lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(wiring.cores))
         return start_program(
             wiring,
             wiring.program,
             (
                 *("-p", f"{(1 << len(ids)) - 1:#x}"),
-                *("--config", ",".join(f"({number},0,{number % cores})" for number in ids)),
+                *("--config", ",".join(f"({port},{queue},{core})" for port, queue, core in polled)),
             ),
             lcores=("--lcores", lcores) if lcores else (),
             mbufs=_MBUFS,
+            queues=wiring.queues,
+            own_mb=_OWN_MB * (len(ids) + cores),
         )
 
 

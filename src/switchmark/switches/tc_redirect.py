@@ -8,6 +8,7 @@ from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
 from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
 
 
@@ -22,8 +23,8 @@ class TcRedirect(RedirectingSwitch):
 
     def probe(self, host: Host) -> Version:
         hook = ("tc", "qdisc", "add", "dev", "sm-a", "clsact")
-        tried = (links.CABLE, hook, redirect("tc", "sm-a", "sm-b"))
-        return Version(links.probe_kernel(host, *tried))
+        tried = (CABLE, hook, redirect("tc", "sm-a", "sm-b"))
+        return Version(probe_kernel(host, *tried))
 
     def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()

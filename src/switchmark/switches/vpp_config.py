@@ -67,13 +67,20 @@ def interface(wiring: Wiring, port: Port) -> str:
     """Return the name that vpp gives a port: what it is told settles all of them."""
     match kind_of(wiring, port):
         case PortKind.VHOST_USER:
-            return f"VirtualEthernet0/0/{port.index}"
+            return f"VirtualEthernet0/0/{_vhost_number(wiring, port)}"
         case PortKind.MEMIF:
             return f"memif{port.index + 1}/0"
         case PortKind.NIC_PCI:
             return f"nic{port.index}"
         case _:
             return f"host-{links.switch_ifname(wiring, port)}"
+
+
+def _vhost_number(wiring: Wiring, port: Port) -> int:
+    """Return the number of a port among those of its kind. vpp gives a new one the next number, and
+    loses the name of one that has this already, by `renumber`."""
+    vhosts = [each for each in wiring.ports if kind_of(wiring, each) is PortKind.VHOST_USER]
+    return vhosts.index(port)
 
 
 def startup(wiring: Wiring) -> str:
@@ -114,7 +121,8 @@ def _create(wiring: Wiring, port: Port, end: Endpoint) -> Iterator[str]:
     kind, queues, mac = kind_of(wiring, port), wiring.queues, mac_address(port.index, router=True)
     if kind is PortKind.VHOST_USER:
         server = "" if end.server else "server "
-        yield f"create vhost-user socket {end.path} {server}hwaddr {mac} renumber {port.index}"
+        number = _vhost_number(wiring, port)
+        yield f"create vhost-user socket {end.path} {server}hwaddr {mac} renumber {number}"
     elif kind is PortKind.MEMIF:
         number, role = port.index + 1, "slave" if wiring.given and not end.server else "master"
         yield f"create memif socket id {number} filename {end.path}"

@@ -12,6 +12,7 @@ from switchmark.model.topology import Semantics, Wiring, mac_address
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.bridges import add_bridge, add_bridge_port, wait_forwarding
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
 
 _HEADERS = 14 + 20 + 8 + 8  # the inner Ethernet header, and those of IPv4, UDP and VXLAN
 _ALL = "00:00:00:00:00:00"  # the entry of a forwarding table for whatever has none of its own
@@ -57,8 +58,8 @@ class Vxlan(links.KernelSwitch):
 
     def probe(self, host: Host) -> Version:
         bridge = ("ip", "link", "add", "sm-br", "type", "bridge")
-        tried = (links.CABLE, bridge, *_tunnel(0, "sm-t", "sm-a", 1400))
-        return Version(links.probe_kernel(host, *tried))
+        tried = (CABLE, bridge, *_tunnel(0, "sm-t", "sm-a", 1400))
+        return Version(probe_kernel(host, *tried))
 
     def accepts(self, wiring: Wiring) -> str | None:
         sides = _sides(wiring)
@@ -75,18 +76,17 @@ class Vxlan(links.KernelSwitch):
         for side in _SIDES:
             bridge, end = wiring.name(f"br{side}"), wiring.name(f"t{side}")
             make, send = _tunnel(side, end, wiring.name(f"u{side}"), wiring.mtu)
-            undo = ("ip", "link", "del", end)
+            undo = links.removal(wiring, end)
             steps += (
                 *add_bridge(wiring, bridge),
                 Run(f"the tunnel's end at {bridge}", make, at=wiring.at, undo=undo),
                 links.offloads_off(wiring, end),
                 Run(f"what {end} is given goes to the other side", send, at=wiring.at),
-                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.at),
                 add_bridge_port(wiring, bridge, end),
             )
         for port in wiring.ports:
             near = links.switch_ifname(wiring, port)
-            steps += links.add_port(wiring, port)
+            steps += links.add_port(wiring, port, up=False)
             bridge = wiring.name(f"br{sides[port.id]}")
             steps += (add_bridge_port(wiring, bridge, near, nic=bool(port.nic)),)
         bridges = [wiring.name(f"br{side}") for side in _SIDES]

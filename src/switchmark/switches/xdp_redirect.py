@@ -8,6 +8,7 @@ from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
+from switchmark.switches.kernel_probes import CABLE, probe_kernel
 from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
 
 
@@ -22,7 +23,7 @@ class XdpRedirect(RedirectingSwitch):
     counters = links.COUNTERS  # a veth counts at both ends what XDP takes and gives
 
     def probe(self, host: Host) -> Version:
-        release = links.probe_kernel(host, links.CABLE, redirect("xdp", "sm-a", "sm-b"))
+        release = probe_kernel(host, CABLE, redirect("xdp", "sm-a", "sm-b"))
         return Version(release, mode="native")
 
     def start(self, wiring: Wiring) -> Plan:

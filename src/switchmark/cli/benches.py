@@ -1,0 +1,153 @@
+"""This module says where experiments of the literature run: on this host, or on the testbeds of a
+lab; what can be run of them there, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from switchmark.campaign.experiments import PlannedPoint
+from switchmark.campaign.load import Campaign
+from switchmark.cli.labs import OpenLab, open_lab
+from switchmark.cli.running import Shown, measure, new_run
+from switchmark.cluster.ability import OF_THE_PATH, Ability, ability
+from switchmark.lab.probes import Probes
+from switchmark.layout.resolve import check
+from switchmark.machine.facts import kernel_options
+from switchmark.machine.hosts import Hosts
+from switchmark.model.plan import HOST
+from switchmark.model.record import Record
+from switchmark.model.refusal import Refusal
+from switchmark.model.spec import AXES, Test
+from switchmark.papers.claims import Facts
+
+__all__ = ["HOW_LONG", "Testbeds", "ThisHost", "bench"]
+
+HOW_LONG = {
+    name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
+}
+"""The axes on which it does not depend whether a test can work."""
+
+
+class ThisHost:
+    """This object says which tests this host can run, and runs them; it asks once for each
+    path."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[str, Sequence[Refusal]] = {}
+        self._paths: dict[tuple[object, ...], Ability] = {}
+        self._hosts = Hosts()
+        self._probes = Probes(self._hosts)
+        self.cpus = len(os.sched_getaffinity(0))
+
+    def close(self) -> None:
+        """End the connections to other hosts."""
+        self._hosts.close()
+
+    def find(self, test: Test) -> Ability:
+        """Return what is made of the path of a test here."""
+        self._learn([test])
+        return self._paths[_path_of(test)]
+
+    def check(self, test: Test) -> Sequence[Refusal]:
+        """Return why a test can never work, asked once for tests that differ only in how long and
+        how often they are measured."""
+        key = test.model_dump(exclude=HOW_LONG)
+        known = repr(key)
+        if known not in self._refusals:
+            self._refusals[known] = check(test)
+        return self._refusals[known]
+
+    def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:
+        """Return the points, with what those wait for that cannot be run here."""
+        self._learn([point.test for point in points if point.test is not None])
+        return [self._seen(point) for point in points]
+
+    def facts(self, tests: Sequence[Test]) -> Facts:
+        """Return the facts that the needs of claims are held against."""
+        return Facts(
+            self.cpus,
+            bool(tests) and all(test.line_rate for test in tests),
+            frozenset(self.find(test).mode for test in tests),
+            self.kernel_options,
+        )
+
+    @cached_property
+    def kernel_options(self) -> frozenset[str]:
+        """Return the options that the kernel is known to have."""
+        return self._known_options()
+
+    def measure(
+        self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
+    ) -> list[Record]:
+        """Run a campaign in a folder of its own; return its records."""
+        folder = new_run(campaign, out)
+        measure(folder, show, options, strict=False)
+        return folder.latest
+
+    def _learn(self, tests: Sequence[Test]) -> None:
+        unknown = {_path_of(test): test for test in tests if _path_of(test) not in self._paths}
+        self._paths |= zip(unknown, self._ask([*unknown.values()]), strict=True)
+
+    def _ask(self, tests: Sequence[Test]) -> list[Ability]:
+        return [ability(test, self._probes) for test in tests]
+
+    def _known_options(self) -> frozenset[str]:
+        return kernel_options(self._hosts[HOST.host])
+
+    def _seen(self, planned_point: PlannedPoint) -> PlannedPoint:
+        test = planned_point.test
+        waits = self.find(test).waits if test is not None else ""
+        if not waits:
+            return planned_point
+        return PlannedPoint(replace(planned_point.point, untold=f"waiting for {waits}"), None)
+
+
+class Testbeds(ThisHost):
+    """This object asks the testbeds of a lab, which are equal, and has them measure."""
+
+    def __init__(self, opened: OpenLab, *, spread: bool) -> None:
+        super().__init__()
+        self._opened, self._spread = opened, spread
+        told = opened.lab.ask({"do": "abilities", "tests": []})
+        self.cpus, self._options = told["cpus"], frozenset(told["kernel_options"])
+
+    def measure(
+        self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
+    ) -> list[Record]:
+        return self._opened.measure((campaign, out, None), show, options, spread=self._spread)
+
+    def _ask(self, tests: Sequence[Test]) -> list[Ability]:
+        if not tests:
+            return []
+        asked = {"do": "abilities", "tests": [test.model_dump(mode="json") for test in tests]}
+        return [
+            Ability(each["waits"], tuple(each["doubts"]), each["mode"])
+            for each in self._opened.lab.ask(asked)["abilities"]
+        ]
+
+    def _known_options(self) -> frozenset[str]:
+        return self._options
+
+
+@contextmanager
+def bench(cluster: str | None, *, share_machine: bool, spread: bool) -> Iterator[ThisHost]:
+    """Give what runs experiments: this host, or the lab that `cluster` names."""
+    if cluster is None:
+        here = ThisHost()
+        try:
+            yield here
+        finally:
+            here.close()
+        return
+    with open_lab(cluster, share_machine=share_machine) as opened:
+        yield Testbeds(opened, spread=spread)
+
+
+def _path_of(test: Test) -> tuple[object, ...]:
+    return tuple(getattr(test, name) for name in OF_THE_PATH)

@@ -1,0 +1,56 @@
+"""This module adds up by how much a latency may be wrong: what its stamps, the counters of the CPUs
+and its histogram leave open. Bounds are added, as none of them is by chance alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from switchmark.model.latency import LatencyError, LatencyFigures, Stamps
+from switchmark.model.noise import NoiseCertificate
+from switchmark.model.record import TrialResult
+from switchmark.model.spec import Test
+
+__all__ = ["apart_ns", "error_of"]
+
+_KERNEL_NS = 100  # its clock, or a device's, is read beside the cycle counter every 10 ms
+_SUB_BUCKET_BITS = 11  # of the histogram (`traffic/src/histogram.h`)
+
+
+def error_of(figures: LatencyFigures, trials: Sequence[TrialResult]) -> LatencyError | None:
+    """Return by how much the median of some trials may be wrong; None where nothing tells when
+    their frames arrived, as in records from before."""
+    stamps = [each for trial in trials for each in trial.evidence.stamps.values()]
+    if not stamps or figures.p50 is None:
+        return None
+    apart = [each for trial in trials if (each := trial.evidence.skew_ns) is not None]
+    parts = {
+        "stamps_ns": max(map(_width_ns, stamps)),
+        "skew_ns": max(apart, default=0),
+        "clocks_ns": figures.unsure_ns or 0,
+        "histogram_ns": (1 << max(0, figures.p50.bit_length() - _SUB_BUCKET_BITS)) - 1,
+    }
+    return LatencyError(median_ns=sum(parts.values()), **parts)
+
+
+def apart_ns(noise: NoiseCertificate | None, test: Test) -> int | None:
+    """Return by how much the counters of two CPUs of a test may differ; None where it was not
+    measured, or where one core reads all times. Each CPU is told against the first one, which is
+    ahead of itself by 0."""
+    alone = test.dimension == "latency" and test.function_cores == 1
+    jitter = noise.jitter if noise and not alone else None
+    told = [
+        (each.skew_ns, each.skew_within_ns)
+        for each in (jitter or {}).values()
+        if each.skew_ns is not None and each.skew_within_ns is not None
+    ]
+    if not told:
+        return None
+    ahead = [0, *(skew for skew, _ in told)]
+    unsure = sorted((within for _, within in told), reverse=True)[:2]
+    return max(ahead) - min(ahead) + sum(unsure)
+
+
+def _width_ns(stamps: Stamps) -> int:
+    if stamps.by in ("kernel", "device") and stamps.noted:
+        return _KERNEL_NS
+    return stamps.max if stamps.p99 is None else stamps.p99

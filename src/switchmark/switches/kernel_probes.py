@@ -1,0 +1,46 @@
+"""This module asks whether a kernel can do what a switch is made of, by trying it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host, last_lines
+
+__all__ = ["CABLE", "kernel_release", "probe_kernel"]
+
+_RELEASE = "/proc/sys/kernel/osrelease"
+
+CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
+"""What `probe_kernel` tries for a switch whose ports are veth pairs."""
+
+
+def kernel_release(host: Host) -> str:
+    """Return the release of the kernel that forwards, or raise Unavailable if it does not tell."""
+    try:
+        return host.read(_RELEASE).decode(errors="replace").strip()
+    except OSError as error:
+        raise Unavailable(f"the kernel does not tell its release: {error}") from error
+
+
+def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
+    """Return the release of a kernel that has what a switch is made of, or raise Unavailable with
+    what is wrong. `commands`, which make it with interfaces of any name, are tried in a network
+    namespace that ends with them."""
+    release = kernel_release(host)
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    tried = " && ".join(map(shlex.join, commands))
+    # Programs are words of their own: some are elsewhere on another host, which puts them right.
+    programs = list(dict.fromkeys(command[0] for command in commands))
+    text = " && ".join(
+        f'"${{{programs.index(program) + 1}}}" {shlex.join(words)}' for program, *words in commands
+    )
+    done = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
+    if done.status:
+        raise Unavailable(
+            f"the kernel {release} cannot do what this switch is made of"
+            f"\n  {tried}\n  {last_lines(done.stderr, 1)}",
+            hint="switchmark doctor",
+        )
+    return release

@@ -1,0 +1,158 @@
+"""VALE is the switch of netmap: it learns MACs, and forwards in the system call of whoever sends.
+
+It is there while it has ports; one for each pair of ports is a wire. A port of kind netmap is
+ephemeral: a function opens it through /dev/netmap, in the network of the switch, and it goes with
+that function; persistent ones may not detach. An interface is attached in netmap mode, which its
+driver has or netmap emulates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.machine.programs import how_to_name
+from switchmark.model.plan import Check, Plan, Run, Wait
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.units import LAYER_2_BYTES
+from switchmark.model.version import Version
+from switchmark.switches import links
+from switchmark.switches.base import Counters, Counting, wire_refusal
+from switchmark.switches.kernel_probes import kernel_release
+
+_DEVICE = "/dev/netmap"
+_BUILD = "/sys/module/netmap/notes/.note.gnu.build-id"
+_BUILD_BYTES = 20
+_BUFFER = 2048
+"""Bytes of each of netmap's buffers, unless its module was told otherwise."""
+_SWITCHES = 8
+"""Those of a network, unless its module was told otherwise (`max_bridges`)."""
+
+
+def _counted(wiring: Wiring) -> tuple[Run, ...]:
+    """Return what reads the links of attached interfaces; VALE itself counts nothing."""
+    return links.link_counters(wiring) if _attached(wiring) else ()
+
+
+def _parsed(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+    return links.kernel_counters(wiring, outputs) if outputs else Counters()
+
+
+class Vale(links.KernelSwitch):
+    """`vale-ctl` attaches interfaces, and lists ports. A network namespace has switches of its own:
+    functions open their ports in that of the switch's node."""
+
+    name = "vale"
+    program = "vale-ctl"
+    semantics = (Semantics.LEARNING, Semantics.PATCH)
+    function_kinds = frozenset({PortKind.VETH})
+    port_kinds = (PortKind.NETMAP, PortKind.VETH, PortKind.NIC_KERNEL)
+    counters = Counting(_counted, _parsed)
+    own_stack = True
+    devices = (_DEVICE,)
+
+    def probe(self, host: Host) -> Version:
+        """Return which build of netmap's module is loaded. Unavailable where none is."""
+        if not host.exists(_DEVICE):
+            raise Unavailable(
+                f"there is no {_DEVICE}: netmap's module is not loaded",
+                hint="insmod netmap.ko, built from netmap's source for this kernel",
+            )
+        try:
+            host.run((self.path,))  # it lists all ports, and ends with 1
+        except Unavailable as error:
+            raise Unavailable(
+                f"{self.path} is not installed", hint=how_to_name(self.name)
+            ) from error
+        release = kernel_release(host)
+        if not host.exists(_BUILD):
+            return Version(release)
+        return Version(f"{release}, netmap.ko {host.read(_BUILD)[-_BUILD_BYTES:].hex()[:12]}")
+
+    def accepts(self, wiring: Wiring) -> str | None:
+        if wiring.mtu + LAYER_2_BYTES > _BUFFER:
+            return f"vale has buffers of {_BUFFER} bytes: frames of {wiring.mtu} do not fit"
+        if wiring.semantics is not Semantics.PATCH:
+            return None
+        if (count := len(_wires(wiring))) > _SWITCHES:
+            return (
+                f"a network has {_SWITCHES} switches of netmap's, and {count} wires take one each"
+            )
+        return wire_refusal(wiring, self.name)
+
+    def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
+        attached = links.kernel_endpoints(wiring)
+        return {
+            port.id: attached[port.id]
+            if _is_attached(wiring, port)
+            else Endpoint(
+                kind=PortKind.NETMAP,
+                mac=mac_address(port.index),
+                path=_port_name(wiring, port),
+                mtu=wiring.mtu,
+            )
+            for port in wiring.ports
+        }
+
+    def start(self, wiring: Wiring) -> Plan:
+        steps: Plan = (
+            Wait("netmap's device is there", Check(("test", "-c", _DEVICE), at=wiring.at)),
+        )
+        for port in _attached(wiring):
+            steps += links.add_port(wiring, port)
+        return steps + self._attach(wiring) if wiring.given else steps
+
+    def join(self, wiring: Wiring) -> Plan:
+        return self._attach(wiring)
+
+    def _attach(self, wiring: Wiring) -> Plan:
+        return tuple(
+            Run(
+                f"{name} is a port of the switch",
+                (wiring.program, "-a", name),
+                at=wiring.at,
+                undo=(wiring.program, "-d", name),
+            )
+            for name in (_port_name(wiring, port) for port in _attached(wiring))
+        )
+
+    def settled(self, wiring: Wiring) -> Plan:
+        near = [links.switch_ifname(wiring, port) for port in _attached(wiring)]
+        return links.wait_running(wiring, near) + tuple(
+            Wait(
+                f"the switch has the port {name}",
+                Check((wiring.program, "-l", name), at=wiring.at),
+            )
+            for name in (_port_name(wiring, port) for port in wiring.ports)
+        )
+
+
+def _is_attached(wiring: Wiring, port: Port) -> bool:
+    """Say whether a port is an interface of the kernel."""
+    return port.nic is not None or wiring.kind is not PortKind.NETMAP
+
+
+def _attached(wiring: Wiring) -> list[Port]:
+    return [port for port in wiring.ports if _is_attached(wiring, port)]
+
+
+def _port_name(wiring: Wiring, port: Port) -> str:
+    """Return the name of a port with that of its switch, of letters, digits and `_`."""
+    attached = _is_attached(wiring, port)
+    own = links.switch_ifname(wiring, port) if attached else f"e{port.index}"
+    number = ""
+    if wiring.semantics is Semantics.PATCH:
+        wires = enumerate(_wires(wiring))
+        number = next((f"_{index}" for index, wire in wires if port.id in wire), "")
+    return f"vale{re.sub('[^A-Za-z0-9]', '_', wiring.prefix)}{number}:{own}"
+
+
+def _wires(wiring: Wiring) -> list[frozenset[str]]:
+    """Return the pairs of ports that frames go between."""
+    pairs = (frozenset((one, other)) for one, sinks in wiring.ways.items() for other in sinks)
+    return list(dict.fromkeys(pairs))
+
+
+SWITCH = Vale()
