@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +89,11 @@ def painted_ms(page: str, folder: Path) -> float:
     path.write_text(page.replace("<head>", f"<head>{_PAINT}", 1))
     flags = [flag for flag in _FLAGS if "virtual-time" not in flag]
     argv = (*_started(folder), *flags, "--window-size=1200,900", "--enable-logging=stderr")
-    with subprocess.Popen((*argv, f"file://{path}"), stderr=subprocess.PIPE, text=True) as process:
+    argv += (f"file://{path}",)
+    with (
+        _scratch() as env,
+        subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env) as process,
+    ):
         try:
             assert process.stderr is not None
             for line in process.stderr:
@@ -107,7 +115,18 @@ def picture(page: str, folder: Path, width: int, *, dark: bool) -> bytes:
 
 def _run(path: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     argv = (*_started(folder), *_FLAGS, *flags, f"file://{path}")
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    with _scratch() as env:
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=120, check=True, env=env
+        )
+
+
+@contextmanager
+def _scratch() -> Iterator[dict[str, str]]:
+    """Return the environment of a browser whose temporary files go when it has ended: one that is
+    terminated leaves them."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield {**os.environ, "TMPDIR": folder}
 
 
 def _started(folder: Path) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from switchmark.machine.leases import Leases
 
 __all__ = [
     "AREAS",
+    "QUICK",
     "VOLATILE",
     "Snapshot",
     "differences",
@@ -82,9 +83,10 @@ _LEFT_IN_TMP = (
 """What runtimes and switches are known to leave in folders that are full of others' files."""
 
 
-def state_of_the_host() -> Snapshot:
-    """Return all that a run could leave behind or change."""
-    found = {area: frozenset(filter(None, look())) for area, look in AREAS.items()}
+def state_of_the_host(areas: Iterable[str] | None = None) -> Snapshot:
+    """Return all that a run could leave behind or change, or what is in some areas of it."""
+    asked = AREAS if areas is None else areas
+    found = {area: frozenset(filter(None, AREAS[area]())) for area in asked}
     of_others = _any_of(run.name for run in RUNS.glob("sm*") if is_locked(run / "journal"))
     kept = {}
     for area, lines in found.items():
@@ -111,16 +113,22 @@ def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[s
     return found
 
 
+CHANGED = "the host is not as it was"
+"""How the failure of a test begins that left something behind."""
+
+
 @contextmanager
-def left_as_it_was(before: Snapshot | None = None) -> Iterator[list[Snapshot]]:
-    """Check that the host is after the block as it was before, or a moment later: as `before`,
-    where that is known. What it is like then is put into the list."""
+def left_as_it_was(
+    before: Snapshot | None = None, areas: Iterable[str] | None = None
+) -> Iterator[list[Snapshot]]:
+    """Check that the host, or some areas of it, is after the block as it was before, or a moment
+    later: as `before`, where that is known. What it is like then is put into the list."""
     clean()
-    found = [before or state_of_the_host()]
+    found = [before or state_of_the_host(areas)]
     yield found
     deadline = time.monotonic() + 5  # a namespace goes a moment after its last process
     while True:
-        found.append(state_of_the_host())
+        found.append(state_of_the_host(areas))
         changed = differences(found[0], found[-1])
         if not changed or time.monotonic() > deadline:
             break
@@ -132,7 +140,7 @@ def left_as_it_was(before: Snapshot | None = None) -> Iterator[list[Snapshot]]:
             for what, lines in each.items()
             for line in lines
         ]
-        raise AssertionError("\n  ".join(["the host is not as it was:", *lines]))
+        raise AssertionError("\n  ".join([f"{CHANGED}:", *lines]))
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -302,6 +310,10 @@ AREAS: Mapping[str, Callable[[], Iterator[str] | list[str]]] = {
     "tmp": _temporary,
 }
 """What is looked at, by the name of its area."""
+
+QUICK = tuple(AREAS.keys() - {"sysctls", "firewall", "files", "tmp"})
+"""Areas that are looked at in 20 ms: all of them take 100, which counts where each test is held to
+it."""
 
 
 def _walk(top: str, *, depth: int) -> Iterator[str]:

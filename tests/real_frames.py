@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
 from switchmark.lab.measure import Lab
 from switchmark.layout.resolve import check
@@ -27,30 +28,43 @@ __all__ = [
     "skip_unpackaged",
 ]
 
-Measure = Callable[..., Record]
-"""Runs the test of these axes, short and slow unless they say otherwise."""
+
+class Measure:
+    """This runs the test of some axes in a lab, short and slow unless they say otherwise. After it
+    the host has the interfaces that it had before."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def __call__(self, **axes: Any) -> Record:
+        (record,) = self.each(axes)
+        return record
+
+    def each(self, *tests: Mapping[str, Any]) -> list[Record]:
+        """Run tests one after the other, on one path where they can share it."""
+        usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k"}
+        asked = [Test(**{**usual, **axes}) for axes in tests]
+        skip_unpackaged(asked[0].switch, asked[0].engine)
+        before = interfaces(self._lab)
+        records = []
+        for test, then in zip(asked, [*asked[1:], None], strict=True):
+            assert check(test) == []
+            record = self._lab.run(test, then=then)
+            if test.port == "memif" and "Segmentation fault" in (record.error or ""):
+                # DPDK 22.11's server of a memif may end so while a client sets its rings up (3 of
+                # 110 starts of testpmd with two queues): told, and none of ours.
+                record = self._lab.run(test, then=then)
+            assert record.status == "ok", record.error
+            records.append(record)
+        assert interfaces(self._lab) == before
+        return records
 
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[Measure]:
-    """Keep a lab in `folder`; after each test the host has the interfaces that it had before."""
+    """Keep a lab in `folder`."""
     with Lab(folder) as lab:
-
-        def run(**axes: Any) -> Record:
-            test = Test(**{"duration": 0.15, "warmup": 0.05, "rate": "20k", **axes})
-            skip_unpackaged(test.switch)
-            assert check(test) == []
-            before = interfaces(lab)
-            record = lab.run(test)
-            if test.port == "memif" and "Segmentation fault" in (record.error or ""):
-                # DPDK 22.11's server of a memif may end so while a client sets its rings up (3 of
-                # 110 starts of testpmd with two queues): told, and none of ours.
-                record = lab.run(test)
-            assert record.status == "ok", record.error
-            assert interfaces(lab) == before
-            return record
-
-        yield run
+        yield Measure(lab)
 
 
 def interfaces(lab: Lab) -> set[str]:
@@ -60,16 +74,18 @@ def interfaces(lab: Lab) -> set[str]:
     return {name for name in names if name.startswith(own) or not re.match("sm[0-9a-f]{4}-", name)}
 
 
-def skip_unpackaged(switch: str) -> None:
-    """Skip a switch that is not here and that no package has: its users build it and name it by a
-    variable, the kernel was built without it, or no NIC has it. CI allows that by the switch's name
-    (`allowed-skips.txt`)."""
+def skip_unpackaged(switch: str, engine: str = "null") -> None:
+    """Skip a switch or an engine that is not here and that no package has: its users build it and
+    name it by a variable, the kernel was built without it or lacks its module, or no NIC has it.
+    CI allows that by its name (`allowed-skips.txt`)."""
     try:
         SWITCHES[switch].probe(LocalHost())
+        ENGINES[engine].probe(LocalHost())
     except Unavailable as missing:
         if "SWITCHMARK_" in (missing.hint or ""):
             pytest.skip(f"{missing.message}, and no package has it")
-        if "was built without" in missing.message or "(SR-IOV)" in missing.message:
+        of_this_host = ("was built without", "module is not loaded", "(SR-IOV)")
+        if any(words in missing.message for words in of_this_host):
             pytest.skip(missing.message)
 
 

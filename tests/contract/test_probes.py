@@ -83,7 +83,7 @@ ESSENTIAL = {
     *("printf", "readlink", "rm", "rmdir", "sh", "sleep", "tar", "taskset", "tee", "test", "true"),
     *doctor.TOOLS,
     *("bridge", "ss", "tc"),  # of the package of `ip`
-    *("mktemp", PurePosixPath(sys.executable).name),
+    *("mktemp", "umount", PurePosixPath(sys.executable).name),
 }
 """Programs that every Debian has, or whose lack `doctor` names."""
 

@@ -717,16 +717,34 @@ INSIDE = {
     "src_ip": "172.16.0.1",
     "dst_ip": "172.16.0.2",
 }
+INSIDE_6 = {
+    **{name: value for name, value in INSIDE.items() if not name.endswith("ip")},
+    "src_ip6": "2001:2::a",
+    "dst_ip6": "2001:2::b",
+}
 VXLAN = {**ADDRESS, "vxlan": INSIDE}
+TUNNELS: dict[str, dict[str, Any]] = {
+    "vxlan": VXLAN,
+    "ipv6-in-vxlan": {**ADDRESS, "vxlan": INSIDE_6},
+    "vxlan-of-ipv6": {**IPV6, "vxlan": INSIDE},
+    "ipv6-in-vxlan-of-ipv6": {**IPV6, "vxlan": INSIDE_6},
+}
+OTHER = {"dst_ip": "198.18.0.9", "dst_ip6": "2001:2::9"}
+LEAST = dict(zip(TUNNELS, (114, 134, 134, 154), strict=True))
 
 
 @pytest.mark.parametrize("vary", ["src_port", "src_ip", "dst_mac"])
+@pytest.mark.parametrize("tunnel", TUNNELS)
 def test_frames_in_a_tunnel_have_the_headers_that_were_promised(
-    program: Program, vary: str
+    program: Program, vary: str, tunnel: str
 ) -> None:
     program.open_loop()
-    load = {"frame_bytes": [114, 594], "address": VXLAN, "rate_pps": 0, "frames": 3000}
+    address, least = TUNNELS[tunnel], LEAST[tunnel]
+    load = {"frame_bytes": [least, 594], "address": address, "rate_pps": 0, "frames": 3000}
     load |= {"flows": 300, "vary": [vary]}
+    end, inside = (
+        "dst_ip6" if "dst_ip6" in each else "dst_ip" for each in (address, address["vxlan"])
+    )
 
     def broken(expected: dict[str, Any], **members: Any) -> int:
         expect = {"expect": {"address": expected, "vary": [vary]}, "flows": 300}
@@ -738,31 +756,36 @@ def test_frames_in_a_tunnel_have_the_headers_that_were_promised(
         return int(received["headers"]["broken"])
 
     for touch in ("none", "header", "full"):
-        assert broken(VXLAN, touch=touch) == 0
-        for other in ({"ttl": 8}, {"dst_ip": "198.18.0.9"}, {"src_port": 7}):
-            assert broken({**VXLAN, **other}, touch=touch) == 3000
-        for name, value in (("vni", 8), ("dst_mac", "02:58:00:00:00:02"), ("src_ip", "172.16.0.9")):
-            expected = {**VXLAN, "vxlan": {**INSIDE, name: value}}
+        assert broken(address, touch=touch) == 0
+        for other in ({"ttl": 8}, {end: OTHER[end]}, {"src_port": 7}):
+            assert broken({**address, **other}, touch=touch) == 3000
+        for name, value in (
+            ("vni", 8),
+            ("dst_mac", "02:58:00:00:00:02"),
+            (inside, OTHER[inside]),
+        ):
+            expected = {**address, "vxlan": {**address["vxlan"], name: value}}
             assert broken(expected, touch=touch) == 3000
     answer = program.ask("arm", run=0x08000000, longest_ns=10**9, tasks=[load, {}])
     assert "a VXLAN header begins so" in answer["error"]
     members = {"run": 7, "longest_ns": 10**9}
-    answer = program.ask("arm", tasks=[{**load, "frame_bytes": [113]}, {}], **members)
-    assert "no size from 114" in answer["error"]
-    for wrong in ({"vlan": 5}, {"src_ip6": "2001:2::1"}):
-        answer = program.ask("arm", tasks=[{"address": {**VXLAN, **wrong}}, {}], **members)
-        assert "frames are of IPv4, without a tag" in answer["error"]
+    answer = program.ask("arm", tasks=[{**load, "frame_bytes": [least - 1]}, {}], **members)
+    assert f"no size from {least}" in answer["error"]
+    answer = program.ask("arm", tasks=[{"address": {**address, "vlan": 5}}, {}], **members)
+    assert "frames have no tag" in answer["error"]
 
 
 @pytest.mark.parametrize("by", ["port", "ip", "mac"])
 @pytest.mark.parametrize("order", ["sequential", "random", "zipf"])
-@pytest.mark.parametrize("address", [ADDRESS, IPV6, VXLAN], ids=["ipv4", "ipv6", "vxlan"])
+@pytest.mark.parametrize(
+    "address", [ADDRESS, IPV6, *TUNNELS.values()], ids=["ipv4", "ipv6", *TUNNELS]
+)
 def test_a_million_flows_have_the_headers_that_were_promised(
     program: Program, by: str, order: str, address: dict[str, Any]
 ) -> None:
     program.open_loop()
     subflows = {"count": 10**6, "by": by, "order": order, "seed": 3, "first": 5}
-    load = {"frame_bytes": [114, 594], "address": address, "rate_pps": 0, "frames": 3000}
+    load = {"frame_bytes": [154, 594], "address": address, "rate_pps": 0, "frames": 3000}
     expected = {"expect": {"address": address, "subflows": subflows}}
     for touch in ("none", "header", "full"):
         tasks = [{**load, "subflows": subflows}, expected]

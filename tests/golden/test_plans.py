@@ -23,7 +23,8 @@ from switchmark.machine.programs import program_variable
 from switchmark.machine.qemu import QEMU_VARIABLE
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.script import describe
-from switchmark.model.plan import Plan
+from switchmark.machine.together import steps_beside
+from switchmark.model.plan import Plan, Run
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
@@ -112,6 +113,9 @@ def plans() -> Iterator[tuple[str, Test]]:
             f"variants/{switch}-connects",
             Test(switch=switch, engine="dpdk", port="vhost-user", listen="functions"),
         )
+    yield "variants/vale-loopback-vale", Test(switch="vale", scenario="loopback", function="vale")
+    yield "variants/sriov-vf-pci", Test(switch="sriov", engine="dpdk", scenario="v2v")
+    yield "variants/vale-netmap", Test(switch="vale", engine="netmap", scenario="v2v")
     yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
     for scenario in ("p2v", "v2v"):
         yield (
@@ -268,6 +272,31 @@ def steps(test: Test) -> str:
 )
 def test_the_plan_is_the_one_on_file(name: str, test: Test, golden: Golden) -> None:
     golden(f"{name}.txt", steps(test))
+
+
+@pytest.mark.parametrize(
+    ("name", "test"), list(plans()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_commands_side_by_side_need_nothing_of_each_other(name: str, test: Test) -> None:
+    """What is made by a command is used by none that is about another thing and may run at once."""
+    left = build(lay_out(test, prefix="smtest", run_dir=RUN_DIR))
+    while left:
+        together = steps_beside(left)
+        runs = [step for step in together if isinstance(step, Run)]
+        made = {
+            step.argv[3]: step.about
+            for step in runs
+            if step.argv[:3] in (("ip", "netns", "add"), ("ip", "link", "add"))
+        }
+        made |= {
+            step.argv[step.argv.index("peer") + 2]: step.about
+            for step in runs
+            if "peer" in step.argv
+        }
+        for step in runs:
+            used = {*step.argv, step.at.name} & made.keys()
+            assert all(made[word] == step.about for word in used), f"{name}: {step.why}"
+        left = left[len(together) :]
 
 
 @pytest.mark.parametrize("scenario", ENDS)

@@ -9,6 +9,8 @@ import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for
 
+VXLAN_6: dict[str, Any] = {"encapsulation": "vxlan6", "frame_size": 134}
+
 
 @pytest.mark.parametrize("switch", ["linux-bridge", "ovs"])
 @pytest.mark.parametrize(
@@ -62,6 +64,11 @@ def test_frames_of_ipv6_arrive_with_their_headers(
         ("tc-redirect", {"engine": "raw", "flows": 300, "flows_by": "mac", "touch": "full"}),
         ("ip-forward", {"dimension": "latency", "rate": "2k", "flows": 8}),
         ("vxlan", {"flows": 8}),
+        ("ip-forward", {"ip_version": "6", "frame_size": 134}),
+        ("linux-bridge", {**VXLAN_6, "dimension": "latency", "rate": "2k", "flows": 8}),
+        ("linux-bridge", {**VXLAN_6, "ip_version": "6", "frame_size": 154, "direction": "bi"}),
+        ("ovs", {**VXLAN_6, "engine": "mmap", "flows": "1M", "flow_order": "random"}),
+        ("ovs", {"ip_version": "6", "frame_size": 134, "engine": "xdp", "flows": "1M"}),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )

@@ -72,7 +72,7 @@ def assert_it_adds_up(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("path", "made"),
     [
-        ("--switch linux-bridge --engine mmap", "ip link add sm"),
+        ("--switch linux-bridge --engine mmap", " link add sm"),
         ("--switch ovs-dpdk --engine dpdk", "ovsdb-tool create"),
     ],
 )

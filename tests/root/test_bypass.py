@@ -225,6 +225,7 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
         ("vpp", "memif", "auto"),
         ("bess", "vhost-user", "auto"),
         ("bess", "memif", "auto"),
+        ("t4p4s", "vhost-user", "auto"),
         ("direct", "memif", "auto"),
         ("direct", "memif", "memif-zero-copy"),
         ("testpmd", "memif", "auto"),
@@ -239,7 +240,9 @@ def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -
     assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
 
 
-@pytest.mark.parametrize("switch", ["testpmd", "fastclick", "bess"])  # vpp needs a third CPU
+@pytest.mark.parametrize(
+    "switch", ["testpmd", "fastclick", "bess", "t4p4s"]
+)  # vpp needs a third CPU
 def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
     """Where there are no more CPUs than those, the functions take turns with them."""
     axes = {"switch": switch, "engine": "dpdk", "switch_cores": 2, "queues": 2, "flows": 16}

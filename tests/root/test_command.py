@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,10 @@ from host_state import (
 )
 from switchmark.machine.journal import is_locked
 
-QUICK = ["--duration", "0.15", "--warmup", "0.05", "--rate", "5k"]
+ALONE = "--calibrate never".split()
+"""Nobody asks for the verdict: the traffic program is not measured without the switch."""
+
+QUICK = ["--duration", "0.15", "--warmup", "0.05", "--rate", "5k", *ALONE]
 
 
 @pytest.fixture
@@ -102,7 +106,7 @@ def test_killed_in_its_set_up_then_cleaned_nothing_is_left(
     environment: dict[str, str], tmp_path: Path, switchmark: Run, switch: str
 ) -> None:
     words = f"run --switch {switch} --duration 20 --warmup 0.1 --rate 1k --out runs".split()
-    killed = start(environment, tmp_path, *words)
+    killed = start(environment, tmp_path, *words, *ALONE)
     wait_for(lambda: list(Path("/run/switchmark").glob("sm*/journal")), "a journal")
     killed.kill()
     killed.communicate(timeout=10)
@@ -120,7 +124,7 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     killed = start(
         environment,
         tmp_path,
-        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "1"],
+        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "0.7"],
         *["--out", "runs"],
     )
     found = wait_for(
@@ -143,7 +147,7 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
 def test_ctrl_c_cleans_up_and_says_how_to_go_on(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    run = start(environment, tmp_path, *"run --duration 30 --rate 1k --out runs".split())
+    run = start(environment, tmp_path, *"run --duration 30 --rate 1k --out runs".split(), *ALONE)
     wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     time.sleep(0.3)
     run.send_signal(signal.SIGINT)
@@ -160,7 +164,8 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
         environment,
         tmp_path,
         *"run --switch direct,linux-bridge --rate 1k --json".split(),
-        *"--repeat 1 --duration 2 --warmup 0".split(),
+        *"--repeat 1 --duration 1.2 --warmup 0".split(),
+        *ALONE,
     )
     pids = wait_for(lambda: len(found := traffic_processes(run)) == 2 and found, "processes")
     time.sleep(0.6)
@@ -177,7 +182,7 @@ def test_a_switch_that_dies_in_a_trial_fails_its_test(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     words = "run --switch ovs --duration 2 --rate 1k --placement pinned --json"
-    run = start(environment, tmp_path, *words.split())
+    run = start(environment, tmp_path, *words.split(), *ALONE)
     wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     time.sleep(1)
     os.kill(marked("ovs-vswitchd", run)[0], signal.SIGKILL)
@@ -228,8 +233,25 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(switchmark: Run, tmp_path: P
         subprocess.run(["umount", str(small)], check=True)
 
 
+def test_a_run_whose_folder_is_removed_says_so(environment: dict[str, str], tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    run = start(environment, here, *"run --duration 0.5 --rate 1k --repeat 2".split(), *ALONE)
+    wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
+
+    def removed() -> bool:
+        shutil.rmtree(here, ignore_errors=True)  # the run writes into it meanwhile
+        return not here.exists()
+
+    wait_for(removed, "an end of the folder")
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 4, errors
+    assert "is gone" in errors
+    assert "a bug in" not in errors
+
+
 def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_path: Path) -> None:
-    words = ["run", "--switch", "linux-bridge,ip-forward,ovs", *QUICK, "--json"]
+    words = ["run", "--switch", "linux-bridge,ovs", *QUICK, "--json"]
     both = [start(environment, tmp_path, *words, "--out", f"runs{i}") for i in range(2)]
     for run in both:
         output, errors = run.communicate(timeout=90)
@@ -244,7 +266,7 @@ def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_p
 def test_clean_beside_a_live_run_leaves_it_alone(
     environment: dict[str, str], tmp_path: Path, switchmark: Run
 ) -> None:
-    run = start(environment, tmp_path, *"run --duration 1.5 --rate 1k --json".split())
+    run = start(environment, tmp_path, *"run --duration 1.5 --rate 1k --json".split(), *ALONE)
     wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     assert switchmark("clean").returncode == 0
     output, errors = run.communicate(timeout=30)
@@ -390,7 +412,9 @@ def test_plan_and_list_need_no_privileges(environment: dict[str, str], tmp_path:
 
 
 def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run) -> None:
-    done = switchmark("paper", "ara-2021/table2", "--quick", "--duration", "0.5", "--warmup", "0.1")
+    done = switchmark(
+        "paper", "ara-2021/table2", "--quick", "--duration", "0.3", "--warmup", "0.05", *ALONE
+    )
     assert done.returncode in (0, 1), done.stderr
     for value in ("338", "409", "360", "440"):
         assert value in done.stdout

@@ -284,13 +284,35 @@ def test_a_switch_of_the_kernel_lives_in_a_container(measure: Measure, runtime: 
     assert_every_frame_is_accounted_for(record)
 
 
+def test_the_first_network_of_a_host_may_be_that_of_a_container(
+    tmp_path: Path, traffic_program: str
+) -> None:
+    """It goes with the run where `ip` has made no namespace before, as after a boot."""
+    fresh = 'while umount --lazy /run/netns 2>/dev/null; do :; done; exec "$@"'
+    words = ("run", "--switch-environment", "docker", "--json", "--calibrate", "never")
+    done = subprocess.run(
+        (
+            *("unshare", "--mount", "--propagation", "private", "sh", "-c", fresh, "sh"),
+            *(*COMMAND, *words, "--duration", "0.15", "--warmup", "0.05", "--rate", "10k"),
+        ),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
+        cwd=tmp_path,
+        check=False,
+    )
+    (record,) = records(done)
+    assert record["status"] == "ok", record["error"]
+    assert done.returncode == 0, done.stderr
+
+
 def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
     record = measure(switch="ovs-dpdk", switch_environment="docker", engine="dpdk", **QUICK)
     trial = assert_every_frame_is_accounted_for(record)
     assert busy_cores(trial) > 0.02
 
 
-@pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb"])
+@pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb", "t4p4s"])
 @pytest.mark.parametrize("where", [*RUNTIMES, "host"])
 def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
     measure_there: Measure, where: str, switch: str
@@ -300,7 +322,7 @@ def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
     assert_every_frame_is_accounted_for(measure_there(**axes))
 
 
-@pytest.mark.parametrize("runtime", ["docker", "podman"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_vpp_lives_in_a_container(measure: Measure, runtime: str) -> None:
     record = measure(switch="vpp", switch_environment=runtime, engine="dpdk", **QUICK)
     assert_every_frame_is_accounted_for(record)
@@ -339,6 +361,8 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
     made = workspace.folder / f"made-{runtime}"
     output(workspace, node, "touch", str(made))
     assert made.exists()
+    output(workspace, node, "touch", "/dev/shm/of-a-program")
+    assert not Path("/dev/shm/of-a-program").exists()
     for argv in (("touch", "/usr/x"), ("touch", str(programs / "y")), ("ls", "/root")):
         assert LocalHost().run(inside(node, argv), env=workspace.env).status != 0
     links = json.loads(output(workspace, node, "ip", "-j", "link"))

@@ -66,6 +66,8 @@ def assert_measured_there(record: Record, host: SshdHost, folder: Path) -> None:
         {"switch": "linux-bridge", "placement": "shared-process", "engine": "udp-mmsg"},
         {"switch": "ovs", "dimension": "latency", "rate": "500"},
         {"switch": "ovs-dpdk", "engine": "dpdk"},
+        {"switch": "tc-redirect"},
+        {"switch": "xdp-redirect"},
         {"switch": "linux-bridge", "environment": "lxc", "switch_environment": "lxc"},
         {"switch": "linux-bridge", "environment": "docker"},
         {"switch": "linux-bridge", "environment": "podman"},
@@ -98,6 +100,22 @@ def test_the_command_line_measures_on_a_host_of_the_host_file(
     assert told["test"]["hosts"] == "a"
     (folder,) = (tmp_path / "runs").iterdir()
     assert set(json.loads((folder / "host.json").read_text())["hosts"]) == {"a"}
+    assert left_on(ssh_host) == []
+
+
+def test_doctor_tells_what_a_host_of_the_host_file_can_do(
+    host_file: Path, ssh_host: SshdHost, traffic_program: str
+) -> None:
+    done = subprocess.run(
+        (sys.executable, "-m", "switchmark", "doctor", "--host", "a", "--json"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    findings = {each["name"]: each for each in json.loads(done.stdout)}
+    assert done.returncode == 0, [each for each in findings.values() if not each["ok"]]
+    assert findings["linux-bridge"]["ok"]
     assert left_on(ssh_host) == []
 
 

@@ -14,6 +14,7 @@ from real_frames import Measure, assert_every_frame_is_accounted_for, skip_unpac
     [
         {"encapsulation": "vxlan", "frame_size": 114, "flows": "1M", "flows_by": "ip"},
         {"ip_version": "6", "frame_size": 84, "flows": "1M", "flow_order": "zipf"},
+        {"encapsulation": "vxlan6", "ip_version": "6", "frame_size": 154, "flows": "1M"},
         {"encapsulation": "vxlan", "frame_size": 114, "dimension": "latency", "rate": "2k"},
     ],
     ids=lambda axes: "-".join(map(str, axes.values())),

@@ -83,7 +83,7 @@ class Lab:
                 [sys.executable, *words],
                 stdout=log,
                 stderr=log,
-                env=self._environment,
+                env={**self._environment, "DASK_TEMPORARY_DIRECTORY": str(self._folder)},
                 cwd=self._folder,
             )
 
@@ -152,6 +152,24 @@ def test_repeats_are_spread_where_that_is_asked_for(
     for line in lines(tmp_path / "runs/spread", "records.jsonl"):
         trials = line["record"]["trials"]
         assert {trial["evidence"]["testbed"] for trial in trials} == {"a", "b"}
+
+
+def test_an_experiment_of_the_literature_runs_on_a_lab(
+    lab: Lab, environment: dict[str, str], tmp_path: Path
+) -> None:
+    axes = "--switch linux-bridge --semantics learning --frame-size 64,65,128,127 --search fixed"
+    axes += f" --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster {lab.address}"
+    words = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
+    output = ended(start(environment, tmp_path, *words))
+    told = json.loads(output.splitlines()[-1])  # behind the records
+    assert told["experiment"] == "emmerich-2014/text-bytes"
+    (folder,) = (tmp_path / "runs").iterdir()
+    records = [line["record"] for line in lines(folder, "records.jsonl")]
+    assert [record["status"] for record in records] == ["ok"] * 4
+    trials = [trial for record in records for trial in record["trials"]]
+    assert [trial["tx_frames"] for trial in trials] == [trial["rx_frames"] for trial in trials]
+    assert {trial["evidence"]["testbed"] for trial in trials} <= {"a", "b"}
+    assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
 
 
 def test_a_restarted_scheduler_is_found_again(

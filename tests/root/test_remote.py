@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ def test_nics_that_the_host_file_cables_are_borrowed_and_given_back(
     attempt: Try, ssh_hosts: Pair, cabled: Mapping[str, str], switch: str
 ) -> None:
     def links() -> list[str]:
-        return [host.exec("ip", "-br", "link", "show", cabled[host.name]) for host in ssh_hosts]
+        told = [host.exec("ip", "-br", "link", "show", cabled[host.name]) for host in ssh_hosts]
+        return [re.sub("@if[0-9]+", "", line) for line in told]  # numbers change where NICs go
 
     before = links()
     record = attempt(switch=switch)
@@ -173,6 +175,25 @@ def test_the_command_line_measures_between_hosts_of_the_host_file(
         assert left_on(host) == []
 
 
+def test_a_connection_that_drops_in_a_trial_names_its_host_and_leaves_nothing(
+    ssh_hosts: Pair, attempt: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phase, dropped = Trials._phase, ssh_hosts[1]
+
+    def cut(self: Trials, name: str, duration_s: float) -> None:
+        dropped.drop_connections()
+        phase(self, name, duration_s)
+
+    monkeypatch.setattr(Trials, "_phase", cut)
+    record = attempt()
+    assert record.status == "failed"
+    assert re.search(r"\b(host|on) b\b", record.error or ""), record.error
+    deadline = time.monotonic() + 20
+    while (left := [*left_on(ssh_hosts[0]), *left_on(dropped)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
 @pytest.mark.parametrize("lost", ["a", "b"])
 def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
     ssh_hosts: Pair, attempt: Try, lost: str, monkeypatch: pytest.MonkeyPatch
@@ -196,5 +217,5 @@ def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
         states = [each.state for each in clean(hosts={lost: back})]
     finally:
         back.close()
-    assert states == ["cleaned"]
+    assert [state for state in states if state != "live"] == ["cleaned"]
     assert left_on(gone) == []

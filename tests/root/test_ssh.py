@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.environments import inside
-from switchmark.errors import CommandTimedOut, HostLost, Unavailable
+from switchmark.errors import CommandTimedOut, HostLost, Interrupted, Unavailable
 from switchmark.machine.clean import clean, clean_there
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Host, LocalHost
@@ -201,6 +202,29 @@ def test_clean_undoes_what_even_the_watcher_left(
     assert left_there(host, run) == []
     with Hosts() as hosts:
         assert [each.state for each in clean(runs=[run], hosts=hosts)] == ["cleaned"]
+
+
+def test_what_is_asked_after_an_interruption_gets_its_own_answer(
+    host: SshHost, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    host.run(("true",))
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted("interrupted")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    late = threading.Timer(0.4, fifo.write_text, ("of before",))
+    late.start()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Interrupted):
+            host.read(str(fifo))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        late.join()
+    assert host.run(("echo", "of now")).stdout == b"of now\n"
 
 
 def test_a_connection_that_drops_is_told_and_made_again(

@@ -16,14 +16,14 @@ import pytest
 
 from ssh_hosts import SshdHost, know
 from switchmark.environments import inside
-from switchmark.errors import SetupFailed, Unavailable
+from switchmark.errors import NotReady, SetupFailed, Unavailable
 from switchmark.machine.carried import Carried
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed
 from switchmark.machine.programs import require_programs
 from switchmark.machine.ssh import SshHost
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Node, Run
+from switchmark.model.plan import Check, Node, Run, Wait
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_host_that_is_down_is_unavailable_and_not_asked_again_at_once(
 def test_a_program_that_a_host_lacks_is_named_with_it(host: SshHost) -> None:
     with pytest.raises(Unavailable, match="'no-such-tool' is not installed on a"):
         host.run(("no-such-tool",))
-    with pytest.raises(Unavailable, match="no-such-tool is not installed"):
+    with pytest.raises(Unavailable, match="no-such-tool is not installed on a"):
         require_programs(host, {"no-such-tool": "no-such-package"})
 
 
@@ -102,6 +102,16 @@ def test_a_run_needs_root_there(ssh_host: SshdHost, tmp_path: Path) -> None:
             executor.execute((step,))
         executor.unwind()
     host.close()
+
+
+def test_a_check_that_does_not_answer_in_time_does_not_hold(host: SshHost, tmp_path: Path) -> None:
+    at = Node("host", "host", host="a")
+    plan = (Run("nothing", ("true",), at), Wait("it ends", Check(("sleep", "60"), at), 0.1))
+    with Workspace() as workspace:
+        executor = Executor({"a": host}, workspace, inside=inside, logs_dir=tmp_path / "logs")
+        with pytest.raises(NotReady, match="sleep"):
+            executor.execute(plan)
+        executor.unwind()
 
 
 def test_the_traffic_program_is_carried_once_and_an_older_copy_is_replaced(

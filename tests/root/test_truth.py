@@ -58,8 +58,9 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.syspath_prepend(str(PLUGINS))
     table = load_plugins("switchmark.switches", Switch, TABLE.values())  # type: ignore[type-abstract]
-    truth = table["truth"]
-    monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
+    truths = [table["truth"], table["truth-dpdk"]]
+    for truth in truths:
+        monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
     # One for all attempts: who is slow in a later one was not when it was calibrated.
     measured_by: list[Lab] = []
@@ -77,8 +78,9 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         expected: dict[str, object] | None = None,
         **axes: Any,
     ) -> Record:
-        monkeypatch.setattr(truth, "faults", tuple(map(str, faults)), raising=False)
-        monkeypatch.setattr(truth, "expected", expected or {}, raising=False)
+        for truth in truths:
+            monkeypatch.setattr(truth, "faults", tuple(map(str, faults)), raising=False)
+            monkeypatch.setattr(truth, "expected", expected or {}, raising=False)
         test = Test(
             **{
                 "switch": "truth",
@@ -257,7 +259,29 @@ def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None
         doubled = [n for n in range(flow.tx) if n % 5 == 4 and n not in lost]
         assert (flow.lost, flow.duplicated) == (len(lost), len(doubled))
     assert trial.evidence.mixed > 0
-    assert "flows-mixed" in trial.doubts
+    assert trial.evidence.unfollowed == 0
+    assert ("flows-mixed" in trial.doubts) == (trial.evidence.ties > 0)
+
+
+@pytest.mark.parametrize("engine", ["mmap", "raw-mmsg"])
+def test_what_overtakes_on_another_core_is_counted(attempt: Try, engine: str) -> None:
+    # Other ports bring some frames to the other core, among them such as are overtaken.
+    faults = ("--spread", 3, "--swap", 7, "--drop", 10)
+    (trial,) = attempt(*faults, engine=engine, **TWO_CORES).trials
+    overtaken = 0
+    for flow in trial.per_flow:
+        swapped = [n for n in range(6, flow.tx, 7) if n % 10 != 9]
+        # The last frame has nobody that overtakes it; else the next but what is dropped does.
+        held = bool(swapped) and all(n % 10 == 9 for n in range(swapped[-1] + 1, flow.tx))
+        lost = sum(n % 10 == 9 for n in range(flow.tx))
+        assert flow.lost == lost + held
+        overtaken += len(swapped) - held
+        assert flow.reordered <= len(swapped) - held
+    assert (trial.evidence.mixed, trial.evidence.unfollowed) == (8, 0)
+    assert overtaken - trial.evidence.ties <= trial.reordered <= overtaken
+    assert ("flows-mixed" in trial.doubts) == (trial.evidence.ties > 0)
+    if engine == "mmap":  # the kernel's stamps are of one clock
+        assert (trial.reordered, trial.evidence.ties) == (overtaken, 0)
 
 
 # --- the same in frames of other kinds ---------------------------------------------------------
@@ -308,6 +332,15 @@ def found_in(sent: int) -> tuple[int, int, int, int]:
             "flows_by": "ip",
             "engine": "xdp",
         },
+        {"encapsulation": "vxlan6", "frame_size": 134, "flows": 5, "engine": "mmap"},
+        {
+            "encapsulation": "vxlan6",
+            "ip_version": "6",
+            "frame_size": 594,
+            "flows": "1M",
+            "flows_by": "ip",
+            "touch": "full",
+        },
         {
             "ip_version": "6",
             "frame_size": 88,
@@ -327,15 +360,41 @@ def test_faults_are_counted_in_frames_of_any_kind(attempt: Try, axes: dict[str, 
         lost, doubled, overtaken, corrupted = found_in(flow.tx)
         assert min(lost, doubled, overtaken, corrupted) > 0
         assert (flow.lost, flow.duplicated, flow.corrupted) == (lost, doubled, corrupted)
-        if trial.evidence.mixed:  # sub-flows of a flow come to both cores
-            assert 0 < flow.reordered <= overtaken
-        else:
-            assert flow.reordered == overtaken
+        # Sub-flows of a flow come to both cores; the engine has no stamps of the kernel.
+        assert overtaken - trial.evidence.ties <= flow.reordered <= overtaken
     assert bool(trial.evidence.mixed) == ("function_cores" in axes)
     assert trial.lost == sum(flow.lost for flow in trial.per_flow)
     assert trial.duplicated == sum(flow.duplicated for flow in trial.per_flow)
     assert trial.reordered == sum(flow.reordered for flow in trial.per_flow)
     assert trial.corrupted == sum(flow.corrupted for flow in trial.per_flow)
+
+
+OVER_DPDK: dict[str, Any] = {"switch": "truth-dpdk", "engine": "dpdk", "flows": 4}
+
+
+@pytest.mark.parametrize("port", ["vhost-user", "memif"])
+def test_faults_are_counted_over_ports_of_dpdk(attempt: Try, port: str) -> None:
+    faults = [word for fault in FAULTS.items() for word in fault]
+    (trial,) = attempt(*faults, port=port, **OVER_DPDK).trials
+    for flow in trial.per_flow:
+        found = (flow.lost, flow.duplicated, flow.reordered, flow.corrupted)
+        assert found == found_in(flow.tx)
+        assert min(found) > 0
+    assert len(trial.per_flow) == 4
+
+
+def test_faults_are_counted_over_two_queues_of_dpdk(attempt: Try) -> None:
+    # Other ports bring some frames to the other queue, and so to the other core.
+    faults = [word for fault in {**FAULTS, "--spread": 3}.items() for word in fault]
+    (trial,) = attempt(*faults, port="vhost-user", function_cores=2, **OVER_DPDK).trials
+    overtaken = 0
+    for flow in trial.per_flow:
+        lost, doubled, swapped, corrupted = found_in(flow.tx)
+        assert (flow.lost, flow.duplicated, flow.corrupted) == (lost, doubled, corrupted)
+        assert min(lost, doubled, swapped, corrupted) > 0
+        overtaken += swapped
+    assert (trial.evidence.mixed, trial.evidence.unfollowed) == (4, 0)
+    assert overtaken - trial.evidence.ties <= trial.reordered <= overtaken
 
 
 # --- what a switch does to times -----------------------------------------------------------------
@@ -520,7 +579,10 @@ def test_a_throttled_sender_before_a_switch_in_user_space(attempt: Try, switch: 
 
 
 def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
-    record = attempt(**SATURATED, cpu_limit="function:20")
+    for _ in range(3):
+        record = attempt(**SATURATED, cpu_limit="function:20")
+        if "cpu-stolen" not in record.doubts:  # what a hypervisor takes is the host's indeed
+            break
     assert "host-busy" not in record.doubts
     assert record.verdict != "host"
 
@@ -653,7 +715,11 @@ def test_repeats_that_end_before_they_are_certain(
 def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
     """As /proc/stat told of a crowded host: of 200 ticks of two CPUs it kept 3."""
     counts = ((197 * n, 0, 0, 0, 0, 0, 0, 3 * n) for n in itertools.count(1))
-    monkeypatch.setattr(noise.Steal, "_read", lambda steal: next(counts))
+    parse = noise.parse_cpu_times
+    monkeypatch.setattr(
+        "switchmark.machine.softirq.parse_cpu_times",
+        lambda *asked: {**parse(*asked), -1: next(counts)},
+    )
     record = attempt(rerun=1)
     assert "cpu-stolen" in record.doubts
     assert "cpu-stolen" in record.discarded[0]

@@ -11,7 +11,8 @@ from real_frames import Measure, assert_every_frame_is_accounted_for
 from switchmark.campaign import tuning
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder, read_records
-from switchmark.cli.running import Shown, lab_options
+from switchmark.cli.arguments import Measuring
+from switchmark.cli.running import told
 from switchmark.cli.tuning import go_on_tuning, search_settings
 from switchmark.errors import Interrupted
 from switchmark.lab.measure import Lab
@@ -19,8 +20,8 @@ from switchmark.layout.resolve import check
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
 
-SHOWN = Shown(as_json=False, wide=False, quiet=True)
 SHORT = {"duration": "0.1", "warmup": "0.05"}
+SHOWN, OPTIONS = told(Measuring(quiet=True, calibrate="never", gate="off"))
 
 
 @pytest.fixture(autouse=True)
@@ -29,16 +30,12 @@ def short(monkeypatch: pytest.MonkeyPatch, traffic_program: str) -> None:
     monkeypatch.setattr(tuning, "REPEATS", 1)
 
 
-def options() -> dict[str, Any]:
-    return lab_options(False, None, "never", "off", 0)
-
-
 def test_settings_of_switches_are_tried_and_the_best_is_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     axes = {"switch": "testpmd,l2fwd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
     asked = from_options(axes, check)
-    status = search_settings(asked, 1, (tmp_path, "run"), SHOWN, options(), strict=False)
+    status = search_settings(asked, 1, (tmp_path, "run"), SHOWN, OPTIONS, strict=False)
     assert status == 0
     tried, compared = (
         {record.test: record for record in read_records(folder)}
@@ -76,10 +73,10 @@ def test_a_search_that_was_interrupted_goes_on(
     axes = {"switch": "linux-bridge,tc-redirect", "repeat": "1", **SHORT}
     asked, run = from_options(axes, check), tmp_path / "run"
     with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
-        search_settings(asked, 3, (tmp_path, "run"), SHOWN, options(), strict=False)
+        search_settings(asked, 3, (tmp_path, "run"), SHOWN, OPTIONS, strict=False)
     with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
-        go_on_tuning(RunFolder(run), SHOWN, options(), strict=False)
-    assert go_on_tuning(RunFolder(run), SHOWN, options(), strict=False) == 0
+        go_on_tuning(RunFolder(run), SHOWN, OPTIONS, strict=False)
+    assert go_on_tuning(RunFolder(run), SHOWN, OPTIONS, strict=False) == 0
     assert sorted(measured, key=str) == sorted(
         ((test, folder) for test in asked.tests for folder in ("run", "tuned")), key=str
     )

@@ -99,7 +99,7 @@ def test_a_burst_that_is_too_much_is_lost_where_somebody_counts_it(measure: Meas
     assert record.port == "tap, veth"
 
 
-@pytest.mark.parametrize("function", ["forwarder", "linux-bridge", "pcap-bridge"])
+@pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge"])
 def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> None:
     record = measure(
         environment="vm",

@@ -279,6 +279,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "container",
         "start-function",
         "null",
+        "threads",
         "pacing",
         "setup",
         "setup-switches",

@@ -29,6 +29,8 @@ from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
 from switchmark.layout.resolve import check
+from switchmark.machine.journal import Far
+from switchmark.machine.workspace import Workspace
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.model.visit import Visit
@@ -227,6 +229,12 @@ def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None
     assert "duration: 3.0\n" in text
 
 
+def test_a_papers_objects_are_a_line_each(cli) -> None:
+    *tests, experiment = cli("paper", "ara-2021/table2", "--quick", "--json").out.splitlines()
+    assert {json.loads(line)["test"]["engine"] for line in tests} > {"udp", "udp-mmsg"}
+    assert json.loads(experiment)["experiment"] == "ara-2021/table2"
+
+
 def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
     assert cli("run", "--name", "before").status == 0
     assert only_run(tmp_path).name == "before"
@@ -265,6 +273,8 @@ def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
         (["report", "absent"], "absent is no run folder"),
         (["compare", "absent", "absent"], "absent is no run folder"),
         (["clean", "sm0000"], "there is no run sm0000"),
+        (["clean", "--forget", "local"], "this machine is here"),
+        (["clean", "--host", "m6", "--forget", "m6"], "--forget is of runs that"),
     ],
 )
 def test_a_request_that_cannot_be_met_ends_with_two(
@@ -292,6 +302,24 @@ def test_an_error_has_its_hint_below_it(cli, outcome) -> None:
     ended = cli("run", "--quiet")
     assert ended.status == 3
     assert ended.err == "error: no root here\n\nhint: sudo switchmark run\n"
+
+
+def test_a_host_that_is_gone_does_not_keep_a_run_for_ever(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchmark.machine.clean.default_base", lambda: tmp_path / "here")
+    run = Workspace(tmp_path / "here")
+    run.journal.intend(Far(host="m6", folder=str(run.folder)))
+    run.journal.close()
+    kept = cli("clean")
+    assert kept.status == 4
+    assert kept.out.startswith(f"{run.run}: incomplete\n  failed: the host m6 is not known here")
+    assert kept.err.endswith(": switchmark clean --forget m6\n")
+    forgotten = cli("clean", "--forget", "m6")
+    assert forgotten.status == 0
+    assert forgotten.out == f"{run.run}: cleaned\n  forget what is left on host m6 (1)\n"
+    assert forgotten.err == ""
+    assert cli("clean").out == "nothing to clean\n"
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
@@ -493,9 +521,11 @@ def test_names_are_listed_with_why_they_cannot_be_used(cli) -> None:
 
 @pytest.mark.parametrize("thing", ["scenarios", "searches", "functions"])
 def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
-    """Or one that no package has, which users build and name."""
+    """Or one that no package has, which users build and name, or load into the kernel."""
     for entry in json.loads(cli("list", thing, "--json").out):
-        assert entry["usable"] or "SWITCHMARK_" in entry["hint"], entry
+        told = f"{entry.get('why_not')} {entry.get('hint')}"
+        users = "SWITCHMARK_" in told or "module is not loaded" in told
+        assert entry["usable"] or users, entry
 
 
 def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.MonkeyPatch) -> None:

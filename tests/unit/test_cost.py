@@ -62,6 +62,19 @@ def test_counts_are_told_by_thread_and_by_cpu() -> None:
     assert parse_counts("") == {}
 
 
+def test_perf_is_not_asked_where_the_kernel_has_no_source_of_such_events() -> None:
+    sources = "/sys/bus/event_source/devices"
+    answers: dict[tuple[str, ...], bytes | Completed] = {
+        ("perf",): Completed(0, b"", b"9;;instructions;1;100.00;1.2;x\n")
+    }
+    none = {f"{sources}/{name}": b"" for name in ("msr", "software", "tracepoint")}
+    without = RecordingHost(answers, files=none)
+    assert probe(without).missing == "no hardware counters on this host"
+    assert not without.ran
+    other = RecordingHost(answers, files={**none, f"{sources}/armv8_pmuv3_0": b""})
+    assert probe(other).events == ("instructions",)
+
+
 @pytest.mark.parametrize(
     ("answers", "wanted"),
     [
@@ -114,8 +127,7 @@ def host(irq: int, softirq: int, daemon_ns: int, **files: bytes) -> RecordingHos
 
 
 def test_interrupts_are_counted_once() -> None:
-    before = SoftirqTimes.read(host(1, 2, 0), (1,))
-    after = SoftirqTimes.read(host(2, 6, 10**7), (1,))
+    before, after = (SoftirqTimes.read(at, (1,), at) for at in (host(1, 2, 0), host(2, 6, 10**7)))
     elapsed = after.at_s - before.at_s
     within, apart = (after.since(before, within=each) for each in (True, False))
     assert within.cpus["1"].softirq == pytest.approx(0.04 / elapsed)
@@ -128,7 +140,8 @@ def test_interrupts_are_counted_once() -> None:
 def test_a_cpu_is_at_work_unless_it_is_idle_or_kept_by_the_hypervisor() -> None:
     def stat(*ticks: int) -> SoftirqTimes:
         line = f"cpu1 {' '.join(map(str, ticks))}\n".encode()
-        return SoftirqTimes.read(RecordingHost(files={"/proc/stat": line}), (1,))
+        told = RecordingHost(files={"/proc/stat": line})
+        return SoftirqTimes.read(told, (1,), told)
 
     before, after = stat(9, 0, 0, 9, 0, 0, 0, 0, 0, 0), stat(29, 10, 10, 49, 5, 3, 7, 5, 0, 0)
     assert after.loads_since(before) == {"1": pytest.approx(0.5)}

@@ -15,6 +15,7 @@ from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
 
 REPOSITORY = Path(__file__).parents[2]
+MACHINE = "/sys/kernel/mm/hugepages/hugepages-2048kB"
 POOL = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"
 
 
@@ -37,6 +38,7 @@ def host(*, free_pages: int, available_mb: int, writable: bool = True) -> Record
             % (available_mb * 1024),
             f"{POOL}/nr_hugepages": b"600\n",
             f"{POOL}/free_hugepages": b"%d\n" % free_pages,
+            f"{MACHINE}/resv_hugepages": b"0\n",
         },
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from switchmark.campaign.store import RunFolder
 from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.layout.resolve import check
+from switchmark.model.record import TrialResult
 from switchmark.papers.experiment import names, read
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
@@ -29,6 +30,11 @@ def points_of(name: str) -> list[PlannedPoint]:
     return planned(read(name), check, {})
 
 
+@cache
+def late_by(least_ns: int) -> TrialResult:
+    return latency_trial(200_000, range(least_ns, least_ns + 2000))
+
+
 def told(name: str, *, measured: bool) -> Judged:
     """Return an experiment of published values alone, or with made-up records of each point."""
     experiment = read(name)
@@ -36,8 +42,7 @@ def told(name: str, *, measured: bool) -> Judged:
     for number, each in enumerate(points_of(name), 1):
         record = None
         if measured and each.test is not None:
-            late = [1000 * (number % 9 + 1) + step for step in range(2000)]
-            trials = tuple(latency_trial(200_000, late) for _ in range(3))
+            trials = (late_by(1000 * (number % 9 + 1)),) * 3
             record = fresh(1, test=each.test, trials=trials, key=f"{number:064x}")
         pairs.append((each.point, record))
     return judged(experiment, pairs, frozenset())

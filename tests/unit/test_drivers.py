@@ -16,6 +16,7 @@ from switchmark.machine.nics import lend, spread
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Plan, Run, Write
 from switchmark.model.spec import Test
+from switchmark.model.topology import Semantics
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.links import parse_link_counters
 
@@ -145,6 +146,27 @@ def test_a_lent_nic_gets_back_its_mac_features_and_state() -> None:
     assert ("ip", "link", "set", "eth1", "up") in undos
     assert ("ip", "link", "set", "eth1", "address", "aa:bb:cc:00:00:01") in undos
     assert ("ethtool", "-K", "eth1", "tx", "on", "gso", "off") in undos
+
+
+@pytest.mark.parametrize(
+    ("flags", "semantics", "told"),
+    [
+        ([], Semantics.LEARNING, True),
+        ([], Semantics.PATCH, True),
+        ([], Semantics.ROUTED, False),
+        ([], None, False),
+        (["PROMISC"], Semantics.LEARNING, False),
+    ],
+)
+def test_a_nic_of_a_switch_that_does_not_route_takes_frames_for_all_macs(
+    flags: list[str], semantics: Semantics | None, told: bool
+) -> None:
+    """Others see those for its own MAC alone: VALE, whose wires are NICs, saw none."""
+    link = {"ifname": "eth1", "flags": flags, "address": "aa:bb:cc:00:00:01"}
+    plan = lend(nic_host(link), "eth1", "02:00:00:00:00:09", semantics)
+    switch_on, off = (("ip", "link", "set", "eth1", "promisc", how) for how in ("on", "off"))
+    asked = [step.undo for step in plan if isinstance(step, Run) and step.argv == switch_on]
+    assert asked == [off] * told
 
 
 @pytest.mark.parametrize(

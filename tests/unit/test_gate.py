@@ -12,6 +12,7 @@ from switchmark.lab.gate import pass_gate
 from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout, lay_out
 from switchmark.model.gate import GateResult
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
@@ -21,10 +22,16 @@ IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
 
 class Path:
     """This path tells by `sent` how many of the frames that were due left in each trial, in turn,
-    the last for ever; each arrived, and the ports counted them `lag_s` later, if at all."""
+    the last for ever; each arrived within `quick_ms`, and the ports counted them `lag_s` later, if
+    at all."""
 
-    def __init__(self, *sent: int, blocked: int = 0, lag_s: float | None = 0.0) -> None:
+    quiet_ms = 20
+
+    def __init__(
+        self, *sent: int, blocked: int = 0, lag_s: float | None = 0.0, quick_ms: int = 0
+    ) -> None:
         self.sent = list(sent)
+        self.quick_ms = quick_ms
         self.blocked = blocked
         self.counted_after_s = lag_s
         self.lag_s = 0.0
@@ -38,15 +45,16 @@ class Path:
         n = self.sent.pop(0) if len(self.sent) > 1 else self.sent[0]
         seen = self.counted_after_s is not None and self.lag_s >= self.counted_after_s
         counted = n if seen else 0
+        late = 4 if self.quick_ms > self.quiet_ms else 0
         return TrialResult(
             spec=spec,
             elapsed_ns=round(spec.duration_s * 1e9),
             tx_frames=n,
             tx_unsent=due - n,
-            rx_frames=n,
-            rx_bytes=60 * n,
-            lost=0,
-            lost_at={},
+            rx_frames=n - late,
+            rx_bytes=60 * (n - late),
+            lost=late,
+            lost_at={Place(PlaceKind.LATE): late} if late else {},
             parts=(
                 PartReport(part="a0", roles=("sender",), cpu=3, cores=0.1, blocked=self.blocked),
                 PartReport(part="b0", roles=("receiver",), cpu=4, cores=1),
@@ -75,6 +83,16 @@ def test_a_good_switch_is_tried_once() -> None:
     found = tried(path)
     assert (found.passed, found.tries, found.starved) == (True, 1, 0)
     assert len(path.asked) == 1
+
+
+def test_where_frames_come_late_trials_wait_for_longer_and_are_slower() -> None:
+    path = Path(100, quick_ms=200)
+    found = tried(path)
+    assert (found.passed, found.tries, path.quiet_ms) == (True, 3, 320)
+    assert [spec.duration_s for spec in path.asked] == pytest.approx([0.02, 0.08, 0.32])
+    assert [spec.rate_pps for spec in path.asked] == pytest.approx([5000, 1250, 312.5])
+    with pytest.raises(NotEquivalent, match="4 of 100 frames did not arrive: 4 late"):
+        tried(Path(100, quick_ms=2000))
 
 
 def test_a_sender_that_had_no_turn_gets_more_time_for_as_many_frames() -> None:
@@ -111,6 +129,13 @@ def test_one_try_shows_that_frames_go_past_the_switch() -> None:
     with pytest.raises(NotEquivalent, match="in 1 try of 100 frames\n  100 frames arrived"):
         tried(path)
     assert len(path.asked) == 1
+
+
+def test_a_switch_that_was_stopped_amid_its_work_is_tried_again() -> None:
+    path = Path(100, lag_s=None, quick_ms=2000)
+    with pytest.raises(NotEquivalent, match="in 3 tries of 100 frames"):
+        tried(path)
+    assert len(path.asked) == 3
 
 
 def test_a_device_that_counts_late_is_waited_for_from_then_on() -> None:

@@ -23,3 +23,18 @@ def test_differences_in_a_tunnel_are_named() -> None:
     other_port = bytearray(frame)
     other_port[34:36] = b"\xc0\x07"
     assert differences(bytes(other_port), frame) == ["source port 49159 instead of 49152"]
+
+
+def test_differences_in_a_tunnel_of_ipv6_are_named() -> None:
+    end = bytes.fromhex("20010002000000000000000000000001")
+    ip6 = bytes.fromhex("86dd 60000000 0070 1140".replace(" ", "")) + end + end
+    tunnel = MACS + ip6 + TUNNEL[34:]
+    frame = tunnel + MACS + ip6 + INSIDE[34:]
+    assert differences(frame, frame) == ["another length than the IP header says"]
+    other = bytearray(frame)
+    other[21] = 63
+    other[len(tunnel) + 14 + 39] = 9
+    assert differences(bytes(other), frame) == [
+        "hop limit 63 instead of 64",
+        "destination address in the tunnel 2001:2::9 instead of 2001:2::1",
+    ]

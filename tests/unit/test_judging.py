@@ -89,6 +89,8 @@ def placed(found: TrialResult) -> dict[str, int]:
 UNCOUNTED = dict.fromkeys(port(0, 0))
 """What a switch says of a port that it does not count at."""
 
+PASSED = {"f0@switch": port(10**6, 0), "f1@switch": port(0, 10**6)}
+
 
 @pytest.mark.parametrize(
     ("found", "own_core", "wanted"),
@@ -334,6 +336,27 @@ def test_frames_that_no_counter_calls_lost_are_placed_by_the_difference() -> Non
     assert found.evidence.balance[Place(PlaceKind.INSIDE_SWITCH)] == Balance(95, 80)
 
 
+@pytest.mark.parametrize(
+    ("through", "queue", "chain"),
+    [(True, "f1@switch out", {}), (False, "f2.0@switch out", {"f2": ["f2.0", "f2.1"]})],
+)
+def test_frames_of_before_took_the_place_of_others_inside(
+    through: bool, queue: str, chain: dict[str, list[str]]
+) -> None:
+    """A queue held 20 of the warm-up. Of the phase 15 stay there, and 5 it has no room for."""
+    counters = {"f0@switch": port(100, 0), "f1@switch": port(0, 100)}
+    if chain:
+        counters |= {"f2.0@switch": port(0, 100), "f2.1@switch": port(100, 0)}
+    found = balanced(
+        trial(100, lost=20, lost_at={queue: 5}, counters=counters, evidence={"left_over": 20}),
+        ports=(*PORTS, *(port for ports in chain.values() for port in ports)),
+        through=through,
+        functions=chain,
+    )
+    assert placed(found) == {queue: 5, "inside switch": 15}
+    assert found.unaccounted == 0
+
+
 def test_what_is_placed_already_is_not_placed_twice() -> None:
     counters = {"f0@switch": port(100, 0), "f1@switch": port(0, 80)}
     lost_at = {"f1@switch out": 20, "ring f1": 5}
@@ -520,6 +543,11 @@ def judged(
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 990_000)})},
         ),
         (
+            "slow-path",
+            {"found": trial(counters={**PASSED, "switch": {"slow_path": 100_001}})},
+            {"found": trial(counters={**PASSED, "switch": {"slow_path": 100_000}})},
+        ),
+        (
             "path-unseen",
             {"found": trial(counters={"f0@switch": UNCOUNTED, "f1@switch": port(0, 10**6)})},
             {"switch": "direct", "found": trial(counters={"f0": port(0, 10**6)})},
@@ -552,6 +580,8 @@ RAISED_BY = {
     "cores-shared": "netns/test_real_frames.py::test_pairs_in_both_directions",
     "cores-overcommitted": "root/test_chains.py::test_functions_behind_a_switch",
     "sibling-busy": "unit/test_machine_placement.py::test_parts_are_seated",
+    "nic-on-other-node": "unit/test_placement_nics.py"
+    "::test_a_polling_switch_and_its_memory_are_on_the_node_of_its_nics",
     "hosts-share-machine": "root/test_remote.py::test_accounts_for_every_frame_between_two_hosts",
     "not-isolated": "root/test_truth.py::test_a_hog_on_the_switchs_core",
     "host-busy": "root/test_truth.py::test_a_hog_on_the_switchs_core",
@@ -571,6 +601,7 @@ RAISED_BY = {
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
     "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
     "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "slow-path": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "profiled": "root/test_axes.py::test_what_cpus_do_is_sampled_where_that_is_asked_for",
     "shared-machine": "root/test_measuring.py::test_a_run_beside_another_one_is_doubted",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
@@ -590,7 +621,7 @@ def test_each_doubt_has_a_test() -> None:
 def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
-        "machine/placement.py": ("cores-shared", "cores-overcommitted"),
+        "machine/placement.py": ("cores-shared", "cores-overcommitted", "nic-on-other-node"),
         "machine/seats.py": ("sibling-busy",),
         "machine/hosts.py": ("hosts-share-machine", "emulated"),
         "lab/outcome.py": (
@@ -603,7 +634,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
-            "profiled",
+            *("profiled", "slow-path"),
         ),
     }.items():
         text = (package / file).read_text()

@@ -29,9 +29,9 @@ OPTIONS = {
 
 
 def kernel(files: dict[str, bytes], **answers: bytes | Completed) -> RecordingHost:
-    told: dict[tuple[str, ...], bytes | Completed] = {("uname",): b"6.1.0-9\n"}
+    told: dict[tuple[str, ...], bytes | Completed] = {}
     told |= {(name,): answer for name, answer in answers.items()}
-    return RecordingHost(told, files=files)
+    return RecordingHost(told, files={"/proc/sys/kernel/osrelease": b"6.1.0-9\n", **files})
 
 
 @pytest.mark.parametrize(

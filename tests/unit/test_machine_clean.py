@@ -16,7 +16,7 @@ from switchmark.errors import UsageError
 from switchmark.machine.clean import Cleaned, clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.journal import Command, Restore, Stop
+from switchmark.machine.journal import Command, Far, Lease, Restore, Stop
 from switchmark.machine.processes import marked, start_time
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.workspace import Workspace
@@ -37,8 +37,8 @@ def foreign() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Start processes of somebody else; end them behind the test."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(**env: str) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(["sleep", "60"], env={**os.environ, **env}))
+    def start(*argv: str, **env: str) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(argv or ("sleep", "60"), env={**os.environ, **env}))
         return started[-1]
 
     yield start
@@ -59,6 +59,20 @@ def die_after(base: Path, logs: Path, *steps: Step) -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_a_run_killed_amid_commands_side_by_side_leaves_nothing(base: Path, tmp_path: Path) -> None:
+    """The leader dies with one command still running, and others not begun."""
+    (tmp_path / "made").mkdir()
+    names = [str(tmp_path / "made" / str(number)) for number in range(4)]
+    steps = [Run("make", ("mkdir", name), undo=("rmdir", name), about=name) for name in names]
+    steps.insert(1, Run("work", ("sh", "-c", "sleep 60"), about="work"))
+    steps.insert(3, Run("die", ("sh", "-c", "kill -9 $PPID; sleep 60"), about="die"))
+    die_after(base, tmp_path / "logs", *steps)
+    (cleaned,) = clean(base)
+    assert cleaned.state == "cleaned"
+    assert list((tmp_path / "made").iterdir()) == []
+    assert marked(cleaned.run) == ()
 
 
 def dead(base: Path) -> Workspace:
@@ -104,6 +118,30 @@ def test_a_process_that_no_journal_knows_is_found_by_its_mark(
     assert cleaned == Cleaned(run.run, "cleaned", (f"end process {lost.pid} of the run",))
     assert lost.wait(5) == -signal.SIGTERM
     assert [process.poll() for process in others] == [None] * len(others)
+
+
+def test_a_process_is_found_while_it_becomes_another_program(
+    tmp_path: Path, foreign: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """It has no environment that can be read meanwhile."""
+    again = tmp_path / "again"
+    again.write_text('#!/bin/sh\nexec "$0"\n')
+    again.chmod(0o755)
+    process = foreign(str(again), SWITCHMARK_RUN="sm00ff")
+    found = [marked("sm00ff") for _ in range(50)]
+    assert {pid for (pid, _) in sum(found, ())} == {process.pid}
+    assert all(found)
+
+
+def test_a_process_without_an_environment_is_not_waited_for(
+    foreign: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    process = foreign("env", "-i", "sleep", "60")
+    environ = Path(f"/proc/{process.pid}/environ")
+    while environ.read_bytes():
+        time.sleep(0.01)
+    assert marked("sm00ff") == ()
+    assert process.poll() is None
 
 
 def test_a_process_that_got_a_dead_ones_number_is_not_signalled(
@@ -207,15 +245,53 @@ def test_an_undo_that_fails_is_told_and_tried_again(base: Path) -> None:
     assert ("undo", "a") not in host.ran
 
 
-def test_an_undo_on_a_host_that_is_not_given_is_kept(base: Path) -> None:
+@pytest.fixture
+def led_far(base: Path) -> Workspace:
+    """Return a dead run that has something here, and on a host that is not known here."""
     run = Workspace(base)
-    run.journal.intend(Command(host="far", argv=("undo",)))
+    run.journal.intend(Far(host="far", folder=str(run.folder)))
+    run.journal.intend(Lease(host="far", path="/proc/sys/a"))
+    run.journal.intend(Command(host="local", argv=("rm", "-f", str(base / "made"))))
+    (base / "made").touch()
     run.journal.close()
+    return run
+
+
+def test_what_is_on_a_host_that_is_not_known_is_kept_and_all_else_undone(
+    base: Path, led_far: Workspace
+) -> None:
     (cleaned,) = clean(base)
-    assert cleaned.state == "incomplete"
-    assert "the host far is not known here; known: local" in cleaned.failures[0]
+    told = "the host far is not known here (known: local), and what is left there is kept (2)"
+    undone = (f"rm -f {base / 'made'}",)
+    assert cleaned == Cleaned(led_far.run, "incomplete", undone, (told,), ("far",))
+    assert not (base / "made").exists()
+    (cleaned,) = clean(base)
+    assert cleaned == Cleaned(led_far.run, "incomplete", (), (told,), ("far",))
     (cleaned,) = clean(base, hosts={"far": RecordingHost(name="far")})
     assert cleaned.state == "cleaned"
+
+
+def test_what_is_on_a_host_that_is_gone_is_forgotten(base: Path, led_far: Workspace) -> None:
+    forgotten, undone = "forget what is left on host far (2)", f"rm -f {base / 'made'}"
+    (told,) = clean(base, forget=["far"], dry_run=True)
+    assert told == Cleaned(led_far.run, "dead", (forgotten, undone))
+    assert (base / "made").exists()
+    other = dead(base)
+    far = RecordingHost(name="far")
+    cleaned = clean(base, forget=["far", "farther"], hosts={"far": far})
+    assert {each.run: each for each in cleaned} == {
+        led_far.run: Cleaned(led_far.run, "cleaned", (forgotten, undone)),
+        other.run: Cleaned(other.run, "cleaned"),
+    }
+    assert far.ran == []
+    assert not (base / "made").exists()
+    assert clean(base) == []
+
+
+def test_this_machine_is_not_forgotten(base: Path, led_far: Workspace) -> None:
+    with pytest.raises(UsageError, match="this machine is here"):
+        clean(base, forget=["local"])
+    assert (base / "made").exists()
 
 
 def test_after_a_boot_only_what_lies_on_a_disk_is_undone(

@@ -95,6 +95,17 @@ def test_a_failure_names_reason_place_command_status_and_last_lines(executor: Ex
     )
 
 
+def test_why_a_program_ended_is_not_hidden_by_its_stack(executor: Executor) -> None:
+    frames = "".join(
+        f"\033[31m#{n}  \033[34m0x00007fcc63db0eec\033[39m abort + 0xd3\n     from /lib/libc.so.6\n"
+        for n in range(6)
+    )
+    script = f"printf '%s' {shlex.quote(f'worker thread deadlock{chr(10)}{frames}')} >&2; exit 6"
+    with pytest.raises(CommandFailed) as failed:
+        executor.execute((Run("forward", ("sh", "-c", script)),))
+    assert str(failed.value).splitlines()[-1] == "  worker thread deadlock"
+
+
 def test_other_statuses_may_be_allowed(executor: Executor) -> None:
     executor.execute((Run("whatever", ("sh", "-c", "exit 3"), ok=(0, 3)),))
 
@@ -116,15 +127,11 @@ def test_a_host_that_nobody_gave_is_named(executor: Executor) -> None:
 
 
 def test_a_process_is_handed_out_and_its_pid_is_a_value(executor: Executor, tmp_path: Path) -> None:
-    executor.execute(
-        (
-            Spawn("an echo", "echo", ("sh", "-c", "echo begun >&2; exec cat")),
-            Run("its mark", ("cat", "/proc/${echo}/environ"), save="environ"),
-        )
-    )
+    executor.execute((Spawn("an echo", "echo", ("sh", "-c", "echo begun >&2; exec cat")),))
     process = executor.process("echo")
     process.send("hello")
-    assert process.receive(5) == "hello"
+    assert process.receive(5) == "hello"  # it is `cat` now: on its way there it has no environment
+    executor.execute((Run("its mark", ("cat", "/proc/${echo}/environ"), save="environ"),))
     assert process.last_words() == "begun"
     assert executor.saved["echo"] == str(process.pid)
     assert "SWITCHMARK_RUN=sm" in executor.saved["environ"]
@@ -496,3 +503,68 @@ def test_a_stop_sends_the_signal_that_the_step_names(executor: Executor, tmp_pat
     )
     executor.unwind()
     assert (tmp_path / "got").read_text() == "int\n"
+
+
+# --- side by side ----------------------------------------------------------------------------
+
+
+def folders(made: Path, count: int = 4) -> list[Step]:
+    """Return commands about different things: each makes a folder, and another one in it."""
+    return [
+        step
+        for path in (f"{made}/{number}" for number in range(count))
+        for step in (
+            Run(f"folder {path}", ("mkdir", path), undo=("rmdir", path), about=path),
+            Run("one in it", ("mkdir", f"{path}/in"), undo=("rmdir", f"{path}/in"), about=path),
+        )
+    ]
+
+
+@pytest.mark.parametrize("broken", range(9))
+def test_a_failure_amid_commands_side_by_side_is_named_and_all_are_undone(
+    executor: Executor, tmp_path: Path, broken: int
+) -> None:
+    plan = folders(tmp_path / "made")
+    (tmp_path / "made").mkdir()
+    plan.insert(broken, Run("the failure", ("sh", "-c", "echo no >&2; exit 3"), about="it"))
+    with pytest.raises(CommandFailed, match=r"(?s)^the failure: .*status 3.*exit 3.*\n  no$"):
+        executor.execute(tuple(plan))
+    assert executor.unwind() == ()
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_commands_side_by_side_are_written_down_in_their_order(
+    executor: Executor, tmp_path: Path
+) -> None:
+    (tmp_path / "made").mkdir()
+    plan = folders(tmp_path / "made")
+    executor.execute(tuple(plan))
+    script = (tmp_path / "logs" / "steps.sh").read_text().splitlines()
+    assert [line[2:] for line in script if line.startswith("# ")] == [step.why for step in plan]
+    assert len(list((tmp_path / "made").glob("*/in"))) == 4
+    assert executor.unwind() == ()
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_an_interruption_amid_commands_side_by_side_is_undone(
+    executor: Executor, tmp_path: Path
+) -> None:
+    (tmp_path / "made").mkdir()
+    last = Run("hang", ("sh", "-c", f"kill -INT {os.getpid()}; sleep 60"), about="it")
+    started = time.monotonic()
+    with pytest.raises(Interrupted), interruptible():
+        executor.execute((*folders(tmp_path / "made"), last))
+    assert executor.unwind() == ()
+    assert list((tmp_path / "made").iterdir()) == []
+    assert time.monotonic() - started < 30
+
+
+def test_what_is_waited_for_is_looked_at_side_by_side_and_then_each_by_itself(
+    executor: Executor, tmp_path: Path
+) -> None:
+    late = ("sh", "-c", f"mkdir {tmp_path}/seen && exit 1; rmdir {tmp_path}/seen")
+    waits = [Wait(f"{n} is so", Check(("true", str(n)))) for n in range(3)]
+    executor.execute((*waits, Wait("at the second look", Check(late)), *waits))
+    assert not (tmp_path / "seen").exists()
+    with pytest.raises(NotReady, match="never so: a command did not end"):
+        executor.execute((waits[0], Wait("never so", Check(("sleep", "60")), 0.1), waits[1]))

@@ -4,11 +4,18 @@ in tests/contract/test_hosts.py."""
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
-from switchmark.machine.host import Completed, LocalHost
+import pytest
+
+from switchmark.errors import CommandTimedOut, Interrupted, Unavailable
+from switchmark.machine.host import Call, Completed, LocalHost
 from switchmark.machine.processes import open_process
 from switchmark.machine.recording import RecordingHost
+from switchmark.machine.signals import interruptible
 
 
 def test_a_process_is_opened_by_its_start_time(tmp_path: Path) -> None:
@@ -28,3 +35,83 @@ def test_a_recording_answers_by_the_longest_beginning() -> None:
     assert host.run(("ip", "route")).stdout == b"any"
     assert host.run(("bridge",)) == Completed(0, b"", b"")
     assert host.ran == [("ip", "link", "show"), ("ip", "route"), ("bridge",)]
+
+
+# --- commands side by side -------------------------------------------------------------------
+
+
+def meets(folder: Path, own: str, other: str) -> tuple[str, ...]:
+    """Return a command that ends well only if the other of a pair runs at the same time."""
+    there = f"touch {folder}/{own}; for i in $(seq 100); do [ ! -e {folder}/{other} ] || exit 0"
+    return ("sh", "-c", f"{there}; sleep 0.05; done; exit 1")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU runs one command at a time")
+def test_commands_about_different_things_are_run_at_once(tmp_path: Path) -> None:
+    calls = [Call(meets(tmp_path, *names), about=names[0]) for names in (("a", "b"), ("b", "a"))]
+    assert [done.status for done in LocalHost().run_all(calls)] == [0, 0]
+
+
+def test_commands_about_one_thing_or_nothing_are_run_in_order(tmp_path: Path) -> None:
+    def note(number: int, about: str) -> Call:
+        script = f"sleep 0.0{number % 3}; echo {about}{number} >>{tmp_path}/order"
+        return Call(("sh", "-c", script), about=about)
+
+    abouts = ("a", "a", "b", "a", "b", "", "b", "a", "a", "", "")
+    done = list(LocalHost().run_all([note(*each) for each in enumerate(abouts)]))
+    assert [each.status for each in done] == [0] * len(abouts)
+    order = (tmp_path / "order").read_text().split()
+    for about in "ab":
+        mine = [line for line in order if line[0] == about]
+        assert mine == sorted(mine)
+    assert order[5] == "5"  # all before it had ended, and none behind it had begun
+    assert order[8:] == ["a8", "9", "10"]
+
+
+def test_outputs_come_in_the_order_of_the_commands() -> None:
+    calls = [Call(("sh", "-c", f"sleep 0.0{9 - n}; echo {n}"), about=str(n)) for n in range(9)]
+    assert [int(done.stdout) for done in LocalHost().run_all(calls)] == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        (("sh", "-c", "exit 3"), None),
+        (("no-such-program",), Unavailable),
+        (("sleep", "60"), CommandTimedOut),
+    ],
+)
+def test_what_runs_beside_a_failure_ends_and_no_other_is_begun(
+    tmp_path: Path, failing: tuple[str, ...], error: type[Exception] | None
+) -> None:
+    beside = ("sh", "-c", f"sleep 0.1; touch {tmp_path}/ended")
+    calls = [
+        Call(("echo", "before"), ok=(0,), about="a"),
+        Call(beside, ok=(0,), about="b"),
+        Call(failing, ok=(0,), timeout_s=0.3, about="a"),
+        Call(("touch", f"{tmp_path}/after"), ok=(0,), about="a"),
+        Call(("touch", f"{tmp_path}/behind"), ok=(0,)),
+    ]
+    outcomes = LocalHost().run_all(calls)
+    assert next(outcomes).stdout == b"before\n"
+    assert next(outcomes).status == 0
+    if error is None:
+        assert [done.status for done in outcomes] == [3]
+    else:
+        with pytest.raises(error):
+            next(outcomes)
+    assert [path.name for path in tmp_path.iterdir()] == ["ended"]
+
+
+def test_an_interruption_kills_all_that_run(tmp_path: Path) -> None:
+    script = f"echo $$ >>{tmp_path}/pids; exec sleep 60"
+    calls = [Call(("sh", "-c", script), about=str(n)) for n in range(2)]
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    before = time.monotonic()
+    with pytest.raises(Interrupted), interruptible():
+        timer.start()
+        list(LocalHost().run_all(calls))
+    timer.join()
+    assert time.monotonic() - before < 30
+    for pid in (tmp_path / "pids").read_text().split():
+        assert not Path(f"/proc/{pid}").exists()

@@ -35,14 +35,16 @@ def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Kernel(RecordingHost):
-    """This kernel has hugepages of 2 MiB: `total`, of which `used` are not free, and memory for at
-    most `room`. `locked` is its answer to a user who may not set their count."""
+    """This kernel has hugepages of 2 MiB: `total`, of which `used` are not free and `mapped` are
+    reserved by a program that has not touched them, and memory for at most `room`. `locked` is its
+    answer to a user who may not set their count."""
 
     def __init__(
         self,
         total: int = 0,
         *,
         used: int = 0,
+        mapped: int = 0,
         room: int = 10_000,
         locked: bool = False,
         folder: str = FOLDER,
@@ -52,6 +54,7 @@ class Kernel(RecordingHost):
         self.path, self.used, self.room, self.locked = f"{folder}/nr_hugepages", used, room, locked
         self.files = {"/proc/meminfo": MEMORY, self.path: b"%d\n" % total}
         self.files[f"{folder}/free_hugepages"] = b""
+        self.files[f"{MACHINE}/resv_hugepages"] = b"%d\n" % mapped
         self.writes: list[bytes] = []
 
     @property
@@ -116,6 +119,14 @@ def test_only_what_is_not_free_is_added_for_the_first(
     assert host.total == after
     run.end()
     assert host.total == total
+
+
+def test_what_another_program_has_mapped_and_not_touched_is_not_free(start: Starter) -> None:
+    host = Kernel(40, mapped=34)
+    run = start(host).reserve(10)
+    assert host.total == 44
+    run.end()
+    assert host.total == 40
 
 
 @pytest.mark.parametrize(("megabytes", "pages"), [(1, 1), (2, 1), (3, 2), (64, 32)])
@@ -242,7 +253,7 @@ def test_pages_of_an_earlier_boot_are_never_given_back(
     leases = Leases(tmp_path)
     with monkeypatch.context() as earlier:
         earlier.setattr("switchmark.machine.leases.boot_id", lambda: "earlier")
-        leases.add("sm0000", host, host.path, 8, free=f"{FOLDER}/free_hugepages")
+        leases.add("sm0000", host, host.path, 8, unused=lambda: 0)
     host.files[host.path] = b"100\n"
     leases.give_back("sm0000", host, host.path)
     assert host.total == 100

@@ -276,6 +276,65 @@ def test_a_record_keeps_the_placement() -> None:
     }
 
 
+NICS = {"eth0": 0, "eth1": 1, "03:00.0": 0}
+FAR = ("nic-on-other-node",)
+
+
+@pytest.mark.parametrize(
+    ("switch_nics", "peers", "policy", "pinned", "node", "doubts"),
+    [
+        # None, or of no known node: as without.
+        ((), (), "pinned", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, ()),
+        (("veth0",), ("veth1",), "pinned", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, ()),
+        # All go where most NICs are, though core 0 is there.
+        (("eth0",), (), "pinned", {"switch": (1,), "s0": (2,), "r0": (3,)}, 0, ()),
+        (("eth0", "03:00.0"), (), "auto", {"switch": (1,), "s0": (2,), "r0": (3,)}, 0, ()),
+        (("eth1",), (), "pinned", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, ()),
+        # Each end of a cable is served on its own node; who has no NIC is on either.
+        (("eth1",), ("eth0",), "pinned", {"switch": (4,), "s0": (1,), "r0": (5,)}, 1, ()),
+        (("eth0",), ("eth1",), "pinned", {"switch": (1,), "s0": (4,), "r0": (5,)}, 0, ()),
+        # One process for both ends serves the NIC of either.
+        (("eth0",), ("eth1",), "shared-process", {"switch": (1,), "s0": (4,), "r0": (4,)}, 0, ()),
+        # Whoever has NICs on both nodes is far from one of them.
+        (("eth0", "eth1"), (), "pinned", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
+        # A user is obeyed: memory is where the programs are.
+        (("eth0",), (), "4-6", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
+        (("eth1",), ("eth0",), "4-6", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
+        (("eth0",), ("eth1",), "unpinned:switch", {"switch": (), "s0": (4,), "r0": (5,)}, 1, ()),
+        (("eth1",), (), "unpinned", {"switch": (), "s0": (), "r0": ()}, 1, ()),
+    ],
+)
+def test_who_opens_a_nic_is_on_its_node(
+    switch_nics: tuple[str, ...],
+    peers: tuple[str, ...],
+    policy: str,
+    pinned: dict[str, tuple[int, ...]],
+    node: int,
+    doubts: tuple[str, ...],
+) -> None:
+    sender, receiver = pairs(1)
+    parts = [replace(POLLING, nics=switch_nics), replace(sender, nics=peers), receiver]
+    placement = place(parts, TWO_NODES, policy, nodes=NICS)
+    assert {who: pin.cpus for who, pin in placement.pins.items()} == pinned
+    assert (placement.node, placement.doubts) == (node, doubts)
+
+
+def test_parts_that_do_not_fit_on_the_node_of_their_nics_are_doubted() -> None:
+    parts = [replace(part, nics=("eth1",)) for part in (POLLING, *pairs(2))]
+    placement = place(parts, TWO_NODES, nodes=NICS)
+    assert {cpu for pin in placement.pins.values() for cpu in pin.cpus} == {1, 4, 5, 6, 7}
+    assert (placement.node, placement.doubts) == (1, FAR)
+    # The work of a switch in the kernel goes to the node of its NICs too, and is told of.
+    kernel = replace(spread(1), nics=("eth1",))
+    assert place([kernel, *pairs(1)], TWO_NODES, nodes=NICS).pins["switch"].cpus == (6,)
+    assert place([kernel, *pairs(1)], TWO_NODES, "0-3", nodes=NICS).doubts == FAR
+    # Who has no NIC is on the node of those that a switch in the kernel has.
+    bridge = place([replace(KERNEL, nics=("eth0",)), *pairs(1)], TWO_NODES, nodes=NICS)
+    assert [pin.cpus for pin in bridge.pins.values()] == [(), (1,), (2,)]
+    # None of the NIC's node may be used.
+    assert place([kernel, *pairs(1)], TWO_NODES[:4], nodes=NICS).doubts == FAR
+
+
 @st.composite
 def machines(draw: st.DrawFn) -> list[Cpu]:
     count = draw(st.integers(1, 12))
@@ -292,14 +351,32 @@ def machines(draw: st.DrawFn) -> list[Cpu]:
     ]
 
 
-@given(machines(), st.integers(0, 4), st.integers(0, 3), st.booleans(), st.integers(1, 3))
+@given(
+    machines(),
+    st.integers(0, 4),
+    st.integers(0, 3),
+    st.booleans(),
+    st.integers(1, 3),
+    st.tuples(*[st.sets(st.sampled_from(["eth0", "eth1", "veth0"]))] * 2),
+)
 def test_what_holds_on_every_machine(
-    cpus: list[Cpu], pair_count: int, forwarder_count: int, polls: bool, switch_cores: int
+    cpus: list[Cpu],
+    pair_count: int,
+    forwarder_count: int,
+    polls: bool,
+    switch_cores: int,
+    nics: tuple[set[str], ...],
 ) -> None:
-    switch = CpuUser("switch", "switch", polls, cores=switch_cores)
-    parts = [switch, *pairs(pair_count), *forwarders(forwarder_count)]
-    placement = place(parts, cpus)
-    assert placement == place(parts, cpus)
+    of_switch, of_ends = map(tuple, map(sorted, nics))
+    switch = CpuUser("switch", "switch", polls, cores=switch_cores, nics=of_switch)
+    ends = [replace(end, nics=of_ends) for end in pairs(pair_count)]
+    parts = [switch, *ends, *forwarders(forwarder_count)]
+    placement = place(parts, cpus, nodes=NICS)
+    assert placement == place(parts, cpus, nodes=NICS)
+    assert placement.node in {cpu.node for cpu in cpus}
+    without = place(parts, cpus)
+    assert len(placement.used(range(12))) == len(without.used(range(12)))
+    assert "nic-on-other-node" not in without.doubts
     assert set(placement.pins) == {part.id for part in parts}
     known = {cpu.id for cpu in cpus}
     used = [cpu for pin in placement.pins.values() for cpu in pin.cpus]
@@ -308,7 +385,8 @@ def test_what_holds_on_every_machine(
     busy = sum(part.cores for part in parts if part.kind != "switch" or polls)
     if busy <= len(cpus):
         assert not shared
-        assert placement.doubts in ((), SIBLINGS)
+        assert {*placement.doubts} <= {*SIBLINGS, *FAR}
+        assert without.doubts in ((), SIBLINGS)
     if shared:
         assert "cores-shared" in placement.doubts
     own = placement.pins["switch"].cpus

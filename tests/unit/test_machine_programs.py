@@ -12,6 +12,7 @@ from switchmark.machine.host import Completed
 from switchmark.machine.programs import (
     chosen_program,
     find_program,
+    how_to_name,
     installation_of,
     probe_version,
     program_beside,
@@ -125,3 +126,13 @@ def test_a_program_that_is_missing_has_a_hint() -> None:
         with pytest.raises(Unavailable, match=words) as refused:
             probe_version(Empty(), TOOL, "x", hint="make setup", missing=missing)
         assert refused.value.hint == "make setup"
+
+
+def test_a_program_that_another_host_lacks_is_told_with_the_host() -> None:
+    class Empty(RecordingHost):
+        def answer(self, argv: tuple[str, ...]) -> Completed:
+            raise Unavailable("no such file")
+
+    with pytest.raises(Unavailable, match="tool is not installed on b\n") as refused:
+        probe_version(Empty(name="b"), TOOL, "x", hint=how_to_name("tool"))
+    assert "[hosts.b.programs]" in str(refused.value.hint)

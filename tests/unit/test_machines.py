@@ -81,6 +81,39 @@ def test_qemu_is_told_its_nics_and_cables(write: Path, monkeypatch: pytest.Monke
     named = re.findall(r"switchmark.nic=(\S+),(\S+)", words)
     assert [name for _, name in named] == ["ssh0", "up0", "pf0"]
     assert len({mac for mac, _ in named}) == 3
+    assert "iommu" not in words
+
+
+@pytest.mark.parametrize("kvm", [False, True])
+def test_an_iommu_comes_before_what_is_behind_it(
+    kvm: bool, write: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_QEMU", "qemu-system-x86_64")
+    write.write_text('[hosts.m]\nvm = {iommu = true}\nnics.a = {name = "a", model = "igb"}\n')
+    argv = machine_argv("m", host_entry("m"), Path("/i"), kvm=kvm, port=2222, cables={})
+    assert "intel_iommu=on" in argv[argv.index("-append") + 1].split()
+    devices = [word.partition(",")[0] for word in argv[argv.index("-device") :]]
+    assert devices[1] == "intel-iommu"
+    assert "igb" in devices
+    assert ("kernel-irqchip=split" in argv) == kvm
+
+
+def test_a_cable_joins_two_nics_of_one_machine(
+    write: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_QEMU", "qemu-system-x86_64")
+    nics = "".join(
+        f'nics.{name} = {{name = "{name}"{cable}}}\n'
+        for name, cable in (("a", ', cable = "x"'), ("b", ""), ("c", ', cable = "x"'))
+    )
+    write.write_text(f"[hosts.m]\nvm = {{}}\n{nics}")
+    assert cable_peer("m", "x") is None
+    argv = machine_argv("m", host_entry("m"), Path("/i"), kvm=False, port=2222, cables={})
+    assert [word for word in argv if word.startswith("hubport")] == [
+        "hubport,id=nic1,hubid=1",
+        "hubport,id=nic2,hubid=2",
+        "hubport,id=nic3,hubid=1",
+    ]
 
 
 def test_a_cable_joins_two_machines(write: Path) -> None:

@@ -39,7 +39,8 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
         executor = Executor({"local": host}, workspace, inside=inside, logs_dir=logs)
         meter = Meter(
             *(host, executor, str(tmp_path), placement, (0,)),
-            pids=lambda: pids,
+            playing=lambda: {name: pids[name] for name in ("f0", "f1")},
+            hosted=lambda: {"switch": pids["switch"]},
             counting=Counting(missing="nothing is counted here"),
             hosts=dict.fromkeys(pids, host),
         )

@@ -46,6 +46,7 @@ def test_counters_are_read_as_they_were_written() -> None:
         {AT_PART: PortCounters(rx=1), AT_SWITCH: PortCounters(tx=2)},
         busy_cycles=3,
         functions={"f1": {"f1.0": PortCounters(rx_dropped=4)}},
+        slow_path=5,
     )
     assert list(counters.as_dict()) == ["f1.0", "f1.0@switch", "function f1 f1.0", "switch"]
     assert PathCounters.parse(counters.as_dict()) == counters
@@ -57,3 +58,24 @@ def test_who_was_off_its_cpu_while_busy_was_not_idle() -> None:
     before, after = PathCounters({}, 100, 50), PathCounters({}, 400, 40)
     counted = after.since(before)
     assert (counted.busy_cycles, counted.idle_cycles) == (300, 0)
+
+
+@pytest.mark.parametrize(
+    ("read_ns", "share"),
+    [(None, 0.25), (2000, 0.5), (3000, 0.75), (5000, 1.0), (500, 0.25)],
+)
+def test_a_switch_is_busy_for_a_share_of_the_phase(read_ns: int | None, share: float) -> None:
+    """Its counters are read some time before and after the phase of 1000 ns."""
+    before = PathCounters({}, 7, 7, read_ns=None if read_ns is None else 10)
+    after = PathCounters({}, 17, 37, read_ns=None if read_ns is None else 10 + read_ns)
+    counted = after.since(before)
+    assert counted.busy(1000) == share
+    assert PathCounters.parse(counted.as_dict()).busy(1000) == share
+    assert PathCounters().busy(1000) is None
+
+
+def test_frames_of_the_slow_path_are_counted_where_a_switch_tells_of_one() -> None:
+    before, after = PathCounters(slow_path=7), PathCounters(slow_path=9)
+    assert after.since(before).as_dict() == {"switch": {"slow_path": 2}}
+    assert after.since(PathCounters()).as_dict() == {}
+    assert PathCounters.parse({"switch": {"slow_path": 2}}) == PathCounters(slow_path=2)

@@ -45,7 +45,7 @@ def made(**changes: object) -> Experiment:
         "place": "figure 0",
         "summary": "something",
         "axes": ["switch", "frame-size"],
-        "campaign": {"switch": ["linux-bridge", "vale"], "frame-size": [64, 1500]},
+        "campaign": {"switch": ["linux-bridge", "lagopus"], "frame-size": [64, 1500]},
     }
     return Experiment.model_validate({**content, **changes})
 
@@ -62,18 +62,18 @@ def test_a_switch_that_this_build_lacks_makes_points_that_wait() -> None:
     assert list(told) == [
         "linux-bridge 64",
         "linux-bridge 1500",
-        "vale 64",
-        "vale 1500",
+        "lagopus 64",
+        "lagopus 1500",
     ]
     assert told["linux-bridge 64"][0] == ""
-    assert told["vale 64"] == ("waiting for switch vale", None)
+    assert told["lagopus 64"] == ("waiting for switch lagopus", None)
 
 
 @pytest.mark.parametrize(
     ("axes", "waits"),
     [
         ({"locality": "remote"}, "waiting for --hosts, two for locality remote"),
-        ({"engine": "netmap"}, "waiting for engine netmap"),
+        ({"engine": "pf-ring"}, "waiting for engine pf-ring"),
         ({"switch": "linux-bridge@1"}, "waiting for switch linux-bridge@1"),
         ({"scenario": "p2p", "environment": "vmm"}, "waiting for environment vmm"),
     ],
@@ -101,7 +101,7 @@ def test_a_reason_of_several_lines_is_told_in_one() -> None:
 def test_a_quick_run_thins_axes_and_shortens_trials() -> None:
     quick = {"axes": {"duration": 0.5, "repeat": 3}, "keep": {"frame-size": 64}}
     fast = points(made(quick=quick), quick=True)
-    assert [each.point.name for each in fast] == ["linux-bridge 64", "vale 64"]
+    assert [each.point.name for each in fast] == ["linux-bridge 64", "lagopus 64"]
     test = fast[0].test
     assert test is not None
     assert (test.duration, test.repeat, test.frame_size) == (0.5, 3, 64)
@@ -137,9 +137,9 @@ def test_axes_of_the_command_line_take_the_place_of_the_files() -> None:
 def test_blocks_of_a_campaign_have_their_own_axes() -> None:
     campaign = {
         "frame-size": 64,
-        "tests": [{"switch": "ovs"}, {"switch": "vale", "engine": "netmap"}],
+        "tests": [{"switch": "ovs"}, {"switch": "lagopus", "engine": "netmap"}],
     }
-    assert [each.point.name for each in points(made(campaign=campaign))] == ["ovs 64", "vale 64"]
+    assert [each.point.name for each in points(made(campaign=campaign))] == ["ovs 64", "lagopus 64"]
 
 
 def test_the_campaign_has_the_tests_that_can_be_run() -> None:
@@ -166,7 +166,7 @@ def test_table_2_of_ara_is_the_papers_tuple() -> None:
         ({"claims": [{"id": "a", "says": "", "kind": "flat", "metric": "m", "along": "burst",
                       "among": {"pairs": 1}}]}, "'pairs' is none of the experiment's axes"),
         ({"same-runs-as": "ara-2021/table2"}, "either a campaign or same-runs-as"),
-        ({"published": [{"at": {"switch": "vale"}, "metric": "rx.mpps"}]}, "one of value, about"),
+        ({"published": [{"at": {"switch": "other"}, "metric": "rx.mpps"}]}, "one of value, about"),
         ({"published": [{"at": {"burst": 1}, "metric": "rx.mpps", "value": 1}]}, "none of the"),
     ],
 )  # fmt: skip

@@ -15,11 +15,12 @@ from switchmark.machine.host_file import VARIABLE
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Run, Write
 from switchmark.model.spec import Test
+from switchmark.model.topology import PortKind
 from switchmark.switches import TABLE as SWITCHES
 
 SRIOV = SWITCHES["sriov"]
+RELEASE = {"/proc/sys/kernel/osrelease": b"6.1.0\n"}
 ANSWERS: dict[tuple[str, ...], bytes | Completed] = {
-    ("uname", "-r"): b"6.1.0\n",
     ("ip", "-j", "address"): json.dumps([{"addr_info": []}]).encode(),
     ("ip", "-j", "route"): b"[]",
     ("ip", "-j", "-6"): b"[]",
@@ -35,7 +36,7 @@ def nic(name: str, total: int = 7, used: int = 0) -> dict[str, bytes]:
 
 
 def host(*files: dict[str, bytes], **answers: bytes) -> RecordingHost:
-    content = {path: text for each in files for path, text in each.items()}
+    content = {path: text for each in (RELEASE, *files) for path, text in each.items()}
     return RecordingHost(
         {**ANSWERS, **{(name,): each for name, each in answers.items()}}, files=content
     )
@@ -91,3 +92,45 @@ def test_what_is_set_at_the_nic_is_set_back() -> None:
     }
     named = [step.argv for step in steps if isinstance(step, Run) and "name" in step.argv]
     assert [argv[3] for argv in named] == ["${sm0-vf0}", "${sm0-vf1}"]
+
+
+IOMMU = "pf0, 7 VFs, from 0000:01:10.0 by 2"
+
+
+def test_where_an_iommu_is_before_it_the_addresses_of_its_functions_are_told() -> None:
+    files = {
+        **nic("pf0"),
+        "/sys/class/net/pf0/device/iommu_group": b"",
+        "/sys/class/net/pf0/device/sriov_offset": b"128\n",
+        "/sys/class/net/pf0/device/sriov_stride": b"2\n",
+    }
+    answers = {
+        **ANSWERS,
+        ("readlink", "-f", "/sys/class/net/pf0/device"): b"/sys/devices/x/0000:01:00.0\n",
+    }
+    assert SRIOV.probe(RecordingHost(answers, files={**RELEASE, **files})).mode == IOMMU
+
+
+def test_a_virtual_function_past_the_kernel_has_the_address_that_was_told() -> None:
+    test = Test(switch="sriov", engine="dpdk", scenario="v2v", pairs=3, driver="vfio-pci")
+    assert check(test) == []
+    layout = lay_out(test, prefix="sm0", run_dir="/r", mode=IOMMU)
+    assert layout.wiring.kind is PortKind.VF_PCI
+    devices = [layout.endpoints[port.id].device for port in layout.wiring.ports]
+    assert devices == [
+        f"0000:01:{slot}" for slot in ("10.0", "10.2", "10.4", "10.6", "11.0", "11.2")
+    ]
+    steps = SRIOV.start(layout.wiring)
+    written = {step.path: step.content for step in steps if isinstance(step, Write)}
+    assert written["/sys/class/net/pf0/device/sriov_drivers_autoprobe"] == b"0\n"
+    assert SRIOV.accepts(layout.wiring) is None
+    without = lay_out(test, prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
+    assert "pf0 has no IOMMU" in (SRIOV.accepts(without.wiring) or "")
+
+
+def test_a_driver_of_devices_is_refused_where_ports_are_the_kernels() -> None:
+    test = Test(switch="sriov", engine="dpdk", scenario="v2v", port="vf", driver="vfio-pci")
+    (refusal,) = check(test)
+    assert "its ports are of kind vf" in str(refusal)
+    there = test.model_copy(update={"port": "vf-pci", "environment": "docker"})
+    assert any("no container is given" in str(each) for each in check(there))

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,36 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(RecordFailed, match="cannot be made"):
         new(tmp_path)
+
+
+def test_a_folder_that_is_removed_meanwhile_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the working directory, from which the run names it."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    gone = "is gone\n.*was removed"
+    with (
+        pytest.raises(RecordFailed, match=gone),
+        RunFolder.create(Path("runs"), CAMPAIGN, {}) as folder,
+    ):
+        shutil.rmtree(here)
+        with pytest.raises(RecordFailed, match=gone):
+            folder.append_record(record(1), {})
+        (folder.path / "logs/steps.sh").open("a")
+
+
+def test_a_folder_elsewhere_outlives_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with new(tmp_path) as folder:
+        here.rmdir()
+        folder.append_record(record(1), {})
+    assert read_records(folder.path) == folder.latest
 
 
 def test_a_folder_has_one_writer(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -354,8 +355,9 @@ def implementations(folder: str) -> dict[str, str]:
     return found
 
 
-def strings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield every string constant but docstrings, with its line."""
+@cache
+def strings_of(tree: ast.AST) -> list[tuple[int, str]]:
+    """Return every string constant but docstrings, with its line."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     documentation = {
         id(statement.value)
@@ -364,10 +366,12 @@ def strings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
         for statement in parent.body
         if isinstance(statement, ast.Expr)
     }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in documentation:
-            if isinstance(node.value, str):
-                yield node.lineno, node.value
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in documentation
+        if isinstance(node.value, str)
+    ]
 
 
 def ambiguous_names() -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.machine.recording import RecordingHost
-from switchmark.machine.taken import Taken
+from switchmark.machine.taken import taken_at_once
 from switchmark.machine.threads import switch_files, thread_switches
 
 FILES: Mapping[str, bytes] = {
@@ -17,7 +17,8 @@ FILES: Mapping[str, bytes] = {
 
 
 def test_what_was_taken_is_found_by_its_patterns() -> None:
-    taken = Taken(RecordingHost(files=FILES), "/proc/stat", *switch_files((8, 88)))
+    host = RecordingHost(files=FILES)
+    taken = taken_at_once({host: ["/proc/stat", *switch_files((8, 88))]})[host]
     assert taken.read_all("/proc/stat") == {"/proc/stat": b"cpu 1"}
     assert set(taken.read_all("/proc/8/task/*/status")) == set(FILES) - {
         "/proc/stat",
@@ -28,5 +29,6 @@ def test_what_was_taken_is_found_by_its_patterns() -> None:
 
 
 def test_what_was_not_taken_is_not_there() -> None:
-    taken = Taken(RecordingHost(files=FILES), "/proc/stat")
+    host = RecordingHost(files=FILES)
+    taken = taken_at_once({host: ["/proc/stat"]})[host]
     assert taken.read_all("/proc/8/task/*/status") == {}

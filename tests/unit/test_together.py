@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switchmark.machine.journal import Command, Restore
-from switchmark.machine.together import commands_together, steps_together
+from switchmark.machine.together import between, commands_together, steps_beside, steps_together
 from switchmark.model.plan import Check, Node, Run, Spawn, Wait
 
 A, B = (Node("host", "host", host=name) for name in "ab")
@@ -49,3 +49,26 @@ def test_undos_that_are_commands_of_one_host_go_together() -> None:
     assert commands_together((one, one, other)) == [one, one]
     assert commands_together((one, file, one)) == [one]
     assert commands_together((file, one)) == []
+
+
+def test_commands_about_something_are_run_side_by_side() -> None:
+    one, other = (Run("a command", ("echo",), A, about=name) for name in "xy")
+    assert steps_beside((one, other, run(), one)) == (one, other)
+    assert steps_beside((run(), one)) == (run(),)
+    assert steps_beside((one, Run("a command", ("echo",), B, about="z"))) == (one,)
+    assert steps_beside((one, Run("a pid", ("echo",), A, save="pid", about="z"))) == (one,)
+
+
+def test_what_is_waited_for_is_looked_at_side_by_side() -> None:
+    dead = Wait("a process is ready", Check(("true",), A), unless_dead="p")
+    assert steps_beside((WAIT, WAIT, run())) == (WAIT, WAIT)
+    assert steps_beside((WAIT, dead)) == (WAIT,)
+    assert steps_beside((dead, WAIT)) == (dead,)
+
+
+def test_a_part_of_a_plan_waits_for_what_is_before_it_and_is_waited_for() -> None:
+    one, other = (Run("a command", ("echo",), A, about=name) for name in "xy")
+    parted = between((WAIT, one, other, one, WAIT))
+    assert [step.about for step in parted if isinstance(step, Run)] == ["", "y", ""]
+    assert between(()) == ()
+    assert between((WAIT,)) == (WAIT,)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import inspect
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 from switchmark.layout.resolve import check
 from switchmark.machine.host import Completed
+from switchmark.machine.host_file import HostEntry
+from switchmark.machine.machines import MachineHost
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.record import Record
 from switchmark.model.topology import PortKind, Semantics
@@ -137,6 +140,61 @@ def test_the_matrix_has_every_semantics_and_scenario_that_can_be(
             assert {f"{each} v2v" for each in switch.semantics} <= set(tests)
 
 
+def test_each_test_has_what_a_host_that_is_slow_asks_for(tool: ModuleType) -> None:
+    there = {"hosts": "m1", **tool.EMULATED}
+    netns, _ = tool.ENDS
+    switch = SWITCHES["linux-bridge"]
+    tests = dict(tool.matrix(switch, PortKind.VETH, ("docker",), (netns,), there))
+    assert {(test.hosts, test.rate) for test in tests.values()} == {("m1", "500")}
+    assert {test.environment for test in tests.values()} == {"netns", "docker"}
+    taps = dict(tool.matrix(switch, PortKind.TAP, (), (netns,), there))
+    assert not [name for name in taps if "v2v" in name]  # these take a VM
+
+
+def test_what_a_vm_shows_is_kept_beside_what_a_host_showed_that_is_none(tool: ModuleType) -> None:
+    class InVm(tool.Place):  # type: ignore[misc, name-defined]
+        kernel = "Linux 6.1.0"
+
+    here, there = tool.Place(), InVm("m1", MachineHost("m1", HostEntry()))
+    known = {
+        "veth": entry(version="3.1 userspace"),
+        "tap": entry(version="3.1 kernel"),
+        "nic-kernel": entry(state="plan-only", passed=(), why="no module"),
+    }
+    for kind, key in (
+        ("veth", "veth, kernel"),
+        ("tap", "tap, Linux 6.1.0"),
+        ("nic-kernel", "nic-kernel"),
+        ("vf", "vf"),
+    ):
+        assert tool.key_there(known, kind, "kernel", there) == key
+        assert tool.key_there(known, kind, "kernel", here) == kind
+    assert tool.key_there(known, "veth", None, there) == "veth, Linux 6.1.0"
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [("hub", "no switch named 'hub'"), ("vpp.tap", "vpp has no ports of kind 'tap': vhost-user")],
+)
+def test_what_there_is_not_is_not_verified(tool: ModuleType, word: str, told: str) -> None:
+    assert tool.asked("vpp") == ("vpp", "")
+    assert tool.asked("vpp.memif") == ("vpp", "memif")
+    with pytest.raises(argparse.ArgumentTypeError, match=told):
+        tool.asked(word)
+
+
+def test_what_passed_since_yesterday_is_known_on_the_same_host_of_the_same_version(
+    tool: ModuleType,
+) -> None:
+    day = timedelta(days=1)
+    known, older = entry(date=tool.today()), entry(date=tool.today() - 2 * day)
+    for each in (known, entry(date=tool.today() - day)):  # it takes hours where it is emulated
+        assert tool.still_known(each, "1", "Linux") is each
+    others = ((None, "1", "Linux"), (known, "2", "Linux"), (known, "1", "Linux 7"))
+    for other in (*others, (older, "1", "Linux")):
+        assert tool.still_known(*other) is None
+
+
 def test_a_frame_that_is_nowhere_is_a_fault(tool: ModuleType) -> None:
     stored = (Path(__file__).parent / "data/records-schema-1.jsonl").read_text()
     record = Record.model_validate_json(stored.partition('"record":')[2].strip()[:-1])
@@ -148,6 +206,8 @@ def test_a_frame_that_is_nowhere_is_a_fault(tool: ModuleType) -> None:
         assert tool.fault_of(record.model_copy(update={"trials": (wrong,)})) == told
     silent = trial.model_copy(update={"rx_frames": 0})
     assert "0 received" in str(tool.fault_of(record.model_copy(update={"trials": (silent,)})))
+    slow = record.model_copy(update={"trials": (trial,), "doubts": ("slow-path",)})
+    assert tool.fault_of(slow) == "frames took the slow path"
     failed = record.model_copy(update={"status": "failed", "error": "no link\n  in b0"})
     assert tool.fault_of(failed) == "no link"
 

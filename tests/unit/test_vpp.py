@@ -191,7 +191,7 @@ def test_nics_are_those_of_its_dpdk_plugin_and_no_other() -> None:
         "num-tx-desc 512 } }" in text
     )
     assert "buffers-per-numa 18432" in text
-    assert "set interface l2 xconnect nic0 VirtualEthernet0/0/1" in typed(asked)
+    assert "set interface l2 xconnect nic0 VirtualEthernet0/0/0" in typed(asked)
     assert "dpdk {" not in configured(plain)
 
 

@@ -1,0 +1,142 @@
+"""These tests measure through VALE in a VM of the host file whose image has netmap's module: every
+frame is accounted for, and no port is left. An emulated VM on a busy host takes its time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.errors import Unavailable
+from switchmark.lab.measure import Lab
+from switchmark.machine.guest_machine import image_of
+from switchmark.machine.host import Host
+from switchmark.machine.host_file import VARIABLE, MachineEntry, host_entry
+from switchmark.machine.hosts import Hosts
+from switchmark.machine.machines import MachineHost, end_machines
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+from switchmark.switches import TABLE as SWITCHES
+
+FILE = """
+[hosts.m1]
+vm = {cores = 2, memory-mb = 1024}
+"""
+
+FEWER_BUFFERS = "echo 65536 >/sys/module/netmap/parameters/buf_num"
+"""Of interfaces in netmap mode, 4096 each: else they take a third of the VM's memory."""
+
+
+@pytest.fixture(scope="module")
+def _machine(tmp_path_factory: pytest.TempPathFactory, traffic_program: str) -> Iterator[None]:
+    """Name a VM in a host file; it is booted when it is used, and ends with these tests."""
+    if os.geteuid() != 0:
+        pytest.skip("a run in a VM is root's here")
+    try:
+        image_of(MachineEntry())
+    except Unavailable as error:
+        pytest.skip(error.message)
+    path = tmp_path_factory.mktemp("netmap") / "host.toml"
+    path.write_text(FILE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(path))
+        try:
+            with Hosts() as hosts:
+                host = hosts["m1"]
+                if not host.exists("/dev/netmap"):
+                    pytest.skip("the image of machines has no module of netmap")
+                SWITCHES["vale"].probe(host)
+                ENGINES["netmap"].probe(host)
+                host.run(("sh", "-c", FEWER_BUFFERS))
+            yield
+        finally:
+            end_machines()
+
+
+pytestmark = [pytest.mark.usefixtures("_machine"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """Return the VM by a connection of its own: that of the process is for one thread alone."""
+    host = MachineHost("m1", host_entry("m1"))
+    yield host
+    host.close()
+
+
+def ports_of(host: Host) -> list[str]:
+    """Return the ports of all VALE switches, and interfaces of runs, of every network."""
+    there = "for n in '' $(ip netns | cut -d ' ' -f 1); do ${n:+ip netns exec $n} sh -c"
+    told = host.run(("sh", "-c", f"{there} 'vale-ctl; ip -br link'; done"))
+    words = told.stdout.decode().splitlines()
+    return [line for line in words if line.startswith(("vale", "sm"))]
+
+
+def measured(folder: Path, **axes: Any) -> Record:
+    usual = {"switch": "vale", "engine": "netmap", "hosts": "m1"}
+    trial = {"rate": "200", "duration": 0.5, "warmup": 0.1}
+    with Lab(folder) as lab:
+        record = lab.run(Test.model_validate({**usual, **trial, **axes}))
+    assert lab.left == ()
+    return record
+
+
+CASES: tuple[dict[str, Any], ...] = (
+    {"scenario": "p2p"},
+    {"scenario": "p2v"},
+    {"scenario": "v2v", "direction": "bi"},
+    {"scenario": "v2v", "pairs": 2, "frame_size": 1500},
+    {"scenario": "v2v", "dimension": "latency"},
+    {"scenario": "loopback", "chain": 2},
+    {"scenario": "v2v", "environment": "host"},
+    {"scenario": "v2v", "port": "veth"},
+    {"scenario": "v2v", "port": "veth", "engine": "raw-mmsg", "direction": "bi"},
+    {"scenario": "loopback", "semantics": "learning"},
+    {"scenario": "loopback", "function": "vale"},
+    {"scenario": "v2v", "switch": "linux-bridge", "port": "veth"},
+)
+
+
+@pytest.mark.parametrize("axes", CASES, ids=lambda axes: "-".join(map(str, axes.values())))
+def test_every_frame_through_vale_is_accounted_for(
+    axes: dict[str, Any], tmp_path: Path, host: Host
+) -> None:
+    record = measured(tmp_path, **axes)
+    assert record.status == "ok", record.error
+    (trial,) = record.trials
+    wrong = ("unaccounted", "duplicated", "reordered", "corrupted", "stray", "foreign")
+    assert {name: getattr(trial, name) for name in wrong} == dict.fromkeys(wrong, 0)
+    assert trial.rx_frames == trial.tx_frames > 0
+    assert ports_of(host) == []
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 240
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("port", ["netmap", "veth"])
+def test_a_killed_sender_fails_its_test_and_leaves_no_port(
+    port: str, tmp_path: Path, host: Host
+) -> None:
+    records: list[Record] = []
+
+    def measure() -> None:
+        records.append(measured(tmp_path, port=port, duration=30, warmup=0.1))
+
+    running = threading.Thread(target=measure)
+    running.start()
+    until(lambda: sum(line.startswith("vale") for line in ports_of(host)) == 2)
+    host.run(("sh", "-c", "kill -9 $(pgrep -f '[s]witchmark-traffic.* serve' | head -1)"))
+    running.join()
+    (record,) = records
+    assert record.status == "failed"
+    assert ports_of(host) == []

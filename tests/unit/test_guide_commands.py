@@ -1,0 +1,80 @@
+"""These tests hold each command of the README and of the guide to what the program understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.load import from_options
+from switchmark.cli.app import COMMANDS, _Commands
+from switchmark.layout.resolve import check
+from switchmark.model.spec import AXES
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs/guide").glob("*.md"))]
+BEFORE = ("sudo", "$", "SWITCHMARK_", "time")
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a block of a shell, or of what a shell was told, with its place."""
+    for page in PAGES:
+        text = page.read_text()
+        for block in re.finditer(r"^```(sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            first = text.count("\n", 0, block.start(2)) + 1
+            lines = block[2].replace("\\\n", "  ").splitlines()
+            for number, line in enumerate(lines, first):
+                if block[1] == "" and not line.startswith("$ "):
+                    continue
+                for words in simple(line):
+                    while words and words[0].startswith(BEFORE):
+                        words = words[1:]
+                    if words and words[0].removeprefix(".venv/bin/") == "switchmark":
+                        yield f"{page.name}:{number}", words[1:]
+
+
+def simple(line: str) -> Iterator[list[str]]:
+    """Yield the simple commands of a line of a shell, without where their output goes."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in lexer:
+        if set(word) <= set("();<>|&"):
+            yield words
+            words = []
+        else:
+            words.append(word)
+    yield words
+
+
+KNOWN = list(commands())
+
+
+@cache
+def command(name: str) -> Any:
+    return _Commands()[name]
+
+
+@pytest.mark.parametrize(("place", "words"), KNOWN, ids=[place for place, _ in KNOWN])
+def test_a_command_of_the_guide_is_understood(
+    place: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = re.findall(r"[\w-]+@[\d.]+", " ".join(words))
+    programs = "".join(f'"{version}" = "/usr/bin/true"\n' for version in versions)
+    (tmp_path / "host.toml").write_text(f"[hosts.local.programs]\n{programs}")
+    monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(tmp_path / "host.toml"))
+    name, *rest = (word for word in words if word not in ("--debug", "--help"))
+    assert name in COMMANDS, place
+    given = command(name).make_context(name, rest).params
+    if name in ("run", "plan") and given.get("campaign") is None:
+        axes = {axis: given[axis] for axis in AXES if given.get(axis) is not None}
+        assert from_options(axes, check).tests
+
+
+def test_the_guide_has_commands() -> None:
+    assert len(KNOWN) > 100
