@@ -11,8 +11,10 @@
     ├── TrialFailed           exit 1    the path came up, but a trial could not be finished
     │   ├── NotEquivalent               the switch does not do the work that it is compared by
     │   └── HostTooBusy                 other work kept the sender from sending at all
-    ├── RecordFailed          exit 4    the record could not be written; what was written is safe
-    └── Interrupted           exit 130  Ctrl-C or SIGTERM
+    └── RecordFailed          exit 4    the record could not be written; what was written is safe
+
+    Interrupted               exit 130  Ctrl-C or SIGTERM; no Exception, so that none who handles a
+                                        failure handles it as well
 
 A message says what failed, where, and the evidence; `hint` is an exact command or option.
 """
@@ -36,12 +38,11 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class SwitchmarkError(Exception):
-    """All of the project's errors derive from this one; `hint` is printed after the message, as
-    `hint: ...`. `doubts` are those of a test that ended so."""
+class _Told(BaseException):
+    """What is told to the user instead of a traceback: `hint` is printed after the message, as
+    `hint: ...`."""
 
     exit_code: ClassVar[Exit] = Exit.BUG
-    doubts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -50,6 +51,13 @@ class SwitchmarkError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n\nhint: {self.hint}"
+
+
+class SwitchmarkError(_Told, Exception):
+    """All of the project's errors derive from this one. `doubts` are those of a test that ended
+    so."""
+
+    doubts: ClassVar[tuple[str, ...]] = ()
 
 
 class UsageError(SwitchmarkError):
@@ -117,7 +125,8 @@ class RecordFailed(SwitchmarkError):
     exit_code = Exit.INCOMPLETE
 
 
-class Interrupted(SwitchmarkError):
-    """The user, or the system, asked the run to end."""
+class Interrupted(_Told):
+    """The user, or the system, asked the run to end. Like KeyboardInterrupt it is no Exception: a
+    handler of failures that took it for one would go on as if nothing had been asked."""
 
     exit_code = Exit.INTERRUPTED

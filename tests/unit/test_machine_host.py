@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 import time
+from collections import UserDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,23 @@ def test_an_interruption_kills_all_that_run(tmp_path: Path) -> None:
     assert time.monotonic() - before < 30
     for pid in (tmp_path / "pids").read_text().split():
         assert not Path(f"/proc/{pid}").exists()
+
+
+class _InterruptsTheStart(UserDict[str, str]):
+    """This environment interrupts the run amid the start of the command that has it."""
+
+    def __iter__(self) -> Iterator[str]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().__iter__()
+
+
+def test_an_interruption_while_a_command_is_started_is_no_failure_of_it(tmp_path: Path) -> None:
+    slow, quick = ("sleep", "0.2"), ("true",)
+    calls = [
+        Call(slow, about="a"),
+        Call(quick, env=_InterruptsTheStart(), about="b"),
+        Call(("touch", f"{tmp_path}/behind"), about="b"),
+    ]
+    with pytest.raises(Interrupted), interruptible():
+        list(LocalHost().run_all(calls))
+    assert not list(tmp_path.iterdir())

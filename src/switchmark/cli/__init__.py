@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from switchmark.errors import Exit, SwitchmarkError, UsageError
+from switchmark.errors import Exit, Interrupted, SwitchmarkError, UsageError
 
 __all__ = ["main"]
 
@@ -27,7 +27,7 @@ def main() -> NoReturn:
     try:
         status = _run(arguments)
         sys.stdout.flush()
-    except SwitchmarkError as error:
+    except (SwitchmarkError, Interrupted) as error:
         status = _explain(error, error.exit_code, debug)
     except KeyboardInterrupt as error:
         status = _explain(error, Exit.INTERRUPTED, debug)

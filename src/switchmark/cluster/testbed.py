@@ -192,8 +192,6 @@ def _serve(testbed: Testbed, lines: queue.Queue[str], say: Say) -> None:
             continue
         try:
             testbed.answer(json.loads(line))
-        except Interrupted:
-            raise
         except SwitchmarkError as error:
             say({"error": error.message, "hint": error.hint})
 
