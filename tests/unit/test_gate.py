@@ -23,14 +23,21 @@ IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
 class Path:
     """This path tells by `sent` how many of the frames that were due left in each trial, in turn,
     the last for ever; each arrived within `quick_ms`, and the ports counted them `lag_s` later, if
-    at all."""
+    at all. `kept` are frames of each trial that came in the next, `foreign` such as nobody sent."""
 
     quiet_ms = 20
 
     def __init__(
-        self, *sent: int, blocked: int = 0, lag_s: float | None = 0.0, quick_ms: int = 0
+        self,
+        *sent: int,
+        blocked: int = 0,
+        lag_s: float | None = 0.0,
+        quick_ms: int = 0,
+        kept: tuple[int, ...] = (),
+        foreign: int = 0,
     ) -> None:
         self.sent = list(sent)
+        self.kept, self.foreign = [0, *kept, 0], foreign
         self.quick_ms = quick_ms
         self.blocked = blocked
         self.counted_after_s = lag_s
@@ -46,6 +53,8 @@ class Path:
         seen = self.counted_after_s is not None and self.lag_s >= self.counted_after_s
         counted = n if seen else 0
         late = 4 if self.quick_ms > self.quiet_ms else 0
+        before = self.kept.pop(0) if len(self.kept) > 1 else 0
+        late += self.kept[0]
         return TrialResult(
             spec=spec,
             elapsed_ns=round(spec.duration_s * 1e9),
@@ -54,6 +63,7 @@ class Path:
             rx_frames=n - late,
             rx_bytes=60 * (n - late),
             lost=late,
+            foreign=before + self.foreign,
             lost_at={Place(PlaceKind.LATE): late} if late else {},
             parts=(
                 PartReport(part="a0", roles=("sender",), cpu=3, cores=0.1, blocked=self.blocked),
@@ -93,6 +103,27 @@ def test_where_frames_come_late_trials_wait_for_longer_and_are_slower() -> None:
     assert [spec.rate_pps for spec in path.asked] == pytest.approx([5000, 1250, 312.5])
     with pytest.raises(NotEquivalent, match="4 of 100 frames did not arrive: 4 late"):
         tried(Path(100, quick_ms=2000))
+
+
+@pytest.mark.parametrize(("kept", "tries"), [((5,), 2), ((5, 5), 3)])
+def test_a_try_in_which_the_frames_of_the_one_before_came_is_none(
+    kept: tuple[int, ...], tries: int
+) -> None:
+    path = Path(100, kept=kept)
+    assert tried(path).tries == tries
+    assert len(path.asked) == tries + 1
+
+
+def test_a_switch_that_keeps_frames_of_each_try_fails() -> None:
+    with pytest.raises(NotEquivalent, match="in 3 tries of 100 frames\n  5 of 100 frames did not"):
+        tried(Path(100, kept=(5, 5, 5)))
+
+
+def test_frames_that_nobody_sent_are_the_switchs_fault_whatever_was_lost() -> None:
+    path = Path(100, kept=(5,), foreign=1)
+    with pytest.raises(NotEquivalent, match="1 frames arrived that nobody here had sent"):
+        tried(path)
+    assert len(path.asked) == 3
 
 
 def test_a_sender_that_had_no_turn_gets_more_time_for_as_many_frames() -> None:

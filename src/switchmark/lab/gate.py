@@ -43,8 +43,8 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
     sender never got to send. None where nothing is to be tried.
 
     A host may disturb one try, a broken switch fails each. What lost frames is tried more slowly,
-    as a crowded host gives its parts few turns, and their queues have so much room; where frames
-    came after the path had been quiet, all trials wait for longer.
+    as the queues of a crowded host have so much room; a try in which they come out of these is
+    none. Where frames came after the path had been quiet, all trials wait for longer.
     """
     test = layout.test
     if gate == "off" or all(end.kind is PortKind.NULL for end in layout.endpoints.values()):
@@ -56,9 +56,10 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
     if test.dimension == "latency" or any(flow.hops for flow in layout.flows):
         # Servers and functions pass on even what others announce.
         spec = _SPEC.model_copy(update=_WARMED_UP)
-    tries, starved, past = 0, 0, False
+    tries, starved, past, lost = 0, 0, False, 0
     while tries < _TRIES:
         trial = trials.measure(spec, proving=True)
+        kept, lost = not trial.lost and 0 < trial.foreign <= lost, trial.lost
         if _is_starved(trial):
             starved += 1
             spec = _longer(layout, trial, spec)
@@ -69,7 +70,7 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
         if past and not trials.lag_s and _counted_by_devices(layout):
             trials.lag_s = _LAG_S
             continue
-        tries += 1
+        tries += not kept
         # A busy host makes a port count less than came through it only where it stopped the switch
         # amid its work, which keeps the rest.
         if past and not trial.lost:
@@ -119,7 +120,6 @@ def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
     already."""
     if 2 * spec.duration_s <= _LONGEST_S:
         return _stretched(spec, 2)
-    due = trial.tx_frames + trial.tx_unsent
     cpus = sorted({part.cpu for part in trial.parts if part.cpu is not None})
     taken = [
         f"\n  something else ran on CPU {cpu} for {share:.0%} of that time"
@@ -128,7 +128,7 @@ def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
     ]
     raise HostTooBusy(
         f"the host is too busy to try switch {layout.switch.name}: its sender got to send "
-        f"{trial.tx_frames} of {due} frames in {spec.duration_s:g} s"
+        f"{trial.tx_frames} of {trial.tx_frames + trial.tx_unsent} frames in {spec.duration_s:g} s"
         + "".join(taken or ["\n  it waited for its turn at a CPU"]),
         hint="end what else runs"
         + (f" on CPU {format_cpus(cpus)}" if cpus else "")
