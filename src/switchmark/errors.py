@@ -39,8 +39,8 @@ class Exit(IntEnum):
 
 
 class _Told(BaseException):
-    """What is told to the user instead of a traceback: `hint` is printed after the message, as
-    `hint: ...`."""
+    """An error of this kind is told to the user instead of a traceback: `hint` is printed after the
+    message, as `hint: ...`."""
 
     exit_code: ClassVar[Exit] = Exit.BUG
 
@@ -54,8 +54,8 @@ class _Told(BaseException):
 
 
 class SwitchmarkError(_Told, Exception):
-    """All of the project's errors derive from this one. `doubts` are those of a test that ended
-    so."""
+    """All of the project's errors but Interrupted derive from this one. `doubts` are those of a
+    test that ended so."""
 
     doubts: ClassVar[tuple[str, ...]] = ()
 

@@ -333,21 +333,30 @@ void receiver_choose_step(struct receiver *r, enum touch touch, enum form form, 
 					      counts[timing != TIMING_NONE][touch][form];
 }
 
+/* Reads a frame of the burst. Returns its flow among those of the task; NO_FLOW: it is no good frame
+ * of this phase. */
+always_inline uint32_t receiver_flow(const struct receiver *r, uint32_t i, struct payload *p)
+{
+	const struct frame *f = &r->frames[i];
+	uint32_t flow;
+
+	if (frame_judge(f->data, f->len, r->run, p, r->touch, r->form == FORM_PAYLOAD,
+			arrival_sum(r, i)) != FRAME_OURS ||
+	    p->phase != r->window->phase)
+		return NO_FLOW;
+	flow = (uint32_t)p->flow - r->first_flow;
+	return flow < r->flows ? flow : NO_FLOW;
+}
+
 /* After the drain a frame is lost, however late it comes: what was not seen before is told as the
  * reason of a loss, and no count of a flow changes any more. */
 static void receiver_too_late(struct receiver *r, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const struct frame *f = &r->frames[i];
 		struct payload p;
-		uint32_t flow;
+		const uint32_t flow = receiver_flow(r, i, &p);
 
-		if (frame_judge(f->data, f->len, r->run, &p, r->touch, r->form == FORM_PAYLOAD,
-				arrival_sum(r, i)) != FRAME_OURS ||
-		    p.phase != r->window->phase)
-			continue;
-		flow = (uint32_t)p.flow - r->first_flow;
-		if (flow >= r->flows)
+		if (flow == NO_FLOW)
 			continue;
 		if (r->touch != TOUCH_NONE && r->too_late && r->too_late_count < TOO_LATE_MAX)
 			r->too_late[r->too_late_count++] = (struct too_late){ flow, p.seq };
@@ -364,17 +373,11 @@ static __attribute__((noinline)) void receiver_note(struct receiver *r, uint32_t
 	const uint64_t slack = o->shared->slack, low = o->empty > slack ? o->empty - slack : 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct frame *f = &r->frames[i];
 		const uint64_t told = r->arrivals ? r->arrivals[i].kernel_ns : 0;
 		struct payload p;
-		uint32_t flow;
+		const uint32_t flow = receiver_flow(r, i, &p);
 
-		if (frame_judge(f->data, f->len, r->run, &p, r->touch, r->form == FORM_PAYLOAD,
-				arrival_sum(r, i)) != FRAME_OURS ||
-		    p.phase != r->window->phase)
-			continue;
-		flow = (uint32_t)p.flow - r->first_flow;
-		if (flow < r->flows)
+		if (flow != NO_FLOW)
 			order_note(o, flow, p.seq, told ? told : low, told ? told : now);
 	}
 }
