@@ -1,8 +1,6 @@
-"""These tests hold the language of the house: whole sentences, the field's words, one word for one
-thing.
+"""Checks names, the glossary and the guide's vocabulary: one word for one thing.
 
-They read the source by AST; nothing of the project is imported. A heuristic finds the verb of a
-sentence: where it does not know yours, add it to `FINITE` or `IMPERATIVE`.
+The source is read by AST; nothing of the project is imported.
 """
 
 from __future__ import annotations
@@ -22,108 +20,6 @@ FILES = {
     for folder in FOLDERS
     for path in sorted((REPOSITORY / folder).rglob("*.py"))
 }
-
-# What does not keep the rules yet. Nothing is added; what keeps them is taken out.
-LATER: tuple[str, ...] = ()
-
-IMPERATIVE = frozenset(
-    """Add Append Apply Ask Begin Bind Build Carry Change Check Clean Close Compare Convert Copy
-    Count Describe Do Draw End Find Gather Give Hold Join Keep Let List Look Make Mark Match
-    Measure Note Open Parse Print Put Raise Read Record Release Remove Return Run Say Send
-    Set Show Signal Skip Sort Spread Start Stop Take Tell Try Turn Undo Unlock Wait Write
-    Yield""".split()
-)
-"""How the docstring of a function may begin: it says what to do."""
-
-FINITE = frozenset(
-    """is are was were has have had can may must does do did will would adds appears ask asked asks
-    be becomes begins belongs bounds brings carries captures check checks clean compares
-    comes come computes counts dead decides defines derive describes draw draws ended ends
-    fails finds follow follows forwards gathers gets gives go goes hold holds inject
-    interleaves join joins keep keeps knows lack lacks lays lead leads learns leases lends
-    lets limits list lists load loads loses made make makes mean means measure measures
-    names notes numbers offers opens parses paste picks plays polls prints puts raises reach
-    reads read receives redirects rejects reports reserve reserves routes runs run says saves
-    say send sends serves sets show shows starts start stands starve stays stops takes talks tells
-    tell tries try turns uses wants writes""".split()
-)
-"""Verbs of which the first sentence of a module, or of a class, has one."""
-
-IN_MID_AIR = re.compile(
-    r"(Those|That of|The same|As|Of|From|Between|Both|Besides|Whether|How|What|Where|Which|Who|Why"
-    r"|Also|Else|But|And|Or|It|Its|They|Their)\b(?! (is|are|has|have)\b)"
-)
-"""How no docstring begins: with an answer to a question that nobody asked."""
-
-
-def documented(path: str) -> Iterator[tuple[str, ast.AST, str]]:
-    """Yield what a file defines for others, with its docstring; not tests, whose name is their
-    sentence."""
-
-    def walk(node: ast.AST, name: str) -> Iterator[tuple[str, ast.AST, str]]:
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
-            text := ast.get_docstring(node)
-        ):
-            yield name, node, " ".join(text.split("\n\n")[0].split())
-        if isinstance(node, ast.FunctionDef):
-            return
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ClassDef | ast.FunctionDef):
-                if not child.name.startswith(("_", "test_")):
-                    yield from walk(child, f"{name}.{child.name}")
-
-    yield from walk(FILES[path], path)
-
-
-def sentence_of(text: str) -> str:
-    return re.split(r"(?<=[.?!])\s", text)[0]
-
-
-def faults(node: ast.AST, text: str) -> list[str]:
-    """Return what keeps the beginning of a docstring from being a whole sentence."""
-    sentence, wrong = sentence_of(text), []
-    if not sentence.endswith("."):
-        wrong.append("ends without a full stop")
-    if not re.match(r"[A-Z`]", sentence):
-        wrong.append("begins with a small letter")
-    if IN_MID_AIR.match(sentence):
-        wrong.append("begins in mid-air")
-    words = re.findall(r"[A-Za-z]+", sentence.replace("R+", "R"))
-    if isinstance(node, ast.FunctionDef):
-        if not words or words[0] not in IMPERATIVE:
-            wrong.append("does not say what to do")
-    elif not FINITE & set(words):
-        wrong.append("has no verb")
-    return wrong
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ('"""The ports of a switch."""', ["has no verb"]),
-        ('"""A switch has ports."""', []),
-        ('"""a switch has ports."""', ["begins with a small letter"]),
-        ('"""Those of some CPUs; `root` is another one\'s."""', ["begins in mid-air"]),
-        ('"""A switch has ports"""', ["ends without a full stop"]),
-        ('def f():\n    """Return the ports."""', []),
-        ('def f():\n    """The ports."""', ["does not say what to do"]),
-    ],
-)
-def test_a_sentence_is_told_from_what_is_none(source: str, expected: list[str]) -> None:
-    tree = ast.parse(source)
-    node = tree.body[0] if isinstance(tree.body[0], ast.FunctionDef) else tree
-    assert faults(node, ast.get_docstring(node) or "") == expected
-
-
-@pytest.mark.parametrize("path", [path for path in FILES if not path.startswith(LATER)])
-def test_every_docstring_begins_with_a_whole_sentence(path: str) -> None:
-    wrong = {
-        f"{name}: {sentence_of(text)}": found
-        for name, node, text in documented(path)
-        if (found := faults(node, text))
-    }
-    assert wrong == {}
-
 
 # --- names -----------------------------------------------------------------------------------
 

@@ -49,12 +49,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it
 may import besides itself."""
 
-WINGS = {"campaign", "lab", "layout"}
-
-FILE_LINES, CLASS_MEMBERS, WING_LINES = 350, 15, 2700
-"""What a reader holds in mind: lines of a file, public methods and properties of a class, lines of
-a wing."""
-
 RECORDS_ONLY = {"metrics", "plots", "report"}
 """They read records: not even what they import may reach `machine`."""
 
@@ -120,9 +114,6 @@ REQUIRED = {
 }
 """The contract of a folder of drivers, and what every driver says, in its own words or those of its
 family: nothing there has a default."""
-
-LINES = {"switches/null.py": 30, "switches/linux_bridge.py": 60}
-"""The shortest drivers, which others are modelled on, and how long they may be."""
 
 
 def module_of(path: Path) -> str:
@@ -502,11 +493,6 @@ def test_a_contract_requires_these_and_no_more(folder: str) -> None:
     assert found == required
 
 
-def test_the_shortest_drivers_stay_short() -> None:
-    for file, most in LINES.items():
-        assert len((PACKAGE / file).read_text().splitlines()) <= most, file
-
-
 def test_a_file_is_named_as_the_command_line_names_the_switch() -> None:
     names = implementations("switches")
     assert names
@@ -673,47 +659,6 @@ def test_the_name_of_an_axis_is_written_in_one_place() -> None:
 
 
 # --- sizes -----------------------------------------------------------------------------------
-
-
-def lines_of(path: Path) -> int:
-    return len(path.read_text().splitlines())
-
-
-def test_a_file_can_be_read_at_a_sitting() -> None:
-    lengths = {path.relative_to(PACKAGE).as_posix(): lines_of(path) for path in SOURCES.values()}
-    longer = {file: lines for file, lines in lengths.items() if lines > FILE_LINES}
-    assert longer == {}
-
-
-def public_members(node: ast.ClassDef) -> set[str]:
-    """Return the methods and properties of a class; fields are not counted."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    names = {each.name for each in node.body if isinstance(each, functions)}
-    return {name for name in names if not name.startswith("_")}
-
-
-def test_a_class_has_one_job() -> None:
-    large = {
-        f"{module}.{node.name}": len(members)
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and len(members := public_members(node)) > CLASS_MEMBERS
-    }
-    assert large == {}
-
-
-def test_public_members_are_methods_and_properties_alone() -> None:
-    text = "class A:\n a: int\n def f(self): ...\n @property\n def g(self): ...\n def _h(self): ..."
-    (node,) = ast.parse(text).body
-    assert isinstance(node, ast.ClassDef)
-    assert public_members(node) == {"f", "g"}
-
-
-def test_a_wing_can_be_known_by_heart() -> None:
-    lengths = {
-        wing: sum(lines_of(path) for path in (PACKAGE / wing).glob("**/*.py")) for wing in WINGS
-    }
-    assert all(0 < lines <= WING_LINES for lines in lengths.values()), lengths
 
 
 TABLES = {"TABLE", *(folder.upper() for folder in DRIVERS)}
