@@ -388,10 +388,12 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 		struct port *port = t->forwarder.ports[i];
 		const struct address *a = &load->announced[i];
 
+		if (frame_least(a) > port->config.frame_max)
+			return "announce: its frame is longer than frame_bytes of open";
 		template_make(&hello, a, frame_len(port, frame_least(a)), arm->run,
 			      (uint16_t)load->first_flow, PHASE_ANNOUNCE,
 			      port->engine->caps & ENGINE_PAYLOAD);
-		if (port->completes_sums && !a->v6)
+		if (port->completes_sums && !a->v6 && !a->vxlan)
 			template_leave_sum(&hello);
 		if (!port_announce(port, &hello) || port->failed)
 			return port->why[0] ? port->why : "the port could not announce its MAC";

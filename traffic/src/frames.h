@@ -220,13 +220,15 @@ always_inline bool frame_is_of(const uint8_t *data, const struct frame_template 
 	return !differs;
 }
 
-/* Is it one of so many flows of this template's run, from `first` on, whatever else it may be? */
+/* Is it one of so many flows of this template's run, from `first` on, in the warm-up or measured? An
+ * announcement is none: the bit of its phase is kept, and makes it more than any number of a flow. */
 always_inline bool frame_is_from(const uint8_t *data, const struct frame_template *t, bool headless,
 				 uint32_t first, uint32_t flows)
 {
 	const uint32_t at = headless ? 0 : t->payload_at;
+	const uint32_t flow = net16(load16(data + at + 4)) & ~(PHASE_MEASURED * FLOW_MAX);
 
-	return load32(data + at) == load32(t->head + at) && payload_flow(data + at) - first < flows;
+	return load32(data + at) == load32(t->head + at) && flow - first < flows;
 }
 
 /* Writes what a frame in a tunnel has in front of byte `head`, from the 80th on. */

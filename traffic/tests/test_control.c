@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "control.h"
 #include "loop.h"
+#include "session.h"
 #include "socket.h"
 #include "tap.h"
 #include "text.h"
@@ -250,6 +251,75 @@ static void a_rate_may_be_as_low_as_it_likes(void)
 	bench_free(b);
 }
 
+/* ---- announcements ---------------------------------------------------------------- */
+
+/* A receiver on a port that sends back what it announces. */
+static struct control *announcer_make(struct bench *b, const struct address *a)
+{
+	struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
+	struct arm_plan *arm;
+
+	memset(c, 0, sizeof(*c));
+	c->out = tmpfile();
+	c->ports[0] = b->port;
+	c->port_count = c->task_count = 1;
+	c->tasks = &b->task;
+	b->task.cores = 1;
+	b->task.receiver.port = b->task.forwarder.ports[0] = &c->ports[0];
+	arm = &c->command.arm;
+	*arm = (struct arm_plan){ .run = 9, .longest_ns = 1, .interval_ns = 1, .task_count = 1 };
+	arm->tasks[0].flows = arm->tasks[0].burst = arm->tasks[0].announce_count = 1;
+	arm->tasks[0].announced[0] = *a;
+	return c;
+}
+
+static void announcer_free(struct control *c, struct bench *b)
+{
+	task_free(&b->task);
+	fclose(c->out);
+	free(c);
+	bench_free(b);
+}
+
+/* Of addresses of every kind: does what is announced come back whole, or is it refused? */
+static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
+{
+	for (uint32_t kind = 0; kind < 16; kind++) {
+		struct address a = address;
+		uint32_t least;
+
+		a.v6 = kind & 2;
+		a.vxlan = kind & 4;
+		a.vlan = kind & 1 && !a.vxlan ? 7 : 0;
+		a.inner_v6 = a.vxlan && kind & 8;
+		least = frame_least(&a);
+		for (uint32_t longest = least - 1; longest <= least; longest++) {
+			const bool fits = longest == least;
+			struct bench *b = bench_make(ROLE_RECEIVER);
+			struct control *c;
+			struct frame back;
+			struct payload p;
+
+			b->port.engine->close(&b->port);
+			b->port.config.frame_max = longest;
+			b->port.completes_sums = kind & 4; /* which it does of no tunnel */
+			EXPECT_EQ(port_open(&b->port), 0);
+			c = announcer_make(b, &a);
+			control_arm(c, &c->command.arm);
+			EXPECT_EQ(c->armed, fits);
+			EXPECT_EQ(b->port.rx(&b->port, &back, NULL, 1), fits);
+			if (fits) {
+				EXPECT_EQ(frame_parse(back.data, back.len, 9, &p, TOUCH_HEADER,
+						      false),
+					  FRAME_OURS);
+				EXPECT_EQ(p.phase, PHASE_ANNOUNCE);
+				b->port.engine->release(&b->port, &back, 1);
+			}
+			announcer_free(c, b);
+		}
+	}
+}
+
 /* ---- signals ---------------------------------------------------------------------- */
 
 /* One that comes between the last look and the wait: here, before both. */
@@ -328,6 +398,7 @@ int main(void)
 	TEST(a_server_sends_back_frames_of_its_run_and_no_others);
 	TEST(frames_that_come_before_they_were_sent_are_counted);
 	TEST(a_rate_may_be_as_low_as_it_likes);
+	TEST(an_announcement_is_as_short_as_frames_of_the_port_or_refused);
 	TEST(a_signal_is_not_lost_before_the_wait);
 	TEST(memory_is_on_the_node_of_the_cpu_that_it_is_written_on);
 	return tap_end();

@@ -407,6 +407,49 @@ static void every_frame_is_what_its_template_says(void)
 	}
 }
 
+/* An announcement is as short as a frame can be, and what its memory held before lies behind it. */
+static void an_announcement_leaves_nothing_behind_a_frame(void)
+{
+	struct bench *b = bench_make(false);
+	struct sender *s = &b->task.sender;
+	uint32_t seqs[1] = { 0 }, wrong = 0, sent = 0;
+	struct frame_template hello;
+	struct frame f[BURST];
+
+	memory_spoil(&b->port);
+	template_make(&hello, &address, FRAME_MIN, RUN, 0, PHASE_ANNOUNCE, false);
+	for (uint32_t i = 0; i < BURST; i++)
+		EXPECT(port_announce(&b->port, &hello));
+	EXPECT_EQ(b->port.rx(&b->port, f, NULL, BURST), BURST);
+	b->port.engine->release(&b->port, f, BURST);
+	b->task.role = ROLE_SENDER;
+	*s = (struct sender){ .port = &b->port,
+			      .flows = 1,
+			      .sizes = SIZES,
+			      .burst = BURST,
+			      .clock = &b->clock,
+			      .window = &b->window,
+			      .frames = b->frames };
+	s->templates = aligned_alloc(CACHE_LINE, SIZES * sizeof(*s->templates));
+	for (uint32_t i = 0; i < SIZES; i++)
+		template_make(&s->templates[i], &address, FRAME_MIN + more[i], RUN, 0,
+			      PHASE_MEASURED, false);
+	task_choose_step(&b->task, TOUCH_HEADER, TIMING_NONE);
+	task_begin(&b->task);
+	for (uint64_t now = 1; sent < 1000; now++) {
+		uint32_t n = b->task.step(&b->task, now);
+
+		sent += n;
+		EXPECT_EQ(b->port.rx(&b->port, f, NULL, BURST), n);
+		for (uint32_t i = 0; i < n; i++)
+			wrong += !is_right(s, &f[i], TOUCH_HEADER, seqs);
+		b->port.engine->release(&b->port, f, n);
+	}
+	EXPECT_EQ(wrong, 0);
+	free(s->templates);
+	bench_free(b);
+}
+
 /* Every checksum that there is, and numbers that begin anew. */
 static void the_shortest_frames_have_their_checksums(void)
 {
@@ -450,5 +493,6 @@ int main(void)
 	TEST(a_course_is_counted_as_its_frames_are);
 	TEST(the_shortest_frames_have_their_checksums);
 	TEST(every_frame_is_what_its_template_says);
+	TEST(an_announcement_leaves_nothing_behind_a_frame);
 	return tap_end();
 }
