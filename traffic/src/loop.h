@@ -67,8 +67,9 @@ struct sender {
 	uint64_t built, sent;
 	uint32_t flow, seq, size;
 	uint32_t round_size; /* with which the flows began this round */
+	uint32_t turn_size; /* with which the first sub-flow began, of those that come in turn */
 	struct subflows subflows; /* of each flow */
-	uint32_t subflow; /* of one flow with ORDER_SEQUENTIAL: of the next frame */
+	uint32_t subflow; /* with ORDER_SEQUENTIAL: of the next frame */
 	uint32_t longest; /* frame of a phase */
 	uint32_t first, held; /* frames built and not yet taken */
 	struct frame *frames;

@@ -70,9 +70,8 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 	const uint32_t flows = s->flows, sizes = s->sizes;
 	/* What is written may alias anything: what changes is held here. */
 	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
-	uint32_t subflow = s->subflow;
-	const uint32_t round =
-		flows == 1 && s->subflows.order == ORDER_SEQUENTIAL ? s->subflows.count : 0;
+	uint32_t subflow = s->subflow, turn_size = s->turn_size;
+	const uint32_t turn = s->subflows.order == ORDER_SEQUENTIAL ? s->subflows.count : 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct frame_template *t = &s->templates[(size_t)flow * sizes + size];
@@ -81,19 +80,21 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 		__builtin_prefetch((const uint8_t *)t + CACHE_LINE);
 		c->templates[i] = t;
 		c->seqs[i] = seq;
-		/* Sub-flows in turn are as flows are. */
-		if (round && ++subflow == round) {
-			subflow = 0;
-			round_size++;
-		}
 		if (++size == sizes)
 			size = 0;
 		/* In each round every flow has the size after its last one: all get the whole mix. */
 		if (++flow == flows) {
 			flow = 0;
 			seq++;
-			if (++round_size >= sizes)
-				round_size -= sizes;
+			if (++round_size == sizes)
+				round_size = 0;
+			/* So has each of the sub-flows when all have had their turn. */
+			if (turn && ++subflow == turn) {
+				subflow = 0;
+				if (++turn_size == sizes)
+					turn_size = 0;
+				round_size = turn_size;
+			}
 			size = round_size;
 		}
 	}
@@ -102,6 +103,7 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 	s->size = size;
 	s->round_size = round_size;
 	s->subflow = subflow;
+	s->turn_size = turn_size;
 }
 
 /* Sub-flows of one flow of one size, in turn and by ports: no more than counting. */
@@ -556,7 +558,7 @@ void sender_begin(struct sender *s)
 		}
 	}
 	s->built = s->sent = 0;
-	s->flow = s->seq = s->size = s->round_size = s->first = s->held = 0;
+	s->flow = s->seq = s->size = s->round_size = s->turn_size = s->first = s->held = 0;
 	s->owed = s->burst;
 	s->polls = s->empty = s->blocked = s->lag_max = 0;
 	s->due = (unsigned __int128)w->start << 32;

@@ -734,6 +734,45 @@ static void every_flow_gets_the_whole_mix(void)
 	}
 }
 
+/* So do sub-flows in turn, however many there are: of sizes 0 to 3 each has its share. */
+static void every_sub_flow_gets_the_whole_mix(void)
+{
+	enum { SIZES = 4, COUNT_MAX = 8, FLOWS_MAX = 3, TURNS = 12 };
+
+	for (uint32_t i = 0; i < COUNT_MAX * FLOWS_MAX; i++) {
+		struct bench *b = bench_make(0, 1, 1000000, 0);
+		const uint32_t count = 1 + i % COUNT_MAX, flows = 1 + i / COUNT_MAX;
+		uint32_t seen[FLOWS_MAX][COUNT_MAX][SIZES] = { 0 };
+		struct sender *s = &b->tasks[0].sender;
+
+		s->templates = aligned_alloc(CACHE_LINE,
+					     (size_t)SIZES * FLOWS_MAX * sizeof(*s->templates));
+		for (uint32_t t = 0; t < SIZES * flows; t++)
+			template_make(&s->templates[t], &address, 60 + 100 * (t % SIZES), 9,
+				      (uint16_t)(t / SIZES), PHASE_MEASURED, false);
+		s->flows = flows;
+		s->sizes = SIZES;
+		s->subflows = (struct subflows){ .count = count, .step = count };
+		task_begin(&b->tasks[0]);
+		for (uint32_t sent = 0; sent < TURNS * count * flows; sent++) {
+			struct payload p;
+			struct frame f;
+
+			EXPECT_EQ(b->tasks[0].step(&b->tasks[0], b->window.start + sent), 1);
+			EXPECT_EQ(b->port.rx(&b->port, &f, NULL, 1), 1);
+			EXPECT_EQ(frame_parse(f.data, f.len, 9, &p, TOUCH_HEADER, false),
+				  FRAME_OURS);
+			seen[p.flow][p.seq % count][(f.len - 60) / 100]++;
+			b->port.engine->release(&b->port, &f, 1);
+		}
+		for (uint32_t t = 0; t < flows * count * SIZES; t++)
+			EXPECT_EQ(seen[t / SIZES / count][t / SIZES % count][t % SIZES],
+				  TURNS / SIZES);
+		free(s->templates);
+		bench_free(b);
+	}
+}
+
 static uint32_t few_alloc(struct port *port, struct frame *f, uint32_t n)
 {
 	return engine_find("null")->alloc(port, f, n < 24 ? n : 24);
@@ -923,6 +962,7 @@ int main(void)
 	TEST(a_port_that_takes_part_of_a_burst_loses_nothing);
 	TEST(latency_counts_from_when_a_frame_should_have_left);
 	TEST(every_flow_gets_the_whole_mix);
+	TEST(every_sub_flow_gets_the_whole_mix);
 	TEST(a_pool_smaller_than_a_burst_keeps_the_rate);
 	TEST(staggered_senders_take_turns);
 	TEST(the_first_frame_of_a_phase_is_in_time);
