@@ -511,12 +511,19 @@ static void mmap_release(struct port *port, struct frame *f, uint32_t n)
 	}
 }
 
-static void mmap_stats(struct port *port, struct engine_stats *stats)
+static void mmap_note_drops(struct port *port)
 {
 	struct mmap_port *p = port->priv;
 
 	if (p->rx.fd >= 0)
 		p->drops += packet_socket_drops(p->rx.fd);
+}
+
+static void mmap_stats(struct port *port, struct engine_stats *stats)
+{
+	const struct mmap_port *p = port->priv;
+
+	mmap_note_drops(port);
 	*stats = (struct engine_stats){
 		.rx_ring_drops = p->drops,
 		.rx_invalid = p->invalid,
@@ -535,6 +542,7 @@ const struct engine engine_mmap = {
 	.tx = mmap_tx,
 	.rx = mmap_rx,
 	.release = mmap_release,
+	.note_drops = mmap_note_drops,
 	.stats = mmap_stats,
 	.close = mmap_close,
 };

@@ -185,11 +185,18 @@ static uint32_t raw_mmsg_rx(struct port *port, struct frame *f, struct arrival *
 	return messages_take(&p->messages, f, (uint32_t)got, raw_complete);
 }
 
-static void raw_stats(struct port *port, struct engine_stats *stats)
+static void raw_note_drops(struct port *port)
 {
 	struct raw_port *p = port->priv;
 
 	p->messages.drops += packet_socket_drops(p->fd);
+}
+
+static void raw_stats(struct port *port, struct engine_stats *stats)
+{
+	const struct raw_port *p = port->priv;
+
+	raw_note_drops(port);
 	*stats = (struct engine_stats){
 		.rx_ring_drops = p->messages.drops,
 		.rx_invalid = p->messages.invalid,
@@ -212,6 +219,7 @@ const struct engine engine_raw = {
 	.tx = raw_tx,
 	.rx = raw_rx,
 	.release = messages_release,
+	.note_drops = raw_note_drops,
 	.stats = raw_stats,
 	.close = raw_close,
 };
@@ -227,6 +235,7 @@ const struct engine engine_raw_mmsg = {
 	.tx = raw_mmsg_tx,
 	.rx = raw_mmsg_rx,
 	.release = messages_release,
+	.note_drops = raw_note_drops,
 	.stats = raw_stats,
 	.close = raw_close,
 };

@@ -401,12 +401,19 @@ static uint32_t udp_mmsg_rx(struct port *port, struct frame *f, struct arrival *
 	return taken;
 }
 
-static void udp_stats(struct port *port, struct engine_stats *stats)
+static void udp_note_drops(struct port *port)
 {
 	struct udp_port *p = port->priv;
 
 	for (uint32_t i = 0; i < p->count; i++)
 		p->messages.drops += udp_socket_drops(p->fds[i], &p->dropped[i]);
+}
+
+static void udp_stats(struct port *port, struct engine_stats *stats)
+{
+	const struct udp_port *p = port->priv;
+
+	udp_note_drops(port);
 	*stats = (struct engine_stats){
 		.rx_ring_drops = p->messages.drops,
 		.rx_invalid = p->messages.invalid,
@@ -429,6 +436,7 @@ const struct engine engine_udp = {
 	.tx = udp_tx,
 	.rx = udp_rx,
 	.release = messages_release,
+	.note_drops = udp_note_drops,
 	.stats = udp_stats,
 	.close = udp_close,
 };
@@ -444,6 +452,7 @@ const struct engine engine_udp_mmsg = {
 	.tx = udp_mmsg_tx,
 	.rx = udp_mmsg_rx,
 	.release = messages_release,
+	.note_drops = udp_note_drops,
 	.stats = udp_stats,
 	.close = udp_close,
 };

@@ -63,6 +63,7 @@ bool control_tick(struct control *c)
 	struct pollfd in = { .fd = c->in, .events = POLLRDHUP };
 	const struct timespec millisecond = { .tv_nsec = 1000000 };
 
+	control_note_drops(c);
 	if (ppoll(&in, 1, &millisecond, &c->open_to) > 0 &&
 	    (in.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
 		c->ended = true;
@@ -348,8 +349,12 @@ static size_t control_lines(struct control *c, char *buffer, size_t filled)
 static ssize_t control_read(struct control *c, char *buffer, size_t size)
 {
 	struct pollfd in = { .fd = c->in, .events = POLLIN | POLLRDHUP };
+	const struct timespec pause = { .tv_sec = NOTE_DROPS_MS / 1000 };
+	int found;
 
-	if (ppoll(&in, 1, NULL, &c->open_to) < 0)
+	while (!(found = ppoll(&in, 1, c->running ? &pause : NULL, &c->open_to)))
+		control_note_drops(c);
+	if (found < 0)
 		return -1;
 	return read(c->in, buffer, size);
 }

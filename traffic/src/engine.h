@@ -139,6 +139,10 @@ struct engine {
 	uint32_t (*rx)(struct port *, struct frame *, struct arrival *, uint32_t n);
 	/* Gives frames from alloc or rx back unsent. */
 	void (*release)(struct port *, struct frame *, uint32_t n);
+	/* Adds what the kernel has dropped to a count of the port's own: the kernel's counters have
+	 * 32 bits. Called now and then by another thread while tx and rx run, and touches nothing of
+	 * theirs. NULL: no counter is as short. */
+	void (*note_drops)(struct port *);
 	/* The rest is never called while tx or rx runs on the port. */
 
 	/* Sends what tx took and still waits in a ring of ours. NULL: nothing waits there. */

@@ -16,7 +16,8 @@
 #define HISTOGRAM_COUNTS ((HISTOGRAM_BUCKETS + 1) * HISTOGRAM_HALF)
 
 struct histogram {
-	uint64_t count, min, max, sum;
+	unsigned __int128 sum; /* 64 bits are full after seconds: 10^7 frames a second, 15 s late */
+	uint64_t count, min, max;
 	uint64_t counts[HISTOGRAM_COUNTS];
 };
 
@@ -41,7 +42,7 @@ static inline void histogram_add(struct histogram *h, uint64_t ns, uint64_t time
 		ns = HISTOGRAM_HIGHEST;
 	h->counts[histogram_index(ns)] += times;
 	h->count += times;
-	h->sum += ns * times;
+	h->sum += (unsigned __int128)ns * times;
 	h->min = ns < h->min ? ns : h->min;
 	h->max = ns > h->max ? ns : h->max;
 }

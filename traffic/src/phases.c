@@ -14,6 +14,18 @@ void control_halt(struct control *c)
 	c->running = false;
 }
 
+void control_note_drops(struct control *c)
+{
+	const uint64_t now = clock_monotonic_ns();
+
+	if (!c->running || now - c->noted_ns < NOTE_DROPS_MS * 1000000ull)
+		return;
+	c->noted_ns = now;
+	for (uint32_t i = 0; i < c->port_count; i++)
+		if (c->ports[i].engine->note_drops)
+			c->ports[i].engine->note_drops(&c->ports[i]);
+}
+
 void control_start(struct control *c, const struct start_plan *plan)
 {
 	uint64_t at;
@@ -32,6 +44,7 @@ void control_start(struct control *c, const struct start_plan *plan)
 		task_begin(&c->tasks[i]);
 	for (uint32_t i = 0; i < c->port_count; i++)
 		c->ports[i].engine->stats(&c->ports[i], &c->at_start[i]);
+	c->noted_ns = clock_monotonic_ns();
 	c->running = true;
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		worker_run(&c->workers[i]);

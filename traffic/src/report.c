@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 
-static json_t *histogram_report(const struct histogram *h)
+json_t *histogram_report(const struct histogram *h)
 {
+	/* A whole number of JSON has 64 bits here; of a greater one the first 53 are enough. */
+	json_t *sum = h->sum <= INT64_MAX ? json_integer(COUNT(h->sum)) : json_real((double)h->sum);
 	json_t *counts = json_array();
 
 	if (h->count) {
@@ -19,9 +21,9 @@ static json_t *histogram_report(const struct histogram *h)
 				json_array_append_new(counts, json_pack("[I,I]", COUNT(i),
 									COUNT(h->counts[i])));
 	}
-	return json_pack("{s:I,s:I,s:I,s:I,s:o}", "count", COUNT(h->count), "min",
-			 COUNT(h->count ? h->min : 0), "max", COUNT(h->max), "sum", COUNT(h->sum),
-			 "counts", counts);
+	return json_pack("{s:I,s:I,s:I,s:o,s:o}", "count", COUNT(h->count), "min",
+			 COUNT(h->count ? h->min : 0), "max", COUNT(h->max), "sum", sum, "counts",
+			 counts);
 }
 
 static json_t *head_report(const uint8_t *head)

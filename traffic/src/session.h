@@ -34,6 +34,7 @@ struct control {
 	struct window window;
 	struct engine_stats at_start[PORTS_MAX];
 	bool armed, running;
+	uint64_t noted_ns; /* when ports noted last what the kernel had dropped */
 	struct command command;
 };
 
@@ -45,8 +46,16 @@ __attribute__((format(printf, 2, 3))) void answer_error(struct control *c, const
 /* A string whatever the bytes of the text are: engines and their libraries write some. */
 json_t *text_json(const char *text);
 
+/* What a histogram has counted. */
+json_t *histogram_report(const struct histogram *h);
+
 /* Sleeps a millisecond; false if stdin has ended or a signal came. */
 bool control_tick(struct control *c);
+
+/* Has ports note drops if a phase runs and they have not for NOTE_DROPS_MS: no counter of 32 bits is
+ * full sooner. */
+#define NOTE_DROPS_MS 5000
+void control_note_drops(struct control *c);
 
 /* Waits until the threads sleep; what they have not sent is given back. */
 void control_halt(struct control *c);

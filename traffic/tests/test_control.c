@@ -86,6 +86,44 @@ static void a_counter_of_32_bits_goes_on_past_its_end(void)
 	EXPECT_EQ(counter_since(&last, 16), 0);
 }
 
+static uint32_t drops_noted;
+
+static void note_drops(struct port *port)
+{
+	(void)port;
+	drops_noted++;
+}
+
+/* Else one that wraps between two looks, at the start of a phase and at its report, loses 2^32. */
+static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
+{
+	struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
+	struct engine engine = *engine_find("null");
+	struct port *port;
+	int ends[2];
+
+	if (pipe(ends))
+		return;
+	memset(c, 0, sizeof(*c));
+	c->in = ends[0];
+	engine.note_drops = note_drops;
+	port = &c->ports[c->port_count++];
+	port->engine = &engine;
+	drops_noted = 0;
+	control_tick(c);
+	EXPECT_EQ(drops_noted, 0);
+	c->running = true;
+	control_tick(c);
+	control_tick(c);
+	EXPECT_EQ(drops_noted, 1);
+	c->noted_ns -= 2 * NOTE_DROPS_MS * 1000000ull;
+	control_tick(c);
+	EXPECT_EQ(drops_noted, 2);
+	close(ends[0]);
+	close(ends[1]);
+	free(c);
+}
+
 static void the_first_reason_of_a_failure_stays(void)
 {
 	struct port port = { .engine = engine_find("null") };
@@ -320,6 +358,25 @@ static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
 	}
 }
 
+/* A sender that is 50 s late with 3 * 10^9 frames, and another core's as much. */
+static void a_sum_of_nanoseconds_has_more_than_64_bits(void)
+{
+	static struct histogram h;
+	json_t *report;
+
+	histogram_clear(&h);
+	histogram_add(&h, 7, 1);
+	report = histogram_report(&h);
+	EXPECT_EQ(json_integer_value(json_object_get(report, "sum")), 7);
+	json_decref(report);
+	histogram_add(&h, 50000000000u, 1500000000);
+	histogram_add(&h, 50000000000u, 1500000000);
+	EXPECT(h.sum == (unsigned __int128)150000000000 * 1000000000 + 7);
+	report = histogram_report(&h);
+	EXPECT(json_number_value(json_object_get(report, "sum")) == 1.5e20);
+	json_decref(report);
+}
+
 /* ---- signals ---------------------------------------------------------------------- */
 
 /* One that comes between the last look and the wait: here, before both. */
@@ -394,11 +451,13 @@ int main(void)
 	TEST(what_is_no_character_is_mended);
 	TEST(nanoseconds_become_ticks_however_many);
 	TEST(a_counter_of_32_bits_goes_on_past_its_end);
+	TEST(what_the_kernel_dropped_is_noted_while_a_phase_runs);
 	TEST(the_first_reason_of_a_failure_stays);
 	TEST(a_server_sends_back_frames_of_its_run_and_no_others);
 	TEST(frames_that_come_before_they_were_sent_are_counted);
 	TEST(a_rate_may_be_as_low_as_it_likes);
 	TEST(an_announcement_is_as_short_as_frames_of_the_port_or_refused);
+	TEST(a_sum_of_nanoseconds_has_more_than_64_bits);
 	TEST(a_signal_is_not_lost_before_the_wait);
 	TEST(memory_is_on_the_node_of_the_cpu_that_it_is_written_on);
 	return tap_end();
