@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 import time
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from typing import Any
+
+import pytest
+from pydantic import ValidationError
 
 from recorded import fresh, latency_trial
 from switchmark.model.record import Record
@@ -55,8 +60,8 @@ def test_every_test_is_known_to_the_script_and_every_row_to_the_filter() -> None
     told = data_of(text)["tests"]
     assert {test["axes"]["switch"] for test in told.values()} == {"linux-bridge", "ovs"}
     assert len(told) == len(records)
-    rows = re.findall(r"<tr data-key=([^>]*)>", text)
-    assert {row.strip("'\"") for row in rows} == set(told)
+    rows = re.findall(r'<tr data-key="([^"]*)">', text)
+    assert set(rows) == set(told)
 
 
 def test_a_hostile_name_is_shown_and_not_run() -> None:
@@ -68,6 +73,48 @@ def test_a_hostile_name_is_shown_and_not_run() -> None:
     assert text.count("&lt;/script&gt;&lt;img") >= 4
     assert text.count("<script") == text.count("</script>") == 3
     assert "<" not in re.findall(r"id='data'>(.*)</script>", text)[0]
+
+
+@pytest.mark.parametrize("key", ["x onwheel=alert()", "", "k1'"])
+def test_a_key_of_a_record_is_one_word(key: str) -> None:
+    with pytest.raises(ValidationError, match="key"):
+        fresh(1, key=key)
+
+
+def test_a_key_in_the_page_cannot_become_an_attribute() -> None:
+    ((_, records),) = runs("one")
+    hostile = [record.model_copy(update={"key": "x onwheel=alert()"}) for record in records]
+    tags = [tag for tag in tags_of(page([("one", hostile)])) if tag[0] == "tr" and tag[1]]
+    assert [dict(attributes) for _, attributes in tags] == [
+        {"data-key": "x onwheel=alert()"[:16]} for _ in records
+    ]
+
+
+def test_the_page_lets_its_own_scripts_run_and_no_others() -> None:
+    text = page(runs("one"))
+    (policy,) = [
+        dict(attributes)["content"] or ""
+        for tag, attributes in tags_of(text)
+        if dict(attributes).get("http-equiv") == "Content-Security-Policy"
+    ]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    (own,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = {hash_of(own), hash_of(packed(text, "library"))}
+    assert set(rules["script-src"].split()) == {*hashes, "'unsafe-eval'"}
+
+
+def hash_of(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def tags_of(text: str) -> list[tuple[str, list[tuple[str, str | None]]]]:
+    """Return each tag of a page with its attributes, as a browser reads them."""
+    found = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: found.append((tag, attributes))  # type: ignore[method-assign]
+    parser.feed(text)
+    return found
 
 
 def test_no_address_outside_of_the_page_is_asked_for() -> None:

@@ -10,7 +10,7 @@
   const data = JSON.parse(await unpacked("data"));
   const script = document.createElement("script");
   script.type = "module";
-  script.textContent = (await unpacked("library")) + "\nwindow.dispatchEvent(new Event('library'));";
+  script.textContent = await unpacked("library");
   const ready = new Promise((resolve) => window.addEventListener("library", resolve, { once: true }));
   document.head.append(script);
   await ready;

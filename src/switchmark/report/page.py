@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,9 @@ _STILLS = 12
 
 _STEPS = 40_000
 """Characters of the steps of a run: what comes after is like it, and in its folder."""
+
+_READY = "\nwindow.dispatchEvent(new Event('library'));"
+"""The library ends by saying that it is there."""
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 _CHOSEN = (
@@ -99,14 +103,16 @@ def page_of(
         "numeric": _numeric(tests or {}),
         "template": {"numbers": _template(()), "words": _template(("x",))},
     }
+    drawing, library = (_HERE / "page.js").read_text(), script() + _READY
     scripts = [
         f"<script type='text/plain' id='data'>{_packed(json.dumps(data))}</script>",
-        f"<script type='text/plain' id='library'>{_packed(script())}</script>",
-        f"<script>{(_HERE / 'page.js').read_text()}</script>",
+        f"<script type='text/plain' id='library'>{_packed(library)}</script>",
+        f"<script>{drawing}</script>",
     ]
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(drawing, library)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<link rel="icon" href="data:,">',
             f"<title>{escape(title)}</title>",
@@ -148,6 +154,17 @@ def _said(sentence: str) -> str:
     """Return a sentence in which no option is broken at its hyphens."""
     return re.sub(
         r"--[a-z][a-z-]*(?: [0-9]+)?", r"<span class='option'>\g<0></span>", escape(sentence)
+    )
+
+
+def _policy(*scripts: str) -> str:
+    """Return what a browser lets the page do: run these scripts and no others, show its own styles
+    and pictures, and ask for nothing. Vega makes functions of its expressions, by eval."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -276,7 +293,7 @@ def _table(section: Section, named: str) -> str:
         body.append(cells)
     keys = section.keys or ("",) * len(body)
     rows = "\n".join(
-        f"<tr{f' data-key={escape(key, quote=True)}' if key else ''}>{cells}</tr>"
+        f"""<tr{f' data-key="{escape(key, quote=True)}"' if key else ""}>{cells}</tr>"""
         for key, cells in zip(keys, body, strict=True)
     )
     below = "".join(f"<p>{escape(line)}</p>" for line in section.below)
