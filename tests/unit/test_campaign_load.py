@@ -423,3 +423,17 @@ def test_any_text_is_read_or_refused_by_its_name(tmp_path_factory, text: str) ->
 def test_any_value_is_read_or_refused_by_its_option(axis: str, text: str) -> None:
     reason = told(lambda: from_options({axis: text}, anything_goes))
     assert not reason or reason.startswith(f"{AXES[axis].option}: ")
+
+
+def test_a_hint_for_one_switch_fits_the_other_switches_of_the_run() -> None:
+    with pytest.raises(UsageError) as caught:
+        from_options({"switch": "linux-bridge,ovs,ovs-dpdk"}, check)
+    assert caught.value.hint == "--engine dpdk"
+    options = {"switch": "linux-bridge,ovs,ovs-dpdk", "engine": "dpdk"}
+    assert len(from_options(options, check).tests) == 3
+
+
+def test_where_no_engine_fits_all_switches_the_hint_is_a_separate_run() -> None:
+    with pytest.raises(UsageError) as caught:
+        from_options({"switch": "ipvlan,ovs-dpdk", "engine": "udp"}, check)
+    assert str(caught.value.hint).startswith("--engine dpdk, in a separate run or ")

@@ -12,6 +12,7 @@ import pytest
 from switchmark.layout import resolve
 from switchmark.layout.resolve import check, may_share_process
 from switchmark.model.spec import AXES, Test
+from switchmark.switches import TABLE as SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,28 @@ def test_it_is_refused_with_the_reason(axes: dict[str, Any], words: list[str]) -
     text = "\n".join(map(str, reasons))
     for word in words:
         assert word in text
+
+
+@pytest.mark.parametrize("switch", [*SWITCHES])
+@pytest.mark.parametrize("axes", [{}, {"scenario": "loopback"}, {"environment": "vm"}])
+@pytest.mark.parametrize("engine", ["raw-mmsg", "udp", "dpdk", "null"])
+def test_a_change_that_a_refusal_suggests_is_accepted(
+    switch: str, axes: dict[str, str], engine: str
+) -> None:
+    test = Test(switch=switch, engine=engine, **axes)
+    reasons = {each.why for each in check(test)}
+    for refusal in check(test):
+        for name, value in refusal.changes:
+            left = {each.why for each in check(test.model_copy(update={name: value}))}
+            assert left <= reasons - {refusal.why}
+            assert f"--{name} " in str(refusal.hint)
+            assert value in str(refusal.hint)
+
+
+def test_a_switch_whose_ports_an_engine_cannot_open_is_suggested_an_engine() -> None:
+    (refusal,) = check(Test(switch="testpmd"))
+    assert refusal.hint == "--engine dpdk"
+    assert check(Test(dimension="latency", switch="testpmd"))[-1].hint == "--engine dpdk"
 
 
 def test_every_axis_that_a_refusal_is_about_is_one() -> None:

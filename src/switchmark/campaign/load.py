@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +122,34 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
     switch = AXES["switch"].default
     compares = len({each for values in axes for each in values.get("switch", (switch,))}) > 1
     for block, values in zip(blocks, axes, strict=True):
-        for test in product(values):
-            tests.append(_compared(test, block) if compares else test)
+        of_block = list(product(values))
+        tests += [_compared(test, block) if compares else test for test in of_block]
+        refusals: dict[Refusal, str] = {}
+        for test in of_block:
             for refusal in check(test):
-                problems.add(_blamed(refusal, test, block), str(refusal))
+                if refusal not in refusals:
+                    refusals[refusal] = str(_for_all(refusal, of_block, check))
+                problems.add(_blamed(refusal, test, block), refusals[refusal])
     problems.settle()
     return Campaign(name, grouped(tests))
+
+
+def _for_all(refusal: Refusal, tests: Sequence[Test], check: Check) -> Refusal:
+    """Return the refusal of one of several tests. What it suggests is held against all of them, as
+    the axes of a campaign are set for all of its tests."""
+    for name, value in refusal.changes:
+        if all(_helps({name: value}, test, check) for test in tests):
+            return replace(refusal, hint=f"{AXES[name].option} {value}")
+    if len(tests) == 1 or not refusal.changes:
+        return refusal
+    alone = f"{refusal.hint}, in a separate run or a separate entry of 'tests:' in a campaign file"
+    return replace(refusal, hint=alone)
+
+
+def _helps(change: Mapping[str, str], test: Test, check: Check) -> bool:
+    """Say whether a change leaves a test no reasons but others that it has anyway."""
+    others = {each.why for each in check(test) if change.keys().isdisjoint(each.axes)}
+    return all(each.why in others for each in check(test.model_copy(update=change)))
 
 
 def _compared(test: Test, block: _Block) -> Test:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -11,7 +12,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.layout.combinations import listed, reasons_of_axes
 from switchmark.layout.cores import core_reasons
 from switchmark.layout.layout import Layout, lay_out, opened_in
-from switchmark.layout.names import unknown_names
+from switchmark.layout.names import TABLES, unknown_names
 from switchmark.layout.roles import (
     cpu_users_of,
     engine_of,
@@ -44,6 +45,10 @@ driver may refuse these, without saying by which of them."""
 
 def check(test: Test) -> list[Refusal]:
     """Return every reason why this test can never work; none if it can."""
+    return _check(test, suggest=True)
+
+
+def _check(test: Test, *, suggest: bool) -> list[Refusal]:
     if unknown := unknown_names(test):
         return unknown
     try:
@@ -67,7 +72,7 @@ def check(test: Test) -> list[Refusal]:
     if refusal:
         refusals.append(_of_driver(refusal))
     else:
-        refusals += _nic_reasons(layout) or _port_reasons(test, layout)
+        refusals += _nic_reasons(layout) or _port_reasons(test, layout, suggest=suggest)
     for part, named in _named_parts(test).items():
         if part not in {p.id for p in layout.parts if p.physical}:
             why = (
@@ -292,7 +297,25 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         )
 
 
-def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+def _with_changes(refusal: Refusal, test: Test) -> Refusal:
+    """Return a refusal with the values that would do of the first of its axes that has any: the
+    usual value, or else all. With these, only the other refusals of the test are left."""
+    others = {*_check(test, suggest=False)} - {refusal}
+    for axis in map(AXES.__getitem__, refusal.axes):
+        names = TABLES[axis.table][1] if axis.table else axis.choices
+        fits = [
+            name
+            for name in (axis.default, *names)
+            if others.issuperset(_check(test.model_copy(update={axis.name: name}), suggest=False))
+        ]
+        if fits:
+            chosen = fits[:1] if fits[0] == axis.default else fits
+            hint = f"{axis.option} {' or '.join(chosen)}"
+            return replace(refusal, hint=hint, changes=tuple((axis.name, name) for name in chosen))
+    return refusal
+
+
+def _port_reasons(test: Test, layout: Layout, *, suggest: bool) -> Iterable[Refusal]:
     engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
     name = test.environment
     if test.listen != "auto" and layout.wiring.kind is not PortKind.VHOST_USER:
@@ -330,21 +353,13 @@ def _port_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     ):
         missing = kinds - set(accepted)
         if missing:
-            usable = [
-                switch.name
-                for switch in SWITCHES.values()
-                if set(switch.port_kinds)
-                & environment.port_kinds
-                & set(accepted)
-                & opened_in(name, engine.port_kinds)
-            ]
             takes = f"takes {listed(accepted)}" if accepted else f"has no ports in {name}"
             takes += "".join(f"\n  {why}" for k, why in environment.without.items() if k in missing)
-            yield Refusal(
-                ("engine", "switch", "environment", "port"),
+            refusal = Refusal(
+                ("engine", "function", "port", "environment", "switch"),
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
                 f"engine {test.engine}\n"
                 f"  {test.switch} offers {listed(kinds)}; {who} {takes}",
-                f"with this engine, use --switch {' or '.join(usable) or '(none)'}",
             )
+            yield _with_changes(refusal, test) if suggest else refusal
             return

@@ -14,12 +14,14 @@ class Refusal:
     """A refusal is one reason why a test can never work.
 
     `axes` are the fields of `Test` that it is about, the one whose change would help first. `why`
-    is the reason in the user's words, `hint` an option that would do instead.
+    is the reason in the user's words, `hint` an option that would do instead. `changes` are
+    values of single axes: with any of them the test is accepted.
     """
 
     axes: tuple[str, ...]
     why: str
     hint: str | None = None
+    changes: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return self.why if self.hint is None else f"{self.why}\n\nhint: {self.hint}"
