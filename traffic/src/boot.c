@@ -20,6 +20,9 @@
 
 #define GRACE_MS 2000
 #define BACKLOG_MAX (1 << 20) /* bytes for the guest, above which nobody is listened to */
+/* Bytes for a client, above which it is left: the windows of both of its streams, and the grants for a
+ * window of its stdin, in frames of a byte each. */
+#define CLIENT_MAX (2 * (1 + sizeof(struct wire_head)) * WIRE_WINDOW + 12 * WIRE_WINDOW)
 
 /* One who entered. The channel is free again when its process in the guest has ended. */
 struct client {
@@ -31,6 +34,8 @@ struct machine {
 	pid_t pid;
 	struct wire wire;
 	bool up; /* the guest has said hello */
+	const char *path; /* of the socket, which is this one */
+	struct stat socket;
 	int listener, signals;
 	struct client clients[WIRE_CHANNELS];
 };
@@ -46,8 +51,12 @@ static void client_leave(struct machine *m, uint16_t channel)
 	struct client *c = &m->clients[channel];
 
 	wire_close(&c->wire);
-	if (c->started)
-		wire_put_number(&m->wire, channel, WIRE_SIGNAL, 0, SIGKILL);
+	if (!c->started)
+		return;
+	wire_put_number(&m->wire, channel, WIRE_SIGNAL, 0, SIGKILL);
+	/* Nobody is there to grant what it has still to say. */
+	wire_put(&m->wire, channel, WIRE_END, STDOUT_FILENO, NULL, 0);
+	wire_put(&m->wire, channel, WIRE_END, STDERR_FILENO, NULL, 0);
 }
 
 static void take_from_client(void *context, const struct wire_head *head, const uint8_t *payload)
@@ -73,8 +82,12 @@ static void take_from_guest(void *context, const struct wire_head *head, const u
 	}
 	if (head->kind == WIRE_EXIT)
 		c->started = false;
-	if (c->wire.fd >= 0)
-		wire_put(&c->wire, 0, head->kind, head->stream, payload, head->length);
+	if (c->wire.fd < 0)
+		return;
+	/* More waits than it can have granted: a fault of the guest. */
+	if (!wire_put(&c->wire, 0, head->kind, head->stream, payload, head->length) ||
+	    c->wire.waiting > CLIENT_MAX)
+		client_leave(m, head->channel);
 }
 
 static void machine_accept(struct machine *m)
@@ -93,33 +106,64 @@ static void machine_accept(struct machine *m)
 		close(fd);
 }
 
-static int listen_at(const char *path)
+/* Removes the socket of a machine that was killed. What else is at the path stays: a file, or a socket
+ * that somebody listens at. 0 or an errno. */
+static int path_clear(const struct sockaddr_un *at)
+{
+	struct stat found;
+	int fd, error = 0;
+
+	if (lstat(at->sun_path, &found))
+		return errno == ENOENT ? 0 : errno;
+	if (!S_ISSOCK(found.st_mode))
+		return EEXIST;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return errno;
+	if (!connect(fd, (const struct sockaddr *)at, sizeof(*at)))
+		error = EADDRINUSE;
+	else if (errno != ECONNREFUSED)
+		error = errno;
+	close(fd);
+	return error || !unlink(at->sun_path) ? error : errno;
+}
+
+/* 0 or an errno. */
+static int machine_listen(struct machine *m)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	mode_t old;
 	int error;
+	mode_t old;
 
-	if (fd < 0)
-		return -1;
-	if (strlen(path) >= sizeof(at.sun_path)) {
-		close(fd);
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	memcpy(at.sun_path, path, strlen(path) + 1);
-	unlink(path); /* of a machine that was killed */
+	if (strlen(m->path) >= sizeof(at.sun_path))
+		return ENAMETOOLONG;
+	memcpy(at.sun_path, m->path, strlen(m->path) + 1);
+	error = path_clear(&at);
+	if (error)
+		return error;
+	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (m->listener < 0)
+		return errno;
 	old = umask(077);
-	error = bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, WIRE_CHANNELS);
+	if (bind(m->listener, (struct sockaddr *)&at, sizeof(at)) || lstat(m->path, &m->socket) ||
+	    listen(m->listener, WIRE_CHANNELS))
+		error = errno;
 	umask(old);
-	if (!error)
-		return fd;
-	close(fd);
-	return -1;
+	return error;
+}
+
+/* Removes the socket of this machine, if it is still what is there. */
+static void path_leave(const struct machine *m)
+{
+	struct stat found;
+
+	if (S_ISSOCK(m->socket.st_mode) && !lstat(m->path, &found) &&
+	    found.st_dev == m->socket.st_dev && found.st_ino == m->socket.st_ino)
+		unlink(m->path);
 }
 
 /* The machine, with its end of the port as BOOT_FD, its console on this stderr, and its life
-   bound to this process. */
+   bound to this process. -1 with errno. */
 static pid_t machine_start(char *const argv[], int port, const sigset_t *mask)
 {
 	pid_t parent = getpid(), pid = fork();
@@ -190,7 +234,8 @@ static bool machine_turn(struct machine *m)
 	return true;
 }
 
-/* The exit status of the machine, which is given GRACE_MS to end. */
+/* The exit status of the machine, whose process is there or waits to be reaped: it is given GRACE_MS
+ * to end. */
 static int machine_end(struct machine *m, bool asked)
 {
 	struct pollfd ended = { .fd = m->signals, .events = POLLIN };
@@ -211,18 +256,47 @@ static int machine_end(struct machine *m, bool asked)
 	return WEXITSTATUS(status);
 }
 
+/* Starts the machine and serves it until it has ended, or is to end. */
+static int machine_run(struct machine *m, char *const argv[], const sigset_t *mask)
+{
+	siginfo_t info = { 0 };
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+		fprintf(stderr, "cannot start the machine: socketpair: %s\n", strerror(errno));
+		return 70;
+	}
+	m->pid = machine_start(argv, pair[1], mask);
+	if (m->pid < 0)
+		fprintf(stderr, "cannot start the machine: fork: %s\n", strerror(errno));
+	close(pair[1]);
+	wire_open(&m->wire, pair[0]);
+	/* Without a process there is nothing to wait for, and -1 is every process to kill(). */
+	if (m->pid < 0)
+		return 70;
+	while (machine_turn(m))
+		;
+	/* Has it ended by itself, or is it to end? */
+	waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	return machine_end(m, info.si_pid == 0);
+}
+
 int boot(const char *path, char *const argv[])
 {
 	struct machine *m = calloc(1, sizeof(*m));
-	int pair[2], status;
+	int status = 70, error;
 	sigset_t mask;
-	siginfo_t info = { 0 };
 
-	if (!m)
+	if (!m) {
+		fprintf(stderr, "cannot start the machine: no memory\n");
 		return 70;
+	}
+	m->path = path;
+	m->listener = m->wire.fd = -1;
 	for (int i = 0; i < WIRE_CHANNELS; i++)
 		m->clients[i].wire.fd = -1;
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL); /* ignored, the machine's process would end unseen */
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);
@@ -230,28 +304,21 @@ int boot(const char *path, char *const argv[])
 	sigaddset(&mask, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	m->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	m->listener = listen_at(path);
-	if (m->signals < 0 || m->listener < 0 ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
-		fprintf(stderr, "cannot listen at %s: %s\n", path, strerror(errno));
-		free(m);
-		return 70;
-	}
-	m->pid = machine_start(argv, pair[1], &mask);
-	close(pair[1]);
-	wire_open(&m->wire, pair[0]);
-	while (m->pid > 0 && machine_turn(m))
-		;
-	/* Has it ended by itself, or is it to end? */
-	waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOHANG | WNOWAIT);
-	status = machine_end(m, info.si_pid == 0);
-	unlink(path);
+	error = m->signals < 0 ? errno : machine_listen(m);
+	if (error)
+		fprintf(stderr, "cannot listen at %s: %s\n", path, strerror(error));
+	else
+		status = machine_run(m, argv, &mask);
+	path_leave(m);
 	for (uint16_t i = 0; i < WIRE_CHANNELS; i++)
 		if (m->clients[i].wire.fd >= 0)
 			wire_close(&m->clients[i].wire);
-	wire_close(&m->wire);
-	close(m->listener);
-	close(m->signals);
+	if (m->wire.fd >= 0)
+		wire_close(&m->wire);
+	if (m->listener >= 0)
+		close(m->listener);
+	if (m->signals >= 0)
+		close(m->signals);
 	free(m);
 	return status;
 }

@@ -99,6 +99,7 @@ static bool pipes_open(int ours[3], int ends[3])
 			while (i-- > 0) {
 				close(ours[i]);
 				close(ends[i]);
+				ours[i] = -1;
 			}
 			return false;
 		}
@@ -109,42 +110,64 @@ static bool pipes_open(int ours[3], int ends[3])
 	return true;
 }
 
-static void guest_start(struct guest *g, uint16_t channel, const uint8_t *payload, size_t length)
+/* Tells why there is no process, as a command that does not start says it itself. */
+static void guest_refuse(struct guest *g, uint16_t channel, const char *why)
 {
-	struct process *p = &g->processes[channel];
-	char *words[ARGS_MAX + 1];
-	uint8_t *bytes = malloc(length + 1);
-	int ends[3];
+	char text[256];
+	const int length =
+		snprintf(text, sizeof(text), "no process starts in the machine: %s\n", why);
 
-	if (p->pid || !bytes) {
-		free(bytes);
-		return; /* the other end forgets itself: the channel is in use */
-	}
-	memcpy(bytes, payload, length);
+	wire_put(&g->wire, channel, WIRE_DATA, STDERR_FILENO, text, (size_t)length);
+	wire_put_number(&g->wire, channel, WIRE_EXIT, 0, 126 << 8);
+}
+
+/* 0, or an errno where there is no process. */
+static int process_start(struct process *p, const struct guest *g, uint8_t *bytes, size_t length)
+{
+	char *words[ARGS_MAX + 1];
+	int ends[3], error = 0;
+
 	p->fed = malloc(WIRE_WINDOW);
-	if (!p->fed || !words_split(words, bytes, length) || !pipes_open(p->fds, ends)) {
-		p->fds[0] = p->fds[1] = p->fds[2] = -1;
-		process_free(p);
-		wire_put_number(&g->wire, channel, WIRE_EXIT, 0, 126 << 8);
-		free(bytes);
-		return;
-	}
+	if (!p->fed)
+		return ENOMEM;
+	if (!words_split(words, bytes, length))
+		return E2BIG;
+	if (!pipes_open(p->fds, ends))
+		return errno;
 	p->credit[STDOUT_FILENO] = p->credit[STDERR_FILENO] = WIRE_WINDOW;
 	p->pid = fork();
 	if (!p->pid)
 		child_run(g, ends, words);
+	if (p->pid < 0)
+		error = errno;
 	for (int i = 0; i < 3; i++)
 		close(ends[i]);
-	free(bytes);
-	if (p->pid < 0) {
-		process_free(p);
-		wire_put_number(&g->wire, channel, WIRE_EXIT, 0, 126 << 8);
+	return error;
+}
+
+static void guest_start(struct guest *g, uint16_t channel, const uint8_t *payload, size_t length)
+{
+	struct process *p = &g->processes[channel];
+	uint8_t *bytes;
+	int error = ENOMEM;
+
+	if (p->pid)
+		return; /* the other end forgets itself: the channel is in use */
+	bytes = malloc(length + 1);
+	if (bytes) {
+		memcpy(bytes, payload, length);
+		error = process_start(p, g, bytes, length);
 	}
+	if (error) {
+		process_free(p);
+		guest_refuse(g, channel, strerror(error));
+	}
+	free(bytes);
 }
 
 static void process_signal(const struct process *p, int number)
 {
-	if (p->pid && !p->exited && number > 0 && number < NSIG)
+	if (p->pid > 1 && !p->exited && number > 0 && number < NSIG)
 		/* Before it leads its session, it is alone. */
 		if (kill(-p->pid, number))
 			kill(p->pid, number);
@@ -233,8 +256,14 @@ static void guest_take(void *context, const struct wire_head *head, const uint8_
 		process_feed(g, head->channel);
 		return;
 	case WIRE_END:
-		p->fed_all = true;
-		process_feed(g, head->channel);
+		if (head->stream == STDIN_FILENO) {
+			p->fed_all = true;
+			process_feed(g, head->channel);
+			return;
+		}
+		/* Nobody reads it any more. */
+		process_close(p, head->stream);
+		guest_finish(g, head->channel);
 		return;
 	case WIRE_GRANT:
 		if (wire_number(head, payload) <= WIRE_WINDOW - p->credit[head->stream])
@@ -336,13 +365,39 @@ static void line_write(const char *path, const char *line)
 		close(fd);
 }
 
+/*
+ * Is this the first process of a whole machine? That of a container, or of `unshare --pid`, has the
+ * number 1 too, and may share the mounts and settings of its host. The first namespace of processes has
+ * the same number in every kernel (PROC_PID_INIT_INO of linux/proc_ns.h); one that has none has no
+ * others. Mounts /proc, which tells, if nobody has: the kernel starts a machine's first process
+ * without it.
+ */
+static bool machine_is_ours(void)
+{
+	const ino_t first = 0xeffffffc;
+	struct stat found;
+	bool mounted = false, ours;
+
+	if (getpid() != 1)
+		return false;
+	if (access("/proc/self/stat", F_OK)) {
+		mkdir("/proc", 0755);
+		mounted = !mount("proc", "/proc", "proc", 0, NULL);
+		if (!mounted)
+			return false;
+	}
+	ours = stat("/proc/self/ns/pid", &found) ? errno == ENOENT : found.st_ino == first;
+	if (mounted && !ours)
+		umount("/proc");
+	return ours;
+}
+
 static void mount_all(void)
 {
 	static const struct {
 		const char *type, *at;
-	} mounts[] = { { "proc", "/proc" },	{ "sysfs", "/sys" }, { "devtmpfs", "/dev" },
-		       { "tmpfs", "/dev/shm" }, { "tmpfs", "/run" }, { "tmpfs", "/tmp" },
-		       { "bpf", "/sys/fs/bpf" } };
+	} mounts[] = { { "sysfs", "/sys" }, { "devtmpfs", "/dev" }, { "tmpfs", "/dev/shm" },
+		       { "tmpfs", "/run" }, { "tmpfs", "/tmp" },    { "bpf", "/sys/fs/bpf" } };
 
 	for (size_t i = 0; i < sizeof(mounts) / sizeof(*mounts); i++) {
 		mkdir(mounts[i].at, 0755);
@@ -463,7 +518,7 @@ int guest_init(void)
 {
 	int fd;
 
-	if (getpid() != 1) {
+	if (!machine_is_ours()) {
 		fputs("switchmark-traffic init is the first process of a virtual machine\n",
 		      stderr);
 		return 2;

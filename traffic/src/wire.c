@@ -10,7 +10,7 @@
 void wire_open(struct wire *w, int fd)
 {
 	w->fd = fd;
-	w->filled = w->waiting = w->capacity = 0;
+	w->filled = w->waiting = w->written = w->capacity = 0;
 	w->out = NULL;
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
@@ -60,6 +60,30 @@ bool wire_read(struct wire *w, wire_taker *take, void *context)
 	return got > 0 && wire_take(w, take, context);
 }
 
+/* Room for so many bytes behind those that wait. These are moved only once for as many bytes that were
+ * written or come: all that passes is moved once or twice, however much waits. */
+static bool wire_room(struct wire *w, size_t size)
+{
+	const size_t needed = w->waiting + size;
+	uint8_t *grown = w->out;
+
+	if (w->written + needed <= w->capacity)
+		return true;
+	if (w->written < w->waiting || needed > w->capacity) {
+		grown = malloc(needed * 2);
+		if (!grown)
+			return false;
+		w->capacity = needed * 2;
+	}
+	if (w->waiting)
+		memmove(grown, w->out + w->written, w->waiting);
+	if (grown != w->out)
+		free(w->out);
+	w->out = grown;
+	w->written = 0;
+	return true;
+}
+
 bool wire_put(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t stream,
 	      const void *payload, size_t length)
 {
@@ -67,21 +91,15 @@ bool wire_put(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t str
 				  .channel = channel,
 				  .kind = (uint8_t)kind,
 				  .stream = stream };
-	size_t needed = w->waiting + sizeof(head) + length;
+	uint8_t *at;
 
-	if (needed > w->capacity) {
-		size_t capacity = needed * 2;
-		uint8_t *grown = realloc(w->out, capacity);
-
-		if (!grown)
-			return false;
-		w->out = grown;
-		w->capacity = capacity;
-	}
-	memcpy(w->out + w->waiting, &head, sizeof(head));
+	if (!wire_room(w, sizeof(head) + length))
+		return false;
+	at = w->out + w->written + w->waiting;
+	memcpy(at, &head, sizeof(head));
 	if (length)
-		memcpy(w->out + w->waiting + sizeof(head), payload, length);
-	w->waiting = needed;
+		memcpy(at + sizeof(head), payload, length);
+	w->waiting += sizeof(head) + length;
 	wire_flush(w); /* that the other end has gone, the next read tells */
 	return true;
 }
@@ -95,13 +113,14 @@ bool wire_put_number(struct wire *w, uint16_t channel, enum wire_kind kind, uint
 bool wire_flush(struct wire *w)
 {
 	while (w->waiting) {
-		ssize_t put = write(w->fd, w->out, w->waiting);
+		ssize_t put = write(w->fd, w->out + w->written, w->waiting);
 
 		if (put < 0)
 			return errno == EAGAIN || errno == EINTR;
-		memmove(w->out, w->out + put, w->waiting - (size_t)put);
+		w->written += (size_t)put;
 		w->waiting -= (size_t)put;
 	}
+	w->written = 0;
 	return true;
 }
 

@@ -20,7 +20,7 @@ enum wire_kind {
 	WIRE_HELLO, /* init: the guest is up */
 	WIRE_START, /* to init: words of an argv, each with its NUL */
 	WIRE_DATA, /* bytes of `stream` */
-	WIRE_END, /* `stream` ends */
+	WIRE_END, /* `stream` ends: no more is written to it, or nobody reads it */
 	WIRE_GRANT, /* a uint32_t: so many more bytes of `stream` may come */
 	WIRE_SIGNAL, /* to init: a uint32_t, the signal for the process */
 	WIRE_EXIT, /* init: a uint32_t, the status as waitpid() gives it; the channel is free */
@@ -37,8 +37,8 @@ struct wire {
 	int fd; /* not blocking */
 	size_t filled; /* of `in` */
 	uint8_t in[sizeof(struct wire_head) + WIRE_PAYLOAD_MAX];
-	uint8_t *out; /* what could not be written yet */
-	size_t waiting, capacity;
+	uint8_t *out; /* what could not be written yet: so many bytes, behind those that were */
+	size_t waiting, written, capacity;
 };
 
 typedef void wire_taker(void *context, const struct wire_head *head, const uint8_t *payload);

@@ -4,13 +4,23 @@
 #include "tap.h"
 #include "wire.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,9 +36,9 @@ struct visitor {
 	int in, out, err;
 };
 
-static pid_t machine_up(int *in)
+static pid_t machine_up_as(const char *guest, int *in)
 {
-	char *const argv[] = { (char *)self, (char *)"guest", NULL };
+	char *const argv[] = { (char *)self, (char *)guest, NULL };
 	int pair[2];
 	pid_t pid;
 
@@ -45,6 +55,31 @@ static pid_t machine_up(int *in)
 	for (int i = 0; i < 1000 && access(socket_path, F_OK); i++)
 		usleep(2000);
 	return pid;
+}
+
+static pid_t machine_up(int *in)
+{
+	return machine_up_as("guest", in);
+}
+
+/* One that enters and says what it likes. */
+static int connect_raw(void)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(to.sun_path, sizeof(to.sun_path), "%s", socket_path);
+	EXPECT_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+/* Asks for a command, whose words have their NULs. */
+static void start_raw(int fd, const char *words, size_t length)
+{
+	struct wire_head head = { .length = (uint32_t)length, .kind = WIRE_START };
+
+	EXPECT_EQ(write(fd, &head, sizeof(head)), sizeof(head));
+	EXPECT_EQ(write(fd, words, length), (ssize_t)length);
 }
 
 static struct visitor visit(char *const argv[])
@@ -223,16 +258,8 @@ static void garbage_from_one_who_enters_ends_that_one_only(void)
 	for (int round = 0; round < 50; round++) {
 		uint8_t bytes[256];
 		struct visitor v;
-		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		struct sockaddr *at;
-		struct {
-			sa_family_t family;
-			char path[108];
-		} to = { .family = AF_UNIX };
+		int fd = connect_raw();
 
-		strcpy(to.path, socket_path);
-		at = (struct sockaddr *)&to;
-		EXPECT_EQ(connect(fd, at, sizeof(to)), 0);
 		for (size_t i = 0; i < sizeof(bytes); i++)
 			bytes[i] = (uint8_t)((seed = seed * 1103515245 + 12345) >> 16);
 		if (round % 2) /* a head that is right, with a payload that is not */
@@ -249,6 +276,36 @@ static void garbage_from_one_who_enters_ends_that_one_only(void)
 		close(v.in);
 		EXPECT_EQ(leave(&v), 0);
 	}
+}
+
+/* It has heard a window full, granted nothing, and is gone: nobody will ever grant. */
+static void a_channel_is_free_again_whatever_was_left_unheard(void)
+{
+	static const char words[] = "head\0-c\0"
+				    "1000000\0/dev/zero";
+	char *const yes[] = { (char *)"true", NULL };
+	int status = 125 << 8;
+
+	for (int i = 0; i < WIRE_CHANNELS; i++) {
+		static uint8_t bytes[WIRE_WINDOW];
+		size_t heard = 0;
+		ssize_t got = 1;
+		int fd = connect_raw();
+
+		start_raw(fd, words, sizeof(words));
+		while (heard < WIRE_WINDOW && (got = read(fd, bytes, sizeof(bytes))) > 0)
+			heard += (size_t)got;
+		EXPECT(got > 0);
+		close(fd);
+	}
+	for (int i = 0; i < 100 && status == 125 << 8; i++) {
+		struct visitor v = visit(yes);
+
+		close(v.in);
+		status = leave(&v);
+		usleep(2000);
+	}
+	EXPECT_EQ(status, 0);
 }
 
 static void count_frame(void *context, const struct wire_head *head, const uint8_t *payload)
@@ -283,6 +340,39 @@ static void frames_are_taken_whole_however_they_are_cut(void)
 	EXPECT(!wire_read(&b, count_frame, &seen));
 	wire_close(&a);
 	EXPECT(!wire_read(&b, count_frame, &seen));
+	wire_close(&b);
+}
+
+/* What was kept is passed on whole, however much of it was written when more came. */
+static void bytes_that_wait_are_passed_on_in_order(void)
+{
+	enum { FRAMES = 3000, MOST = 3000 };
+	static struct wire a, b;
+	static uint8_t sent[MOST];
+	uint64_t seen = 0, expected = 0;
+	uint32_t seed = 1;
+	int ends[2];
+
+	EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	wire_open(&a, ends[0]);
+	wire_open(&b, ends[1]);
+	for (uint32_t i = 0; i < FRAMES; i++) {
+		size_t length = (seed = seed * 1103515245 + 12345) >> 16;
+
+		length %= MOST;
+		EXPECT(wire_put(&a, 1, WIRE_DATA, 1, sent, length));
+		expected += 1 + length;
+		/* Now and then some are read, and some stay. */
+		if (i % 50 == 0)
+			EXPECT(wire_read(&b, count_frame, &seen) && wire_flush(&a));
+	}
+	EXPECT(a.waiting && a.capacity < 4u * FRAMES * MOST);
+	while (a.waiting && !tap_failed)
+		EXPECT(wire_flush(&a) && wire_read(&b, count_frame, &seen));
+	for (int i = 0; i < 100 && seen < expected; i++)
+		EXPECT(wire_read(&b, count_frame, &seen));
+	EXPECT_EQ(seen, expected);
+	wire_close(&a);
 	wire_close(&b);
 }
 
@@ -361,6 +451,338 @@ static void a_machine_that_does_not_start_says_why_by_its_status(void)
 	close(in[1]);
 }
 
+/* ---- what the kernel may refuse ----------------------------------------------------- */
+
+#define FAULT(number, action)                                                                      \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(number), 0, 1),                             \
+		BPF_STMT(BPF_RET | BPF_K, (action))
+
+/* From now on the kernel refuses these calls to this process. And it ends the process at a signal for
+ * everybody, or for its whole group: that is never meant. */
+static bool refuse(const long calls[2], int error)
+{
+	const uint32_t refused = SECCOMP_RET_ERRNO | (uint32_t)error;
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		FAULT(calls[0], refused),
+		FAULT(calls[1], refused),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kill, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+		FAULT(-1, SECCOMP_RET_KILL_PROCESS),
+		FAULT(0, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog filter = { sizeof(code) / sizeof(*code), code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+/* Boots where calls are refused; the status, and what it says. */
+static int boot_refused(const long calls[2], int error, char *text, size_t size)
+{
+	char *const argv[] = { (char *)self, (char *)"guest", NULL };
+	int in[2], said[2];
+	pid_t pid;
+
+	EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
+	EXPECT_EQ(pipe2(said, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(in[0], STDIN_FILENO);
+		dup2(said[1], STDERR_FILENO);
+		_exit(refuse(calls, error) ? boot(socket_path, argv) : 99);
+	}
+	close(said[1]);
+	read_all(said[0], text, size);
+	close(said[0]);
+	close(in[0]);
+	close(in[1]);
+	return machine_pid_end(pid);
+}
+
+static void what_boot_cannot_have_is_named_and_nobody_is_harmed(void)
+{
+	const struct {
+		long calls[2];
+		int error;
+		const char *say;
+	} cases[] = {
+		{ { SYS_clone, SYS_clone3 }, EAGAIN, "cannot start the machine: fork: Resource" },
+		{ { SYS_socketpair, -2 }, EMFILE, "cannot start the machine: socketpair: Too" },
+		{ { SYS_signalfd4, -2 }, EMFILE, "cannot listen at /tmp/" },
+		{ { SYS_socket, -2 }, EMFILE, "cannot listen at /tmp/" },
+		{ { SYS_bind, -2 }, EACCES, "Permission denied" },
+		{ { SYS_listen, -2 }, EACCES, "Permission denied" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char text[256];
+		int status = boot_refused(cases[i].calls, cases[i].error, text, sizeof(text));
+
+		EXPECT(WIFEXITED(status));
+		EXPECT_EQ(WEXITSTATUS(status), 70);
+		EXPECT(strstr(text, cases[i].say));
+		EXPECT(access(socket_path, F_OK));
+	}
+}
+
+/* The frames of one command: its stderr, and the status. */
+struct ending {
+	char text[256];
+	size_t length;
+	bool exited;
+	uint32_t status;
+};
+
+static void ending_take(void *context, const struct wire_head *head, const uint8_t *payload)
+{
+	struct ending *e = context;
+
+	if (head->kind == WIRE_DATA && head->length < sizeof(e->text) - e->length) {
+		memcpy(e->text + e->length, payload, head->length);
+		e->length += head->length;
+	}
+	if (head->kind == WIRE_EXIT) {
+		e->exited = true;
+		e->status = wire_number(head, payload);
+	}
+}
+
+static int count_fds_of(pid_t pid)
+{
+	char path[64];
+	DIR *d;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	d = opendir(path);
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Each of a command's six ends of pipes may be the one that is refused. */
+static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
+{
+	enum { USED = 300, ENDS = 6, FORK = ENDS, ALL };
+	static struct wire w;
+	struct rlimit most;
+	int ends[2];
+
+	EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &most), 0);
+	for (int fault = 0; fault <= ALL; fault++) {
+		const struct rlimit few = { (rlim_t)(USED + fault), most.rlim_max };
+		struct ending e = { 0 };
+		struct pollfd in = { .events = POLLIN };
+		int before;
+		pid_t pid;
+
+		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+		pid = fork();
+		if (!pid) {
+			dup2(ends[1], 3);
+			close(4); /* for its signals */
+			for (int fd = 5; fd < USED; fd++)
+				dup2(0, fd);
+			if (fault == FORK && !refuse((long[]){ SYS_clone, SYS_clone3 }, EAGAIN))
+				_exit(99);
+			_exit(guest_serve(3));
+		}
+		close(ends[1]);
+		wire_open(&w, ends[0]);
+		in.fd = ends[0];
+		EXPECT_EQ(poll(&in, 1, 10000), 1); /* its hello */
+		before = count_fds_of(pid);
+		if (fault < ENDS)
+			EXPECT_EQ(prlimit(pid, RLIMIT_NOFILE, &few, NULL), 0);
+		EXPECT(wire_put(&w, 7, WIRE_START, 0, "true", sizeof("true")));
+		while (!e.exited && poll(&in, 1, 10000) == 1 && wire_read(&w, ending_take, &e))
+			;
+		EXPECT(e.exited);
+		EXPECT_EQ(e.status, fault == ALL ? 0 : 126 << 8);
+		if (fault < ENDS)
+			EXPECT(strstr(e.text, "no process starts in the machine: Too many open"));
+		else if (fault == FORK)
+			EXPECT(strstr(e.text, "no process starts in the machine: Resource"));
+		/* What a process had is closed just after its end is told. */
+		for (int i = 0; i < 1000 && count_fds_of(pid) != before; i++)
+			usleep(1000);
+		EXPECT_EQ(count_fds_of(pid), before);
+		wire_close(&w);
+		EXPECT_EQ(machine_pid_end(pid), 0);
+	}
+}
+
+/* ---- what is not ours --------------------------------------------------------------- */
+
+static int boot_at_once(void)
+{
+	char *const argv[] = { (char *)"true", NULL };
+	pid_t pid = fork();
+
+	if (!pid) {
+		close(STDERR_FILENO);
+		_exit(boot(socket_path, argv));
+	}
+	return machine_pid_end(pid);
+}
+
+static void what_is_at_the_path_and_no_old_socket_stays(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	struct stat before, after;
+	int fd = open(socket_path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+
+	EXPECT(fd >= 0);
+	close(fd);
+	EXPECT_EQ(stat(socket_path, &before), 0);
+	EXPECT_EQ(boot_at_once(), 70 << 8);
+	EXPECT(!stat(socket_path, &after) && after.st_ino == before.st_ino);
+	unlink(socket_path);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", socket_path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	EXPECT_EQ(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	EXPECT_EQ(listen(fd, 1), 0);
+	EXPECT_EQ(stat(socket_path, &before), 0);
+	EXPECT_EQ(boot_at_once(), 70 << 8);
+	EXPECT(!stat(socket_path, &after) && after.st_ino == before.st_ino);
+	close(fd);
+	/* Now nobody listens at it any more. */
+	EXPECT_EQ(boot_at_once(), 0);
+	EXPECT(access(socket_path, F_OK));
+}
+
+static void a_socket_without_a_name_is_refused(void)
+{
+	char *const argv[] = { (char *)"true", NULL };
+	pid_t pid = fork();
+
+	if (!pid) {
+		close(STDERR_FILENO);
+		_exit(boot("", argv));
+	}
+	EXPECT_EQ(machine_pid_end(pid), 70 << 8);
+}
+
+static void what_has_taken_the_place_of_the_socket_stays(void)
+{
+	char moved[sizeof(socket_path) + 1];
+	struct stat found;
+	pid_t machine;
+	int in, fd;
+
+	machine = machine_up(&in);
+	snprintf(moved, sizeof(moved), "%s2", socket_path);
+	EXPECT_EQ(rename(socket_path, moved), 0);
+	fd = open(socket_path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+	close(fd);
+	close(in);
+	EXPECT_EQ(machine_pid_end(machine), 0);
+	EXPECT(!stat(socket_path, &found) && S_ISREG(found.st_mode));
+	unlink(socket_path);
+	unlink(moved);
+}
+
+/* A machine whose guest sends without being granted anything, while its client reads nothing. */
+static int guest_flood(int fd)
+{
+	static uint8_t bytes[WIRE_PAYLOAD_MAX];
+	static struct wire w;
+	uint64_t seen = 0;
+
+	wire_open(&w, fd);
+	fcntl(fd, F_SETFL, 0);
+	wire_put(&w, 0, WIRE_HELLO, 0, NULL, 0);
+	wire_read(&w, count_frame, &seen);
+	for (int i = 0; i < 1000; i++)
+		wire_put(&w, 0, WIRE_DATA, STDOUT_FILENO, bytes, sizeof(bytes));
+	while (wire_read(&w, count_frame, &seen))
+		;
+	return 0;
+}
+
+static void what_waits_for_one_who_does_not_read_has_a_bound(void)
+{
+	static uint8_t bytes[1 << 16];
+	struct pollfd hung = { 0 };
+	size_t heard = 0;
+	ssize_t got;
+	int in;
+	pid_t machine = machine_up_as("flood", &in);
+
+	hung.fd = connect_raw();
+	start_raw(hung.fd, "true", sizeof("true"));
+	EXPECT_EQ(poll(&hung, 1, 10000), 1); /* nothing but a hang-up is asked for */
+	EXPECT(hung.revents & POLLHUP);
+	while ((got = recv(hung.fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+		heard += (size_t)got;
+	EXPECT(heard < 10 << 20);
+	close(hung.fd);
+	EXPECT_EQ(waitpid(machine, NULL, WNOHANG), 0); /* it goes on */
+	close(in);
+	EXPECT_EQ(machine_pid_end(machine), 0);
+}
+
+/* Becomes process 1 of a namespace; false where that is not allowed. */
+static bool process_one(pid_t *pid)
+{
+	const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC;
+
+	if (unshare(geteuid() ? flags | CLONE_NEWUSER : flags) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return false;
+	*pid = fork();
+	return *pid >= 0;
+}
+
+/* As `unshare --pid` makes one, in the mounts of its host. */
+static void init_of_a_namespace_changes_nothing(void)
+{
+	int said[2];
+	char text[256];
+	pid_t pid;
+
+	EXPECT_EQ(pipe2(said, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		pid_t inside;
+
+		dup2(said[1], STDERR_FILENO);
+		if (!process_one(&inside))
+			_exit(99);
+		if (!inside)
+			_exit(guest_init());
+		_exit(WEXITSTATUS(machine_pid_end(inside)));
+	}
+	close(said[1]);
+	read_all(said[0], text, sizeof(text));
+	close(said[0]);
+	EXPECT_EQ(WEXITSTATUS(machine_pid_end(pid)), 2);
+	EXPECT(!strcmp(text,
+		       "switchmark-traffic init is the first process of a virtual machine\n"));
+}
+
+static bool namespaces_allowed(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		pid_t inside;
+
+		if (!process_one(&inside))
+			_exit(1);
+		if (!inside)
+			_exit(0);
+		_exit(machine_pid_end(inside));
+	}
+	return !machine_pid_end(pid);
+}
+
 int main(int argc, char **argv)
 {
 	int in;
@@ -368,6 +790,8 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "guest"))
 		return guest_serve(BOOT_FD);
+	if (argc == 2 && !strcmp(argv[1], "flood"))
+		return guest_flood(BOOT_FD);
 	self = "/proc/self/exe";
 	signal(SIGPIPE, SIG_IGN);
 	if (!mkdtemp(folder))
@@ -375,7 +799,18 @@ int main(int argc, char **argv)
 	snprintf(socket_path, sizeof(socket_path), "%s/s", folder);
 	TEST(frames_are_taken_whole_however_they_are_cut);
 	TEST(no_machine_is_told_from_a_command_that_fails);
+	TEST(bytes_that_wait_are_passed_on_in_order);
 	TEST(a_machine_that_does_not_start_says_why_by_its_status);
+	TEST(what_boot_cannot_have_is_named_and_nobody_is_harmed);
+	TEST(a_command_without_pipes_or_process_is_refused_with_the_reason);
+	TEST(what_is_at_the_path_and_no_old_socket_stays);
+	TEST(a_socket_without_a_name_is_refused);
+	TEST(what_has_taken_the_place_of_the_socket_stays);
+	TEST(what_waits_for_one_who_does_not_read_has_a_bound);
+	if (namespaces_allowed())
+		TEST(init_of_a_namespace_changes_nothing);
+	else
+		SKIP(init_of_a_namespace_changes_nothing, "no namespaces here");
 	machine = machine_up(&in);
 	TEST(streams_and_exit_status_pass);
 	TEST(a_program_that_is_not_there_is_named);
@@ -383,6 +818,7 @@ int main(int argc, char **argv)
 	TEST(what_enters_and_is_killed_takes_its_command_along);
 	TEST(much_passes_whole_while_others_come_and_go);
 	TEST(garbage_from_one_who_enters_ends_that_one_only);
+	TEST(a_channel_is_free_again_whatever_was_left_unheard);
 	kill(machine, SIGTERM);
 	machine_pid_end(machine);
 	close(in);
