@@ -209,6 +209,8 @@ def test_a_share_of_r_plus_is_no_more_than_a_link_carries(rate: str, wanted: flo
     test = Test(line_rate="1.2M", rate=rate)
     assert bounds_of(test, 1, 1e6).rate_pps == wanted
     assert bounds_of(Test(rate=rate), 2, 1e6).rate_pps == float(rate[:-1]) / 200 * 1e6
+    copied = Test(scenario="p2v", rate=rate, copies=4)
+    assert bounds_of(copied, 1, 4e6).rate_pps == bounds_of(Test(rate=rate), 1, 1e6).rate_pps
 
 
 MEASURED = {

@@ -37,10 +37,11 @@ def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | Non
 
 def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     """Return the loads that a test's search may ask for, of each of so many senders. `r_plus_pps`
-    is what a rate in percent is a share of."""
+    is what a rate in percent is a share of: the rate of all receivers, to whom each frame goes in
+    as many copies as the test asks for."""
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and r_plus_pps is not None:
-        rate_pps = test.parsed_rate.share * r_plus_pps / streams
+        rate_pps = test.parsed_rate.share * r_plus_pps / (streams * test.copies)
         if test.line_pps is not None:
             rate_pps = min(rate_pps, test.line_pps)
     return LoadBounds(
