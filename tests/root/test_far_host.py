@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from switchmark.lab.measure import Lab
 from switchmark.machine import measuring
 from switchmark.machine.host_file import VARIABLE
 from switchmark.machine.hosts import Hosts
+from switchmark.machine.programs import TRAFFIC
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 
@@ -78,6 +80,57 @@ def test_a_whole_test_is_measured_on_another_host(
     attempt: Try, ssh_host: SshdHost, tmp_path: Path, axes: Mapping[str, Any]
 ) -> None:
     assert_measured_there(attempt(**axes), ssh_host, tmp_path)
+
+
+_NAMED = """\
+set -e
+mkdir -p /run/opt/bin /run/opt/sbin
+for it in "$@"; do
+  name=${it##*/}
+  printf '#!/bin/sh\necho %s >>/run/opt/ran\n' "$name" >"/run/opt/sbin/$name"
+  if [ "$name" = ovs-vswitchd ]; then
+    printf '[ "$1" != --version ] || { echo "ovs-vswitchd (Open vSwitch) 9.9.9"; exit 0; }\n'
+  fi >>"/run/opt/sbin/$name"
+  printf 'exec %s "$@"\n' "$it" >>"/run/opt/sbin/$name"
+  chmod 755 "/run/opt/sbin/$name"
+done
+mv /run/opt/sbin/ovs-vsctl /run/opt/sbin/ovs-appctl /run/opt/bin
+"""
+"""It makes programs in the /run that the test host alone has: each notes that it ran."""
+
+_OVS = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl")
+
+
+@pytest.mark.parametrize("switch", ["ovs", "ovs@9.9"])
+def test_programs_that_the_host_file_names_are_those_that_run(
+    ssh_host: SshdHost,
+    traffic_program: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    switch: str,
+) -> None:
+    programs = {switch: "/run/opt", "traffic": "/run/opt"}
+    lines = "".join(f'"{name}" = "{path}"\n' for name, path in programs.items())
+    file = write_host_file(
+        tmp_path / "host.toml", [ssh_host], f"[hosts.{ssh_host.name}.programs]\n{lines}"
+    )
+    monkeypatch.setenv(VARIABLE, str(file))
+    there = ssh_host.connect()
+    try:
+        tools = [shutil.which(name) for name in _OVS]
+        assert all(tools), "apt-get install openvswitch-switch"
+        made = there.run(("sh", "-c", _NAMED, "sh", *map(str, tools), traffic_program))
+        assert made.status == 0, made.stderr
+        with Lab(tmp_path) as lab:
+            record = lab.run(Test.model_validate({**USUAL, "switch": switch}))
+        assert lab.left == ()
+        assert_measured_there(record, ssh_host, tmp_path)
+        assert record.switch_version == "9.9.9"
+        assert {*there.read("/run/opt/ran").decode().split()} == {*_OVS, TRAFFIC}
+        assert there.run(("ls", f"{ssh_host.folder}/home/.cache/switchmark")).status != 0
+    finally:
+        there.run(("rm", "-rf", "/run/opt"))
+        there.close()
 
 
 def test_the_command_line_measures_on_a_host_of_the_host_file(

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Completed
+from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.programs import (
     chosen_program,
     find_program,
     how_to_name,
     installation_of,
     probe_version,
-    program_beside,
     program_in,
+    program_on,
     program_path,
     program_variable,
+    programs_beside,
 )
 from switchmark.machine.recording import RecordingHost
 
@@ -68,16 +69,23 @@ def test_a_folder_that_is_named_stands_for_the_program_in_it(
         found = executable(tmp_path / "opt" / inside, "tool")
         monkeypatch.setenv("SWITCHMARK_TOOL", str(tmp_path / "opt"))
         assert chosen_program("/usr/lib/tool", "tool") == str(Path(found))
-    assert program_in(str(tmp_path / "none"), "tool") == str(tmp_path / "none")
+        assert program_on(LocalHost(), str(tmp_path / "opt"), "/usr/lib/tool") == str(Path(found))
+    for find in (program_in, lambda *words: program_on(LocalHost(), *words)):
+        assert find(str(tmp_path / "none"), "tool") == str(tmp_path / "none")
+        assert find(found, "tool") == found
+        executable(tmp_path / "tree", "unused")
+        built = executable(tmp_path / "tree/src", "tool")
+        assert find(str(tmp_path / "tree"), "tool") == str(tmp_path / "tree")
+        assert find(str(tmp_path / "tree"), "tool", ("", "src")) == built
 
 
 def test_programs_of_one_installation_are_found_by_each_other(tmp_path: Path) -> None:
     daemon = executable(tmp_path / "sbin", "daemon")
     client = executable(tmp_path / "bin", "client")
-    assert program_beside(daemon, "client") == client
-    assert program_beside(daemon, "daemon") == daemon
-    assert program_beside(daemon, "other") == "other"
-    assert program_beside("daemon", "client") == "client"
+    names, host = ("client", "daemon", "other"), LocalHost()
+    assert programs_beside(host, daemon, names, ("bin",)) == {"client": client, "daemon": daemon}
+    assert programs_beside(host, daemon, ("client",), ("lib",)) == {}
+    assert programs_beside(host, "daemon", names, ("bin",)) == {}
     assert installation_of(daemon) == str(tmp_path)
     assert installation_of("/build/tree/daemon") == "/build/tree"
     assert installation_of("daemon") is None

@@ -4,7 +4,7 @@ not what they are asked for by."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,13 @@ from switchmark.layout.cables import without_switch
 from switchmark.layout.layout import lay_out
 from switchmark.layout.needs import switch_needs
 from switchmark.layout.resolve import check
-from switchmark.machine.host import Completed
+from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.hosts import Hosts
-from switchmark.machine.programs import beside_python
+from switchmark.machine.programs import beside_python, program_variable
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.spec import Test
+from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import Switches, probe_asked
 
@@ -49,6 +50,35 @@ class Dpdk(RecordingHost):
     def answer(self, argv: tuple[str, ...]) -> Completed:
         version = {"dpdk-22": "22.11.5", "dpdk-23": "24.03.0"}.get(argv[0].split("/")[2], "1")
         return Completed(0, f"RTE Version: 'DPDK {version}'".encode(), b"")
+
+
+INSTALLED = (
+    *("sbin/ovs-vswitchd", "sbin/ovsdb-server", "bin/ovs-vsctl", "bin/ovsdb-tool"),
+    "share/openvswitch/vswitch.ovsschema",
+)
+
+
+class OtherHost(RecordingHost):
+    """A host with these files, all else than this one's, where each program tells a version."""
+
+    def __init__(self, name: str, files: Iterable[str]) -> None:
+        super().__init__(name=name, files=dict.fromkeys(files, b""))
+
+    def answer(self, argv: tuple[str, ...]) -> Completed:
+        if argv[0] == "sh" and "-f" in argv[2]:
+            return Completed(
+                0, "\n".join(each for each in argv[4:] if each in self.files).encode(), b""
+            )
+        if argv[:2] == ("test", "-d"):
+            folder = any(file.startswith(f"{argv[2]}/") for file in self.files)
+            return Completed(0 if folder else 1, b"", b"")
+        if argv[1:] == ("--version",):
+            return Completed(0, b"ovs-vswitchd (Open vSwitch) 3.3.0", b"")
+        return super().answer(argv)
+
+
+def probed_on(host: RecordingHost, test: Test) -> Mapping[tuple[str, str], Version]:
+    return {(host.name, test.switch): probe_asked(SWITCHES[test.switch], host)}
 
 
 def started(switch: str) -> str:
@@ -102,18 +132,114 @@ def test_every_program_of_user_space_is_started_by_the_path_that_was_asked_for(p
 
 
 def test_a_version_of_ovs_has_its_own_tools_and_schema(tmp_path: Path) -> None:
-    files = ("sbin/ovs-vswitchd", "sbin/ovsdb-server", "bin/ovs-vsctl", "bin/ovsdb-tool")
-    for file in (*files, "share/openvswitch/vswitch.ovsschema"):
+    for file in INSTALLED:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
+    files = ("sbin/ovs-vswitchd", "sbin/ovsdb-server", "bin/ovs-vsctl", "bin/ovsdb-tool")
     test = Test(switch=f"ovs@{tmp_path}", switch_environment="docker")
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    installed = [str(tmp_path / file) for file in INSTALLED]
+    host = OtherHost("local", installed)
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed_on(host, test))
     steps = layout.switch.start(layout.wiring)
     words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
     assert {str(tmp_path / file) for file in files} <= words
     assert f"{tmp_path}/share/openvswitch/vswitch.ovsschema" in words
     assert not {"ovs-vsctl", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd"} & words
     assert str(tmp_path) in switch_needs(layout).programs
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Hosts a and b have each switch in a folder of theirs, the second of two versions too."""
+    path = tmp_path / "host.toml"
+    names = "\n".join(f'{each} = "/opt/THERE/{each}"' for each in PROGRAMS)
+    hosts = "".join(f"[hosts.{it}.programs]\n{names.replace('THERE', it)}\n" for it in "ab")
+    path.write_text(hosts + '"ovs@3.3" = "/opt/b/ovs-3.3"\n')
+    monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(path))
+    return path
+
+
+@pytest.mark.parametrize("plain", PROGRAMS)
+def test_every_program_that_is_named_for_another_host_is_started_there(
+    two_hosts: Path, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(program_variable(plain), "/opt/here")
+    engine = next(
+        engine
+        for engine in ("raw-mmsg", "dpdk")
+        if not check(Test(switch=plain, engine=engine, scenario="p2p"))
+    )
+    for test in (
+        Test(switch=plain, engine=engine, scenario="p2p", hosts="a"),
+        Test(switch=plain, engine=engine, scenario="p2p", hosts="a,b", locality="remote"),
+    ):
+        layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+        words = " ".join(w for s in build(layout) if isinstance(s, Spawn | Run) for w in s.argv)
+        assert "/opt/here" not in words
+        for host in (test.hosts or "").split(","):
+            assert f"/opt/{host}/{plain}" in words
+            names = {w.at.host for w in layout.wirings if w.program == f"/opt/{host}/{plain}"}
+            assert names == {host}
+
+
+def test_a_folder_that_is_named_for_another_host_is_looked_into_there(two_hosts: Path) -> None:
+    b = OtherHost("b", [f"/opt/b/ovs-3.3/{file}" for file in INSTALLED])
+    for switch in ("ovs@3.3", "ovs@/opt/b/ovs-3.3"):
+        test = Test(switch=switch, hosts="b")
+        assert check(test) == []
+        probed = probed_on(b, test)
+        layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed)
+        assert layout.wiring.program == "/opt/b/ovs-3.3/sbin/ovs-vswitchd"
+        steps = layout.switch.start(layout.wiring)
+        words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
+        assert {f"/opt/b/ovs-3.3/{file}" for file in INSTALLED} <= words
+        assert "/opt/b/ovs-3.3" in switch_needs(layout).programs
+    with pytest.raises(Unavailable, match=r"has no 'ovs@3.3' for the host a\n") as refused:
+        probe_asked(SWITCHES["ovs@3.3"], OtherHost("a", []))
+    assert "[hosts.a.programs]" in str(refused.value.hint)
+
+
+def test_a_function_of_another_host_is_the_program_that_is_named_for_it(two_hosts: Path) -> None:
+    test = Test(switch="ovs-dpdk", engine="dpdk", scenario="loopback", function="l2fwd", hosts="b")
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    spawned = {step.argv[0] for step in build(layout) if isinstance(step, Spawn)}
+    assert "/opt/b/l2fwd" in spawned
+    probed = {("b", "l2fwd"): Version("1", program="/opt/b/l2fwd/build/l2fwd")}
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed)
+    spawned = {step.argv[0] for step in build(layout) if isinstance(step, Spawn)}
+    assert "/opt/b/l2fwd/build/l2fwd" in spawned
+
+
+@pytest.mark.parametrize(
+    ("plain", "places"),
+    [
+        ("snabb", "snabb, bin/snabb, sbin/snabb or src/snabb"),
+        ("fastclick", "click, bin/click, sbin/click or userlevel/click"),
+        ("ovs", "ovs-vswitchd, bin/ovs-vswitchd, sbin/ovs-vswitchd or vswitchd/ovs-vswitchd"),
+        ("vpp", "vpp, bin/vpp or sbin/vpp"),
+    ],
+)
+def test_a_folder_without_the_program_is_refused_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str, places: str
+) -> None:
+    for asked in (f"{plain}@{tmp_path}", plain):
+        with pytest.raises(Unavailable) as refused:
+            probe_asked(SWITCHES[asked], LocalHost())
+        assert refused.value.message == f"{tmp_path} is a folder without {places}"
+        assert program_variable(plain) in str(refused.value.hint)
+        monkeypatch.setenv(program_variable(plain), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("plain", "built"),
+    [("snabb", "src/snabb"), ("fastclick", "userlevel/click"), ("ovs", "vswitchd/ovs-vswitchd")],
+)
+def test_a_tree_in_which_a_switch_was_built_is_looked_into(
+    tmp_path: Path, plain: str, built: str
+) -> None:
+    (tmp_path / built).parent.mkdir()
+    (tmp_path / built).touch()
+    assert SWITCHES[f"{plain}@{tmp_path}"].path == str(tmp_path / built)
 
 
 def test_a_container_has_no_folder_of_the_set_up_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,3 +361,16 @@ def test_a_build_that_is_made_anew_is_another(tmp_path: Path) -> None:
     assert found[0] == found[2] != found[1]
     assert found[0][f"switch {test.switch}"] == "22.11.5"
     assert [k for k in found[0] if found[0][k] != found[1][k]] == ["switch build"]
+
+
+def test_a_build_that_is_a_tree_is_known_by_the_file_that_runs(tmp_path: Path) -> None:
+    class Built(RecordingHost):
+        def answer(self, argv: tuple[str, ...]) -> Completed:
+            return Completed(0, b"bessd version 1\nversion 2", b"")
+
+    built = ("core/bessd", "pybess/builtin_pb/service_pb2_grpc.py")
+    files = {f"/opt/b/{file}": b"1" for file in built}
+    probes = Probes(Hosts({"local": Built(files=files)}))
+    probes.probe("engine", "null", SWITCHES["null"].probe, probes.hosts["local"])
+    test = Test(switch="bess@/opt/b", engine="null", placement="unpinned")
+    assert "switch build" in probes.versions(test)

@@ -86,16 +86,16 @@ def _taking(
 
 def _use_host_file(path: Path | None) -> None:
     """Read a host file, or the usual one, and refuse what it should not hold."""
-    from switchmark.machine.host_file import VARIABLE, check_names, host_programs
-    from switchmark.machine.programs import OTHER_SETTINGS
+    from switchmark.machine.host_file import VARIABLE, check_names, host_entries
+    from switchmark.machine.programs import OTHER_PROGRAMS
 
     if path is not None:
         os.environ[VARIABLE] = str(path.absolute())  # for what this command starts again, too
-    if host_programs():
+    if any(entry.programs for entry in host_entries().values()):
         from switchmark.switches import TABLE
 
         programs = [switch.name for switch in TABLE.values() if switch.program]
-        check_names((*programs, *OTHER_SETTINGS))
+        check_names((*programs, *OTHER_PROGRAMS))
 
 
 def _option(axis: Axis) -> inspect.Parameter:

@@ -80,15 +80,18 @@ def plan(test: Test, *others: Test) -> list[str]:
     """
     for name in (names := hosts_of(test)):
         host_entry(name)
+    ours = _asked(partial(probe_asked, SWITCHES[test.switch]))
+    theirs = {name: _asked(ENVIRONMENTS[name].probe) for name in environments_of(test)}
     layout, placement = prepare(
         LocalHost(),
         test,
         PLAN_PREFIX,
         f"{default_base()}/{PLAN_PREFIX}",
-        _mode(partial(probe_asked, SWITCHES[test.switch])),
-        {name: _mode(ENVIRONMENTS[name].probe) for name in environments_of(test)},
+        ours.mode if ours else None,
+        {name: version.mode if version else None for name, version in theirs.items()},
         _reservable,
         Hosts().planned(names),
+        probed={(HOST.host, test.switch): ours} if ours else {},
     )
     pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
@@ -137,10 +140,10 @@ def _impossible(error: Exception) -> list[str]:
     return [f"# not possible here: {line}" for line in str(error).splitlines() if line]
 
 
-def _mode(probe: Callable[[Host], Version]) -> str | None:
-    """Return the mode that a probe of this host finds, if it does."""
+def _asked(probe: Callable[[Host], Version]) -> Version | None:
+    """Return what a probe of this host finds, if it does."""
     try:
-        return probe(LocalHost()).mode
+        return probe(LocalHost())
     except Unavailable:
         return None
 

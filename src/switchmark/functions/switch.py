@@ -18,7 +18,7 @@ from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Flow, Port, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.base import Counters, Counting, Switch, program_at
 from switchmark.switches.versions import probe_asked
 
 __all__ = ["FUNCTIONS", "SwitchFunction"]
@@ -52,7 +52,7 @@ class SwitchFunction(Function):
         )
         ways = ((ports[0], ports[1]), (ports[1], ports[0]))
         environment = ENVIRONMENTS[hosted.node.environment]
-        return replace(
+        wiring = replace(
             hosted.wiring,
             prefix=hosted.node.name,
             at=hosted.node,
@@ -73,12 +73,11 @@ class SwitchFunction(Function):
             descriptors=None if environment.own_kernel else hosted.wiring.descriptors,
             switch_burst=None,
             buffers=None,
-            # A machine has its own programs, by their usual names.
-            program=PurePath(self._switch.program).name
-            if environment.own_kernel
-            else self._switch.path,
             given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
+        if environment.own_kernel:  # a machine has its own programs, by their usual names
+            return replace(wiring, program=PurePath(self._switch.program).name, beside={})
+        return program_at(wiring, self._switch)
 
     def probe(self, host: Host) -> Version:
         """Return the version of the switch."""

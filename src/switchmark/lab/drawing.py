@@ -66,7 +66,8 @@ def _prepared(
     mode = probes.of_switch(test).mode
     modes = {name: probes.of_environment(name, test).mode for name in environments_of(test)}
     host, far = probes.host_of(test), probes.far_of(test)
-    return prepare(host, test, prefix, folder, mode, modes, can, between, far)
+    probed = probes.of_programs(test)
+    return prepare(host, test, prefix, folder, mode, modes, can, between, far, probed)
 
 
 def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from switchmark.errors import TrialFailed
 from switchmark.layout.assembly import construct
@@ -23,6 +24,7 @@ from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
 from switchmark.model.spec import Test
 from switchmark.model.topology import mac_address
+from switchmark.model.version import Version
 from switchmark.switches.across import named_ends
 
 __all__ = [
@@ -80,11 +82,15 @@ def prepare(
     can: Callable[[Plan], bool],
     between: Between = NOTHING,
     far: Host | None = None,
+    probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> tuple[Layout, Placement]:
     """Return the layout with its switch on the cores that the placement gives it. `modes` are those
-    of the probed environments. `can` says whether steps can be carried out: memory whose kind is
-    free to choose is hugepages if all of them can be had. `far` is the second of two machines."""
-    layout = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between)
+    of the probed environments, `probed` what was found of the switch and the function. `can` says
+    whether steps can be carried out: memory whose kind is free to choose is hugepages if all of
+    them can be had. `far` is the second of two machines."""
+    layout = lay_out(
+        test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed
+    )
     cpus = read_cpus(host)
     ports = [port for each in layout.wirings for port in each.ports]
     nodes = [numa_nodes(each, ports) if each else {} for each in (host, far)]
@@ -102,6 +108,7 @@ def prepare(
         modes=modes,
         cpus={part: pin.cpus for part, pin in placement.pins.items()},
         between=between,
+        probed=probed,
     )
     layout = draw(memory="hugepages")
     pages = tuple(step for step in construct(layout) if isinstance(step, Reserve))

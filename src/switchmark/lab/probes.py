@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import PurePath
 
 from switchmark import __version__
 from switchmark.engines import TABLE as ENGINES
@@ -25,7 +26,7 @@ from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.versions import build_of, probe_asked
+from switchmark.switches.versions import is_build, probe_asked
 
 __all__ = ["Probes"]
 
@@ -53,8 +54,9 @@ class Probes:
         """Return what a figure depends on beside its axes: versions, and the placement that this
         host makes of `auto`. Unavailable if something is missing."""
         switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+        ask = partial(probe_asked, switch)
         probes: dict[tuple[str, str], Callable[[Host], Version]] = {
-            ("switch", test.switch): partial(probe_asked, switch),
+            ("switch", test.switch): ask,
             ("engine", engine.name): engine.probe,
         }
         for name in environments_of(test):
@@ -74,8 +76,10 @@ class Probes:
                 version = self.probe(what, name, probe, host)
                 told = " ".join(filter(None, (version.text, version.mode)))
                 versions[f"{what} {name}{on}"] = told
-            if build := build_of(switch):
-                digest = hashlib.sha256(host.read(build)).hexdigest()[:16]
+            if is_build(switch):
+                program = self.probe("switch", test.switch, ask, host).program
+                content = host.read(str(PurePath(program, switch.program_file)))
+                digest = hashlib.sha256(content).hexdigest()[:16]
                 versions[f"switch build{on}"] = digest
             if on:
                 versions[on.strip()] = identity(host)
@@ -92,6 +96,20 @@ class Probes:
             modes = f"{one.mode} on {names[0]} and {other[0].mode} on {names[1]}"
             raise Unavailable(f"switch {test.switch} is not the same on both hosts: {modes}")
         return one
+
+    def of_programs(self, test: Test) -> Mapping[tuple[str, str], Version]:
+        """Return what was found of the switch of a test, and of the function that it names unless
+        the traffic program plays it, by host and name."""
+        probes: dict[tuple[str, str], Callable[[Host], Version]] = {
+            ("switch", test.switch): partial(probe_asked, SWITCHES[test.switch])
+        }
+        if not FUNCTIONS[test.function].played:
+            probes["function", test.function] = FUNCTIONS[test.function].probe
+        return {
+            (host, name): self.probe(what, name, probe, self.hosts[host])
+            for host in hosts_of(test) or (HOST.host,)
+            for (what, name), probe in probes.items()
+        }
 
     def of_environment(self, name: str, test: Test) -> Version:
         """Return the version and mode of an environment, and what it lacks where a test is."""

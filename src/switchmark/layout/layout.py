@@ -30,10 +30,11 @@ from switchmark.model.topology import (
     Wiring,
 )
 from switchmark.model.units import IMIX_SIZES, mtu_for
+from switchmark.model.version import Version
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.across import Across, far_switch, side_name, wirings_of
-from switchmark.switches.base import Switch
+from switchmark.switches.base import Switch, program_at
 
 __all__ = [
     "UDP_PORT",
@@ -141,11 +142,13 @@ def lay_out(
     modes: Mapping[str, str | None] = MappingProxyType({}),
     cpus: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     between: Between = NOTHING,
+    probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> Layout:
     """Draw the test's scenario and give every part a node, every port its ends.
 
     All names of the test must be known (`layout.resolve`). UsageError for what the scenario cannot
-    draw. `policy` is the placement that is followed, `between` what two hosts have between them.
+    draw. `policy` is the placement that is followed, `between` what two hosts have between them,
+    `probed` what probes found of the switch and the functions, by host and name.
     """
     topology = Topology()
     SCENARIOS[test.scenario].draw(topology, test)
@@ -197,7 +200,7 @@ def lay_out(
         function_cores=test.function_cores,
         veth_queues=1 if engine.own_memory else engine.device_queues(test.function_cores),
         descriptors=test.descriptors,
-        program=switch.path,
+        probed=probed,
         burst=test.burst,
         memory=memory if test.memory == "auto" else test.memory,
         offload=test.offload,
@@ -206,6 +209,7 @@ def lay_out(
         listen=test.listen,
         rx_affinity=test.rx_affinity,
     )
+    wiring = program_at(wiring, switch)
     by_crossing = switch.addressing(wiring)
     crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}
     return Layout(

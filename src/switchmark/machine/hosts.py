@@ -12,7 +12,7 @@ from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import LOCAL, host_entries, host_entry
 from switchmark.machine.machines import MachineHost, machine_host
-from switchmark.machine.programs import TRAFFIC, chosen_program, program_path
+from switchmark.machine.programs import OTHER_PROGRAMS, TRAFFIC, chosen_program, program_path
 from switchmark.machine.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
 
@@ -138,9 +138,9 @@ def _reached(name: str) -> SshHost:
         raise UsageError("local is this host, which is not reached by ssh")
     entry = host_entry(name)
     there = {
-        program_path(program, program): path
-        for program, path in entry.programs.items()
-        if "@" not in program
+        program_path(program, setting): entry.programs[setting]
+        for setting, program in OTHER_PROGRAMS.items()
+        if setting in entry.programs
     }
     own = chosen_program(TRAFFIC)
     carried = Carried(own) if own and own not in there else None

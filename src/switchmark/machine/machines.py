@@ -102,7 +102,8 @@ class MachineHost(SshHost):
             self._machine = machine
             self.patience = _EMULATED_PATIENCE if machine.emulated else 1.0
             self.address, self._options = machine.address, machine.options
-            self._there, self._carried = dict(self._at_first[0]), self._at_first[1]
+            self._named, self._carried = dict(self._at_first[0]), self._at_first[1]
+            self._there = {}
         return super()._shell()
 
 

@@ -6,37 +6,51 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.host_file import LOCAL, host_programs
+from switchmark.machine.host_file import LOCAL, host_entries, host_programs
 
 __all__ = [
-    "OTHER_SETTINGS",
+    "OTHER_PROGRAMS",
     "TRAFFIC",
+    "USUAL_FOLDERS",
     "beside_python",
     "chosen_program",
     "find_program",
+    "hint_for",
     "how_to_name",
     "installation_of",
+    "named_program",
+    "on_other",
     "probe_version",
-    "program_beside",
     "program_in",
+    "program_on",
     "program_path",
     "program_variable",
+    "programs_beside",
     "require_programs",
 ]
-
-OTHER_SETTINGS = ("traffic", "pcap-bridge", "qemu")
-"""The programs that settings name, beside those of switches: each has the name of its switch."""
 
 _OWN = "switchmark-"
 TRAFFIC = f"{_OWN}traffic"
 """The traffic program."""
 
+OTHER_PROGRAMS = {
+    "traffic": TRAFFIC,
+    "pcap-bridge": f"{_OWN}pcap-bridge",
+    "qemu": "qemu-system-x86_64",
+}
+"""The programs that settings name, apart from those of switches, by setting: the program of a
+switch has the switch's name."""
+
+USUAL_FOLDERS = ("", "bin", "sbin")
+"""The folders of a build or an installation that its program is looked for in."""
+
 _MISSING = 'for it; do command -v "$it" >/dev/null || echo "$it"; done'
+_FILES = 'for it; do [ ! -f "$it" ] || printf "%s\\n" "$it"; done'
 
 
 def setting_of(name: str) -> str:
@@ -51,14 +65,16 @@ def program_variable(setting: str) -> str:
     return f"SWITCHMARK_{re.sub(r'[^A-Za-z0-9]+', '_', setting_of(setting)).upper()}"
 
 
-def chosen_program(name: str, setting: str | None = None) -> str | None:
+def chosen_program(
+    name: str, setting: str | None = None, folders: Sequence[str] = USUAL_FOLDERS
+) -> str | None:
     """Return the path of a program that does not depend on PATH, if it has one: first its
     environment variable counts, then the host file, then what `make setup` put beside this Python.
     """
     setting = setting or setting_of(name)
     named = os.environ.get(program_variable(setting)) or host_programs().get(setting)
     if named:
-        return program_in(named, name)
+        return program_in(named, name, folders)
     beside = beside_python() / name
     return str(beside) if beside.exists() else None
 
@@ -75,22 +91,57 @@ def program_path(name: str, setting: str | None = None) -> str:
     return find_program(name, setting) or name
 
 
-def program_in(path: str, name: str) -> str:
-    """Return the path of a program in a build or an installation: of a folder what is in it, in its
-    `bin` or in its `sbin`; else the path itself, whether or not it is there."""
-    last = PurePath(name).name
-    places = [Path(path, place) for place in (last, f"bin/{last}", f"sbin/{last}")]
-    return next((str(place) for place in places if place.is_file()), path)
+def named_program(host: str, setting: str) -> str | None:
+    """Return the path, of a program or of a folder with it, that the host file names for a host;
+    None where it names none."""
+    entry = host_entries().get(host)
+    return entry.programs.get(setting) if entry else None
 
 
-def program_beside(program: str, name: str, folders: Iterable[str] = ("bin", "sbin")) -> str:
-    """Return the path of another program of an installation: beside the one that is known, or in
-    these folders of what holds its folder. A bare name where it is nowhere, or where the known one
-    is a bare name too."""
+def program_in(path: str, name: str, folders: Sequence[str] = USUAL_FOLDERS) -> str:
+    """Return the path of a program in a build or an installation of this host: where the path is a
+    folder, the file of that name in the first of its folders that has one; else the path itself,
+    whether or not it is there."""
+    return next(filter(os.path.isfile, _places_in(path, name, folders)), path)
+
+
+def program_on(host: Host, path: str, name: str, folders: Sequence[str] = USUAL_FOLDERS) -> str:
+    """Return the path of a program in a build or an installation of any host, as `program_in` does
+    of this one."""
+    places = _places_in(path, name, folders)
+    files = _files_of(host, places)
+    return next((place for place in places if place in files), path)
+
+
+def programs_beside(
+    host: Host, program: str, names: Iterable[str], folders: Iterable[str]
+) -> Mapping[str, str]:
+    """Return the paths of other files of an installation on a host, by name: of each the first that
+    is there, next to the program that is known or in these folders of what holds its folder. What
+    is nowhere is left out; where the program is a bare name that is everything."""
+    if "/" not in program:
+        return {}
     here = PurePath(program).parent
-    places = [Path(here, name), *(Path(here.parent, folder, name) for folder in folders)]
-    files = (str(place) for place in places if place.is_file())
-    return next(files, name) if "/" in program else name
+    within = [here, *(here.parent / folder for folder in folders)]
+    places = {name: [str(folder / name) for folder in within] for name in names}
+    files = _files_of(host, [place for each in places.values() for place in each])
+    return {
+        name: there[0]
+        for name, each in places.items()
+        if (there := [place for place in each if place in files])
+    }
+
+
+def _places_in(path: str, name: str, folders: Sequence[str]) -> list[str]:
+    return [str(PurePath(path, folder, PurePath(name).name)) for folder in folders]
+
+
+def _files_of(host: Host, places: Sequence[str]) -> frozenset[str]:
+    """Return those of some paths that are files of a host; none of a host that cannot tell."""
+    if not places:
+        return frozenset()
+    done = host.run(("sh", "-c", _FILES, "sh", *places))
+    return frozenset(done.stdout.decode(errors="surrogateescape").splitlines())
 
 
 def installation_of(program: str) -> str | None:
@@ -126,8 +177,8 @@ def probe_version(
     try:
         done = host.run(argv)
     except Unavailable as error:
-        told = (missing or f"{argv[0]} is not installed") + _on(host)
-        raise Unavailable(told, hint=_hint_for(host, hint)) from error
+        told = (missing or f"{argv[0]} is not installed") + on_other(host)
+        raise Unavailable(told, hint=hint_for(host, hint)) from error
     match = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
     if done.status or not match:
         raise Unavailable(f"{' '.join(argv)} does not tell its version", hint=hint)
@@ -143,15 +194,16 @@ def require_programs(host: Host, packages: Mapping[str, str]) -> None:
         wanted = " ".join(dict.fromkeys(packages[name] for name in missing))
         are = "is" if len(missing) == 1 else "are"
         raise Unavailable(
-            f"{', '.join(missing)} {are} not installed{_on(host)}",
+            f"{', '.join(missing)} {are} not installed{on_other(host)}",
             hint=f"apt-get install {wanted}",
         )
 
 
-def _on(host: Host) -> str:
+def on_other(host: Host) -> str:
+    """Return the words that name a host in a message; none for this one."""
     return "" if host.name == LOCAL else f" on {host.name}"
 
 
-def _hint_for(host: Host, hint: str) -> str:
+def hint_for(host: Host, hint: str) -> str:
     """Return a hint with the table of the host file that is about this host."""
     return hint.replace(f"[hosts.{LOCAL}.programs]", f"[hosts.{host.name}.programs]")

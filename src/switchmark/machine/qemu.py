@@ -8,7 +8,7 @@ from contextlib import suppress
 from switchmark.machine.caches import cache_folder
 from switchmark.machine.facts import boot_id
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_path, program_variable
+from switchmark.machine.programs import OTHER_PROGRAMS, program_path, program_variable
 
 __all__ = ["EMULATED", "KVM", "QEMU_VARIABLE", "accelerator", "processor", "qemu"]
 
@@ -22,7 +22,7 @@ KVM, EMULATED = "kvm", "emulated (tcg)"
 
 def qemu() -> str:
     """Return the path of QEMU: the one that the user names, or that on PATH."""
-    return program_path("qemu-system-x86_64", _SETTING)
+    return program_path(OTHER_PROGRAMS[_SETTING], _SETTING)
 
 
 def processor(*, kvm: bool, cores: int, megabytes: int) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from switchmark.errors import CommandFailed, CommandTimedOut, HostLost, Switchma
 from switchmark.machine.carried import Carried
 from switchmark.machine.far_undo import undo_there
 from switchmark.machine.host import Call, Completed, last_lines
+from switchmark.machine.programs import program_on
 from switchmark.machine.remote_shell import RemoteShell
 from switchmark.machine.shell_words import assignments, ending, literal, quoted, why_not
 from switchmark.machine.ssh_files import LONG, SshFiles
@@ -45,9 +46,9 @@ class SshHost(SshFiles):
     """A host is behind `address`, as `ssh` takes it; `options` are of its configuration, as behind
     `-o`. It is connected when it is first used, and again after its connection was lost.
 
-    `there` are the paths of programs on that host, by what plans call them; `carried` is put there
-    when it is first run. `cpus` are those that runs may have of it. All that has its time there may
-    take `patience` times as long.
+    `there` are the paths of programs on that host, or of folders with them, by what plans call
+    them; `carried` is put there when it is first run. `cpus` are those that runs may have of it.
+    All that has its time there may take `patience` times as long.
 
     The socket of the connection is in `folder`, or in a folder of its own, until `close`.
     """
@@ -65,7 +66,8 @@ class SshHost(SshFiles):
     ) -> None:
         self.name = name
         self.cpus = cpus
-        self._there = dict(there)
+        self._named = dict(there)
+        self._there: dict[str, str] = {}
         self._carried = carried
         self.address = address or name
         self._options = tuple(options)
@@ -207,6 +209,13 @@ class SshHost(SshFiles):
                 self._there[carried.path] = carried.to(self)
             except BaseException:
                 self._carried = carried
+                raise
+        for word in self._named.keys() & set(argv):
+            named = self._named.pop(word)
+            try:
+                self._there[word] = program_on(self, named, word)
+            except BaseException:
+                self._named[word] = named
                 raise
         return tuple(self._there.get(each, each) for each in argv)
 

@@ -20,6 +20,7 @@ from switchmark.model.addresses import (
     pci_address,
 )
 from switchmark.model.plan import Node
+from switchmark.model.version import Version
 
 __all__ = [
     "Addressing",
@@ -267,7 +268,9 @@ class Wiring:
     stacks of their nodes. `isolated`: the switch's node has a network stack of its own. `cores` are
     the CPUs of one that polls, `node` their NUMA node; `queues` the pairs of queues of a port,
     `descriptors` the length of each (None: the default of who makes them). `program` is the path of
-    the switch's, empty for the kernel's. `burst` is the most frames that a function sends at once,
+    the switch's, empty for the kernel's, and `beside` are those of other files of its installation,
+    by name; `probed` has what probes found on the hosts, by host and by name of switch or function.
+    `burst` is the most frames that a function sends at once,
     `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
     is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
@@ -298,6 +301,8 @@ class Wiring:
     veth_queues: int = 1
     descriptors: int | None = None
     program: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    probed: Mapping[tuple[str, str], Version] = field(default_factory=dict)
     burst: int = 32
     memory: Literal["hugepages", "no-huge"] = "hugepages"
     offload: Literal["auto", "off"] = "auto"

@@ -22,11 +22,13 @@ from switchmark.model.topology import (
     Wiring,
 )
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.base import Counters, Counting, Switch, program_at
 
 __all__ = ["Across", "Uplink", "far_switch", "named_ends", "side_name", "wirings_of"]
 
-_OWN = frozenset({"name", "semantics", "port_kinds", "counters", "program", "bound_to"})
+_OWN = frozenset(
+    {"name", "semantics", "port_kinds", "counters", "program", "program_folders", "bound_to"}
+)
 _OF_DRIVER = (*_OWN, "resources", "own_stack", "capabilities", "devices", "routes_by_port")
 _SIDES = "ab"
 _OF_HOST = ":"  # in the name of an uplink's end, as in no other port's
@@ -200,7 +202,7 @@ class Across(Switch):
             source = behind.get(flow.source, wiring.port(flow.source)).id
             sink = behind.get(flow.sink, wiring.port(flow.sink)).id
             flows.setdefault((source, sink), replace(flow, source=source, sink=sink))
-        return replace(
+        half = replace(
             wiring,
             prefix=f"{wiring.prefix}-{side_name(side)}",
             run_dir=at.run_dir,
@@ -210,6 +212,7 @@ class Across(Switch):
             nodes={**wiring.nodes, **{up.part: at for up in ups.values()}},
             cores=self._far_cores if side else wiring.cores,
         )
+        return program_at(half, self.instance)
 
     def _cables(self, wiring: Wiring) -> Plan:
         """Return the steps that make the cables: veth pairs, one end on each host, whose network is

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from switchmark.machine.host import Host
-from switchmark.machine.programs import chosen_program
+from switchmark.machine.host_file import LOCAL
+from switchmark.machine.programs import USUAL_FOLDERS, chosen_program, named_program
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (
@@ -34,6 +35,7 @@ __all__ = [
     "Counting",
     "PortCounters",
     "Switch",
+    "program_at",
     "routed_addressing",
     "wire_refusal",
 ]
@@ -95,6 +97,13 @@ class Switch(ABC):
     """The usual name of its program, or its usual path where that is not on PATH; empty where the
     kernel is the switch. `probe` asks `path`, plans start `Wiring.program`."""
 
+    program_folders: tuple[str, ...] = USUAL_FOLDERS
+    """Where its program lies in a folder that the user names: of an installation, or of a tree in
+    which it was built."""
+
+    program_file: str = ""
+    """The file that runs, where `program` is the tree that holds it."""
+
     bound_to: str = ""
     """The path of its program where a version of it was asked for; the table sets it
     (`switches.versions`)."""
@@ -133,7 +142,8 @@ class Switch(ABC):
         names by the switch's name, else the usual one."""
         if not self.program:
             return ""
-        return self.bound_to or chosen_program(self.program, self.name) or self.program
+        chosen = self.bound_to or chosen_program(self.program, self.name, self.program_folders)
+        return chosen or self.program
 
     @property
     def takes_uplink(self) -> bool:
@@ -194,6 +204,16 @@ class Switch(ABC):
 def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
     copied = len(wiring.copies(flow)) > 1
     return group_mac_address(flow.index) if copied else mac_address(sink.index)
+
+
+def program_at(wiring: Wiring, switch: Switch) -> Wiring:
+    """Return a wiring with the program of a switch as a probe found it on the wiring's host. Where
+    none has asked there it is what the host file names for that host, else the one of this host."""
+    host = wiring.at.host
+    if version := wiring.probed.get((host, switch.name)):
+        return replace(wiring, program=version.program, beside=version.beside)
+    named = named_program(host, switch.name) if switch.program and host != LOCAL else None
+    return replace(wiring, program=named or switch.path, beside={})
 
 
 def wire_refusal(wiring: Wiring, name: str) -> str | None:

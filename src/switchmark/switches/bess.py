@@ -201,6 +201,7 @@ class Bess(Switch):
 
     name = "bess"
     program = "bess"
+    program_file = "core/bessd"
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
@@ -209,7 +210,7 @@ class Bess(Switch):
 
     def probe(self, host: Host) -> Version:
         """Return the version that the daemon tells of itself."""
-        daemon = f"{self.path}/core/bessd"
+        daemon = f"{self.path}/{self.program_file}"
         (version,) = probe_version(host, (daemon, "--version"), _VERSION, hint=_HINT)
         if not host.exists(f"{self.path}/{_BUILT}"):
             raise Unavailable(f"its {_BUILT} is missing", hint=_HINT)
@@ -242,7 +243,7 @@ class Bess(Switch):
         mounted = ("unshare", "--mount", "sh", "-c", _MOUNTED, f"{home}/huge", str(megabytes))
         words = (
             *(mounted if huge else ("sh", "-c", _STARTED, "sh")),
-            *(f"{wiring.program}/core/bessd", "-f", "-logtostderr", "-no_crashlog"),
+            *(f"{wiring.program}/{self.program_file}", "-f", "-logtostderr", "-no_crashlog"),
             *("-i", f"{home}/bessd.pid", f"-grpc_url=unix:{home}/grpc.sock"),
             *("-m", str(megabytes if huge else 0), "-buffers", str(buffers)),
             *(("-c", str(wiring.cores[0])) if wiring.cores else ()),

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import how_to_name
+from switchmark.machine.programs import USUAL_FOLDERS, how_to_name
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -181,6 +181,7 @@ class FastClick(Switch):
 
     name = "fastclick"
     program = "click"
+    program_folders = (*USUAL_FOLDERS, "userlevel")
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (*PORT_KINDS, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)

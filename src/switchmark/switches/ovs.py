@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version
+from switchmark.machine.programs import USUAL_FOLDERS, probe_version
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
@@ -52,6 +52,7 @@ class Ovs(KernelSwitch):
 
     name = "ovs"
     program = "ovs-vswitchd"
+    program_folders = (*USUAL_FOLDERS, "vswitchd")
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = PORT_KINDS
     counters = Counting(_counter_commands, _parse_counters)
@@ -62,14 +63,14 @@ class Ovs(KernelSwitch):
         `userspace`."""
         argv = (self.path, "--version")
         version, *_ = probe_version(host, argv, r"Open vSwitch\) (\S+)", hint=_HINT)
-        require_instance(host, self.path, _HINT)
+        beside = require_instance(host, self.path, _HINT)
         kernel = host.exists("/sys/module/openvswitch")
         if not kernel and host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
                 "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        return Version(version, "kernel" if kernel else "userspace")
+        return Version(version, "kernel" if kernel else "userspace", beside=beside)
 
     def own_core(self, mode: str | None) -> bool:
         return mode != "kernel"

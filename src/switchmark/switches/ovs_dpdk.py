@@ -137,8 +137,8 @@ class OvsDpdk(Switch):
                 "the datapath makes a tap, and /dev/net/tun cannot be written",
                 hint="run it with sudo",
             )
-        require_instance(host, self.path, _HINT)
-        return Version(f"{version} (DPDK {dpdk})")
+        beside = require_instance(host, self.path, _HINT)
+        return Version(f"{version} (DPDK {dpdk})", beside=beside)
 
     def own_core(self, mode: str | None) -> bool:
         return True

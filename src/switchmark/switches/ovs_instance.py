@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path, PurePath
 from signal import SIGTERM
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import program_beside, require_programs
+from switchmark.machine.programs import programs_beside, require_programs
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
 
@@ -42,33 +41,28 @@ _PROGRAMS = {
 }
 """The programs of an instance, beside its switch's daemon, and the packages that they are in."""
 
-_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-_BUILT = ("bin", "sbin", "utilities", "ovsdb")
-"""The folders of its programs, of an installation and of a tree in which it was built."""
+_DPCTL = "ovs-dpctl"
+_SCHEMA = "vswitch.ovsschema"
+_USUAL_SCHEMA = f"/usr/share/openvswitch/{_SCHEMA}"
+_BUILT = ("bin", "sbin", "utilities", "ovsdb", "share/openvswitch")
+"""The folders of its files, of an installation and of a tree in which it was built."""
 
 
-def require_instance(host: Host, daemon: str, hint: str) -> None:
-    """Raise Unavailable, with `hint`, where a host lacks what an instance with this daemon needs
-    beside it."""
-    schema = _schema(daemon)
+def require_instance(host: Host, daemon: str, hint: str) -> Mapping[str, str]:
+    """Return the paths of what an instance with this daemon needs beside it on a host, by name, as
+    far as they are of the daemon's own installation: a daemon on PATH has its like there.
+    Unavailable, with `hint`, where the host lacks something."""
+    beside = programs_beside(host, daemon, (*_PROGRAMS, _DPCTL, _SCHEMA), _BUILT)
+    schema = beside.get(_SCHEMA, _USUAL_SCHEMA)
     if not host.exists(schema):
         raise Unavailable(f"the schema {schema} is missing", hint=hint)
-    require_programs(host, {_tool(daemon, name): package for name, package in _PROGRAMS.items()})
+    require_programs(host, {beside.get(name, name): package for name, package in _PROGRAMS.items()})
+    return beside
 
 
-def _tool(daemon: str, name: str) -> str:
-    """Return the path of a program of the same version as a daemon: one that is on PATH has its
-    like there."""
-    return program_beside(daemon, name, _BUILT)
-
-
-def _schema(daemon: str) -> str:
-    """Return the path of the schema of a daemon's database: that of its installation, or of the
-    tree in which it was built, or the distribution's."""
-    here = PurePath(daemon).parent
-    own = (f"{here.parent}/share/openvswitch/vswitch.ovsschema", f"{here}/vswitch.ovsschema")
-    files = (path for path in own if "/" in daemon and Path(path).is_file())
-    return next(files, _SCHEMA)
+def _tool(wiring: Wiring, name: str) -> str:
+    """Return the path of a program of the same version as the daemon."""
+    return wiring.beside.get(name, name)
 
 
 def instance_dir(wiring: Wiring) -> str:
@@ -97,13 +91,13 @@ def _env(wiring: Wiring) -> dict[str, str]:
 def vsctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-vsctl` on this instance's database; one that gets no answer ends in
     an error."""
-    tool = _tool(wiring.program, "ovs-vsctl")
+    tool = _tool(wiring, "ovs-vsctl")
     return (tool, "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *words)
 
 
 def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
     """Return the argv of `ovs-appctl` to this instance's switch."""
-    return (_tool(wiring.program, "ovs-appctl"), "-t", _control(wiring), *words)
+    return (_tool(wiring, "ovs-appctl"), "-t", _control(wiring), *words)
 
 
 def bridge_name(wiring: Wiring) -> str:
@@ -124,7 +118,7 @@ def on_host(wiring: Wiring, datapath: str) -> Plan:
         return ()
     name, bridge = f"ovs-{datapath}", bridge_name(wiring)
     if datapath == "system":
-        dpctl = shlex.quote(_tool(wiring.program, "ovs-dpctl"))
+        dpctl = shlex.quote(_tool(wiring, _DPCTL))
         none = f'dps=$({dpctl} dump-dps) && echo $dps >&2 && test -z "$dps"'
         there = f"ip link show dev {name} > /dev/null 2>&1"
         delete = f"if {there}; then {dpctl} del-dp {name}; fi"
@@ -157,8 +151,8 @@ def _tap(why: str, name: str) -> Run:
 def database(wiring: Wiring) -> Plan:
     """Make the folder, and start a server with an empty configuration."""
     home, env, server = instance_dir(wiring), _env(wiring), f"{wiring.prefix}-ovsdb"
-    daemon = wiring.program
-    create = (_tool(daemon, "ovsdb-tool"), "create", f"{home}/conf.db", _schema(daemon))
+    schema = wiring.beside.get(_SCHEMA, _USUAL_SCHEMA)
+    create = (_tool(wiring, "ovsdb-tool"), "create", f"{home}/conf.db", schema)
     return (
         Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
         Run("its database", create),
@@ -167,7 +161,7 @@ def database(wiring: Wiring) -> Plan:
             server,
             (
                 *(
-                    _tool(daemon, "ovsdb-server"),
+                    _tool(wiring, "ovsdb-server"),
                     f"{home}/conf.db",
                     f"--remote=punix:{home}/db.sock",
                 ),
@@ -179,7 +173,7 @@ def database(wiring: Wiring) -> Plan:
         ),
         Wait(
             "the database answers",
-            Check((_tool(daemon, "ovs-appctl"), "-t", f"{home}/ovsdb.ctl", "version"), env=env),
+            Check((_tool(wiring, "ovs-appctl"), "-t", f"{home}/ovsdb.ctl", "version"), env=env),
             unless_dead=server,
         ),
         Run("an empty configuration", vsctl(wiring, "--no-wait", "init")),
@@ -248,7 +242,7 @@ def add_static_rules(wiring: Wiring) -> Plan:
     return (
         Run(
             "what comes in at a port goes out at its peer",
-            (_tool(wiring.program, "ovs-ofctl"), "--timeout=10", "add-flows", bridge, "-"),
+            (_tool(wiring, "ovs-ofctl"), "--timeout=10", "add-flows", bridge, "-"),
             stdin="".join(rules).encode(),
         ),
     )

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import how_to_name
+from switchmark.machine.programs import USUAL_FOLDERS, how_to_name
 from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -186,6 +186,7 @@ class Snabb(Switch):
 
     name = "snabb"
     program = "snabb"
+    program_folders = (*USUAL_FOLDERS, "src")
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (PortKind.VHOST_USER, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)

@@ -9,17 +9,25 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import replace
+from pathlib import PurePath
 
 from switchmark.errors import Unavailable, UsageError
 from switchmark.machine.host import Host
-from switchmark.machine.host_file import host_file, host_programs
-from switchmark.machine.programs import program_in
+from switchmark.machine.host_file import LOCAL, host_entries, host_file, host_programs
+from switchmark.machine.programs import (
+    hint_for,
+    how_to_name,
+    named_program,
+    on_other,
+    program_in,
+    program_on,
+)
 from switchmark.model.version import Version
 from switchmark.plugins import Table
 from switchmark.switches.base import Switch
 from switchmark.switches.verified import verified
 
-__all__ = ["Switches", "build_of", "probe_asked"]
+__all__ = ["Switches", "is_build", "probe_asked"]
 
 _AT = "@"
 
@@ -37,7 +45,8 @@ class Switches(Table[Switch]):
             raise refusal
         bound = copy.copy(switch)
         bound.name = name
-        bound.bound_to = program_in(_path(plain, version), switch.program)
+        if path := _path(plain, version):
+            bound.bound_to = program_in(path, switch.program, switch.program_folders)
         return bound
 
     def __contains__(self, name: object) -> bool:
@@ -63,7 +72,11 @@ def _plain(name: str) -> str:
 def probe_asked(switch: Switch, host: Host) -> Version:
     """Return what a probe of a switch finds, with how far it was verified. Unavailable where its
     program tells another version than it was asked for by."""
-    version = switch.probe(host)
+    switch = _on(host, switch)
+    try:
+        version = switch.probe(host)
+    except Unavailable as error:
+        raise _empty_folder(host, switch) or error from error
     plain, _, asked = switch.name.partition(_AT)
     if asked and "/" not in asked and not _is_version(asked, version.text):
         raise Unavailable(
@@ -71,17 +84,52 @@ def probe_asked(switch: Switch, host: Host) -> Version:
             hint=f'name what it is in {host_file()}: "{plain}@{_number(version.text)}"',
         )
     state, less = verified(plain, switch.port_kinds, version.mode)
-    return replace(version, verified=state, verified_ports=less)
+    return replace(version, verified=state, verified_ports=less, program=switch.path)
 
 
-def build_of(switch: Switch) -> str | None:
-    """Return the path of a user's own build, which its version does not tell from another; None
-    where a switch was asked for otherwise."""
-    return switch.bound_to if _AT + "/" in switch.name else None
+def _empty_folder(host: Host, switch: Switch) -> Unavailable | None:
+    """Return why a folder that was named has not got the program of a switch; None where the path
+    of the program is no folder."""
+    folders = switch.program_folders
+    if switch.program_file or "/" not in switch.path:
+        return None
+    if host.run(("test", "-d", switch.path)).status:
+        return None
+    *some, last = (str(PurePath(folder, PurePath(switch.program).name)) for folder in folders)
+    hint = f"build it there, or name the program: {how_to_name(_plain(switch.name))}"
+    return Unavailable(
+        f"{switch.path}{on_other(host)} is a folder without {', '.join(some)} or {last}",
+        hint=hint_for(host, hint),
+    )
+
+
+def _on(host: Host, switch: Switch) -> Switch:
+    """Return a switch bound to its program on a host: what the host file names for that host, or
+    the path by which it was asked for, each looked into there. Where neither is, its program is
+    where it is on this host. Unavailable for a version that only another host has."""
+    _, _, asked = switch.name.partition(_AT)
+    named = asked if asked.startswith("/") else named_program(host.name, switch.name)
+    if switch.program and named and host.name != LOCAL:
+        bound = copy.copy(switch)
+        bound.bound_to = program_on(host, named, switch.program, switch.program_folders)
+        return bound
+    if asked and not switch.bound_to:
+        raise Unavailable(
+            f"the host file {host_file()} has no '{switch.name}' for the host {host.name}",
+            hint=f'"{switch.name}" = "/path/to/its/program" in [hosts.{host.name}.programs] there',
+        )
+    return switch
+
+
+def is_build(switch: Switch) -> bool:
+    """Say whether a switch is a build of the user's own, which its version does not tell from
+    another."""
+    return _AT + "/" in switch.name
 
 
 def _path(plain: str, version: str) -> str:
-    return version if version.startswith("/") else host_programs()[plain + _AT + version]
+    """Return what this host has for a version; nothing where only others have it."""
+    return version if version.startswith("/") else host_programs().get(plain + _AT + version, "")
 
 
 def _refusal(switch: Switch, version: str) -> UsageError | None:
@@ -101,7 +149,8 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
             "program or its folder, from / on",
             hint=f"--switch {switch.name}{_AT}$PWD/{version.removeprefix('./')}",
         )
-    known = [name for name in host_programs() if name.startswith(switch.name + _AT)]
+    everywhere = dict.fromkeys(name for each in host_entries().values() for name in each.programs)
+    known = [name for name in everywhere if name.startswith(switch.name + _AT)]
     if asked in known:
         return None
     return UsageError(
