@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,7 @@ from switchmark.machine.recording import RecordingHost
 from switchmark.model.spec import Test
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.kernel_options import require_options
+from switchmark.switches.kernel_probes import probe_kernel
 from switchmark.switches.verified import verifications
 
 CONFIG = b"CONFIG_NF_TABLES=y\n# CONFIG_IPVLAN is not set\nCONFIG_MACVLAN=m\n"
@@ -104,3 +106,20 @@ def test_why_nothing_was_tried_is_kept_in_everybodys_words(tool: ModuleType) -> 
     assert told.why == "Linux 6.1.0 was built without CONFIG_NETKIT"
     assert tool.golden_plans("netkit")
     assert not tool.golden_plans("of-nobody")
+
+
+@pytest.mark.parametrize(
+    ("user", "said", "words", "hint"),
+    [
+        (1000, b"cannot load: Operation not permitted", "needs root itself", "run it with sudo"),
+        (1000, b"Error: Unknown device type.", "the kernel 6.1.0-9 cannot do", "switchmark doctor"),
+        (0, b"cannot load: Operation not permitted", "the kernel 6.1.0-9 cannot do", "switchmark"),
+    ],
+)
+def test_what_a_user_may_not_do_is_not_missing_in_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, user: int, said: bytes, words: str, hint: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(Unavailable, match=words) as refused:
+        probe_kernel(kernel({}, unshare=Completed(2, b"", said)), ("ip", "link"))
+    assert str(refused.value.hint).startswith(hint)

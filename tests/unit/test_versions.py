@@ -309,6 +309,49 @@ def test_a_version_that_is_another_is_refused_with_both(host_file: Path) -> None
     assert refused.value.hint == f'name what it is in {host_file}: "testpmd@24.03.0"'
 
 
+@pytest.mark.parametrize("plain", ["ovs", "testpmd", "snabb", "bess"])
+def test_a_path_where_nothing_is_has_no_package(
+    tmp_path: Path, host_file: Path, monkeypatch: pytest.MonkeyPatch, plain: str
+) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    name(host_file, {f"{plain}@1": nowhere})
+    monkeypatch.setenv(program_variable(plain), nowhere)
+    hints = {
+        f"{plain}@{nowhere}": f"--switch {plain}@/path/to/",
+        f"{plain}@1": f'"{plain}@1" = "/path/to/',
+        plain: program_variable(plain),
+    }
+    for asked, hint in hints.items():
+        with pytest.raises(Unavailable) as refused:
+            probe_asked(SWITCHES[asked], LocalHost())
+        assert refused.value.message == f"{asked}: there is no {nowhere}"
+        assert str(refused.value.hint).startswith(hint)
+
+
+def test_a_program_of_a_package_that_is_missing_has_its_package() -> None:
+    class Bare(RecordingHost):
+        def exists(self, path: str) -> bool:
+            return False
+
+        def answer(self, argv: tuple[str, ...]) -> Completed:
+            raise Unavailable(f"the program '{argv[0]}' is not installed")
+
+    with pytest.raises(Unavailable, match="is not installed") as refused:
+        probe_asked(SWITCHES["ovs-dpdk"], Bare())
+    assert str(refused.value.hint).startswith("apt-get install openvswitch-switch-dpdk")
+
+
+def test_a_host_file_that_is_not_there_is_named_as_that(
+    host_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "it names no version of vpp" in check(Test(switch="vpp@24.06"))[0].why
+    monkeypatch.setenv("SWITCHMARK_HOST_FILE", "/nowhere/host.toml")
+    (refusal,) = check(Test(switch="vpp@24.06"))
+    assert refusal.why.startswith("'vpp@24.06': there is no host file /nowhere/host.toml")
+    assert refusal.hint is not None
+    assert refusal.hint.endswith("or --switch vpp@/path/to/its/program")
+
+
 @pytest.mark.parametrize(
     ("asked", "fits"),
     [

@@ -199,7 +199,8 @@ class Commands:
             return
         if (status := self.process(step.unless_dead).poll()) is not None:
             raise NotReady(
-                f"{step.why}: {step.unless_dead} {ended(status)}{self._last_words(step)}"
+                f"{step.unless_dead} {ended(status)}\n  waiting until this is so: {step.why}"
+                f"{self._last_words(step)}"
             )
 
     def _last_words(self, step: Wait) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shlex
 
 from switchmark.errors import Unavailable
@@ -11,6 +13,8 @@ from switchmark.machine.host import Host, last_lines
 __all__ = ["CABLE", "kernel_release", "probe_kernel"]
 
 _RELEASE = "/proc/sys/kernel/osrelease"
+_REFUSED = re.compile(f"{os.strerror(errno.EPERM)}|{os.strerror(errno.EACCES)}")
+"""What programs say where a kernel has what is asked for, and refuses it to this user."""
 
 CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
 """What `probe_kernel` tries for a switch whose ports are veth pairs."""
@@ -38,9 +42,12 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
     )
     done = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
     if done.status:
-        raise Unavailable(
-            f"the kernel {release} cannot do what this switch is made of"
-            f"\n  {tried}\n  {last_lines(done.stderr, 1)}",
-            hint="switchmark doctor",
-        )
+        said = last_lines(done.stderr, 1)
+        if user and _REFUSED.search(said):
+            why = "this switch needs root itself, not that of a user namespace"
+            hint = "run it with sudo"
+        else:
+            why = f"the kernel {release} cannot do what this switch is made of"
+            hint = "switchmark doctor"
+        raise Unavailable(f"{why}\n  {tried}\n  {said}", hint=hint)
     return release

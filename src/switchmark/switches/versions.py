@@ -76,7 +76,7 @@ def probe_asked(switch: Switch, host: Host) -> Version:
     try:
         version = switch.probe(host)
     except Unavailable as error:
-        raise _empty_folder(host, switch) or error from error
+        raise _misnamed(host, switch) or error from error
     plain, _, asked = switch.name.partition(_AT)
     if asked and "/" not in asked and not _is_version(asked, version.text):
         raise Unavailable(
@@ -87,11 +87,23 @@ def probe_asked(switch: Switch, host: Host) -> Version:
     return replace(version, verified=state, verified_ports=less, program=switch.path)
 
 
-def _empty_folder(host: Host, switch: Switch) -> Unavailable | None:
-    """Return why a folder that was named has not got the program of a switch; None where the path
-    of the program is no folder."""
+def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
+    """Return why a path that was named is not the program of a switch: nothing is there, or a
+    folder without it; None where neither is so."""
     folders = switch.program_folders
-    if switch.program_file or "/" not in switch.path:
+    if "/" not in switch.path or switch.path == switch.program:
+        return None
+    if not host.exists(switch.path):
+        path, setting = f"/path/to/{PurePath(switch.program).name}", _plain(switch.name)
+        if is_build(switch):
+            hint = f"--switch {setting}{_AT}{path}"
+        elif switch.bound_to:
+            hint = f'"{switch.name}" = "{path}" in [hosts.{LOCAL}.programs] of {host_file()}'
+        else:
+            hint = how_to_name(setting)
+        why = f"{switch.name}: there is no {switch.path}{on_other(host)}"
+        return Unavailable(why, hint=hint_for(host, hint))
+    if switch.program_file:
         return None
     if host.run(("test", "-d", switch.path)).status:
         return None
@@ -153,13 +165,14 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
     known = [name for name in everywhere if name.startswith(switch.name + _AT)]
     if asked in known:
         return None
-    return UsageError(
-        f"the host file {host_file()} has no '{asked}'"
-        + (
-            f"\n  it has {', '.join(known)}" if known else f": it names no version of {switch.name}"
-        ),
-        hint=f'"{asked}" = "/path/to/its/program" in [hosts.local.programs] there',
-    )
+    if known:
+        why = f"the host file {host_file()} has no '{asked}'\n  it has {', '.join(known)}"
+    elif host_file().exists():
+        why = f"the host file {host_file()} has no '{asked}': it names no version of {switch.name}"
+    else:
+        why = f"'{asked}': there is no host file {host_file()}, which would say where that is"
+    entry = f'"{asked}" = "/path/to/its/program" in [hosts.local.programs] there'
+    return UsageError(why, hint=f"{entry}, or --switch {switch.name}{_AT}/path/to/its/program")
 
 
 def _is_version(asked: str, told: str) -> bool:
