@@ -345,9 +345,11 @@ def test_a_host_file_that_is_not_there_is_named_as_that(
     host_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "it names no version of vpp" in check(Test(switch="vpp@24.06"))[0].why
-    monkeypatch.setenv("SWITCHMARK_HOST_FILE", "/nowhere/host.toml")
+    monkeypatch.delenv("SWITCHMARK_HOST_FILE")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     (refusal,) = check(Test(switch="vpp@24.06"))
-    assert refusal.why.startswith("'vpp@24.06': there is no host file /nowhere/host.toml")
+    told = "'vpp@24.06': there is no host file /nowhere/switchmark/host.toml"
+    assert refusal.why.startswith(told)
     assert refusal.hint is not None
     assert refusal.hint.endswith("or --switch vpp@/path/to/its/program")
 
