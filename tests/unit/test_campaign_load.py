@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Callable
@@ -227,13 +228,14 @@ def test_hints_of_several_problems_stay_beside_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda path: None, "no such file"),
+        (lambda path: None, "No such file"),
         (lambda path: path.mkdir(), "is a directory"),
-        (lambda path: path.symlink_to("/dev/zero"), "is no file"),
-        (lambda path: path.symlink_to(path), "no such file"),
+        (lambda path: path.symlink_to("/dev/zero"), "a device or a pipe"),
+        (os.mkfifo, "a device or a pipe"),
+        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
         (lambda path: path.write_bytes(b"#" * ((1 << 24) + 1)), "larger than 16 MiB"),
     ],
-    ids=["absent", "a directory", "a device", "a circle of links", "huge"],
+    ids=["absent", "a directory", "a device", "a pipe", "a circle of links", "huge"],
 )
 def test_a_path_that_is_no_campaign_is_refused(
     make: Callable[[Path], None], expected: str, tmp_path: Path

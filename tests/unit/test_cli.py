@@ -261,7 +261,7 @@ def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
         (["run", "--frame-size", "64..128"], "write start..step..stop"),
         (["run", "--capture", "0"], "--capture"),
         (["completion", "tcsh"], "known: bash, zsh, fish"),
-        (["run", "absent.yaml"], "absent.yaml: no such file"),
+        (["run", "absent.yaml"], "absent.yaml cannot be read: No such file"),
         (["run", "--swich", "x"], "--swich"),
         (["runn"], "Did you mean 'run'?"),
         (["run", "a.yaml", "b.yaml"], "b.yaml"),

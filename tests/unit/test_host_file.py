@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,24 @@ def test_what_is_wrong_is_told_with_its_place(written: Path, text: str, told: st
 def test_a_file_that_is_no_text_is_refused(written: Path) -> None:
     written.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8 text"):
+        host_programs()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_never_ends_is_not_read(written: Path, make: Callable[[Path], None]) -> None:
+    make(written)
+    with pytest.raises(UsageError, match="cannot be read: it is a device or a pipe"):
+        host_programs()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("a = " + "9" * 5000, "4300"), ("a = " + "[" * 3000, "nested too deeply")],
+    ids=["a number", "brackets"],
+)
+def test_what_is_too_large_for_python_is_refused(written: Path, text: str, told: str) -> None:
+    written.write_text(text)
+    with pytest.raises(UsageError, match=told):
         host_programs()
 
 

@@ -319,6 +319,30 @@ def test_a_file_that_describes_no_lab_is_refused(tmp_path: Path, text: str, told
         described(str(path))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("lab.toml", "a = " + "9" * 5000, "4300"),
+        ("lab.toml", "a = " + "[" * 3000, "nested too deeply"),
+        ("lab.yaml", "a: " + "9" * 5000, "4300"),
+        ("lab.yaml", "a: " + "[" * 3000, "nested too deeply"),
+        ("lab.yaml", "a: 2001-99-99", "month"),
+    ],
+)
+def test_what_is_too_large_for_python_is_refused(
+    tmp_path: Path, name: str, text: str, told: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=told):
+        described(str(tmp_path / name))
+
+
+def test_a_lab_that_never_ends_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="a device or a pipe"):
+        described(str(tmp_path / "lab.toml"))
+
+
 def test_a_lab_is_described_in_toml_or_yaml(tmp_path: Path) -> None:
     toml, text = tmp_path / "lab.toml", tmp_path / "lab.yaml"
     toml.write_text('[ssh]\nhosts = ["a", "b"]\nlisten = "10.0.0.1"\n' + TLS)

@@ -3,6 +3,8 @@ leases."""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +18,7 @@ from switchmark.errors import UsageError
 from switchmark.machine.clean import Cleaned, clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.journal import Command, Far, Lease, Restore, Stop
+from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, boot_id
 from switchmark.machine.processes import marked, start_time
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.workspace import Workspace
@@ -243,6 +245,106 @@ def test_an_undo_that_fails_is_told_and_tried_again(base: Path) -> None:
     assert cleaned.state == "cleaned"
     assert host.ran[0] == ("undo", "b")
     assert ("undo", "a") not in host.ran
+
+
+def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what may lie where a run's journal should be, with what puts it there."""
+
+    def folder(number: int) -> Path:
+        made = base / f"sm000{number}"
+        made.mkdir(parents=True)
+        return made / "journal"
+
+    yield "a file", lambda: (base.mkdir(), (base / "sm0000").touch())
+    yield "a folder", lambda: folder(1).mkdir()
+    yield "a link to itself", lambda: (path := folder(2)).symlink_to(path)
+    yield "a device", lambda: folder(3).symlink_to("/dev/zero")
+    yield "a pipe", lambda: os.mkfifo(folder(4))
+
+
+@pytest.mark.parametrize("what", range(5))
+def test_a_spoilt_entry_does_not_keep_others_from_being_undone(
+    base: Path, tmp_path: Path, what: int
+) -> None:
+    list(spoilt_entries(base))[what][1]()
+    run = Workspace(base)
+    run.journal.intend(Command(host="local", argv=("rm", str(tmp_path / "made"))))
+    run.journal.close()
+    (tmp_path / "made").touch()
+    told = {each.run: each for each in clean(base)}
+    assert told.pop(run.run).state == "cleaned"
+    assert not (tmp_path / "made").exists()
+    (spoilt,) = told.values()
+    assert spoilt.state == "incomplete"
+    assert len(spoilt.failures) == 1
+
+
+@pytest.mark.parametrize(
+    "undo",
+    [
+        {"kind": "command", "host": "local", "argv": ["true", "a\0b"]},
+        {"kind": "command", "host": "local", "argv": []},
+        {"kind": "command", "host": "local", "argv": ["true"], "timeout_s": 1e308},
+        {"kind": "restore", "host": "local", "path": "/a\0b", "content": None},
+        {"kind": "stop", "name": "a", "number": 15, "grace_s": 1, "pid": 1 << 40, "start": 1},
+        {"kind": "stop", "name": "a", "number": 900, "grace_s": 1, "pid": 1, "start": 1},
+    ],
+    ids=["a NUL", "no argument", "no time", "a path with a NUL", "no process", "no signal"],
+)
+def test_an_undo_that_nothing_can_carry_out_is_passed_over_and_told(
+    base: Path, tmp_path: Path, undo: dict[str, object]
+) -> None:
+    run = Workspace(base)
+    run.journal.intend(Command(host="local", argv=("rm", str(tmp_path / "made"))))
+    run.journal.close()
+    line = json.dumps({"entry": "undo", "number": 7, "undo": undo})
+    with (run.folder / "journal").open("a") as journal:
+        journal.write(f"{line}\n")
+    (tmp_path / "made").touch()
+    (cleaned,) = clean(base)
+    assert (cleaned.state, cleaned.failures) == ("cleaned", ())
+    assert cleaned.actions[0] == "skip 1 unreadable lines of its journal"
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_cannot_be_restored_is_not_read_without_end(
+    base: Path, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "endless"
+    make(path)
+    run = Workspace(base)
+    run.journal.intend(Restore(host="local", path=str(path), content=b"old"))
+    run.journal.close()
+    (cleaned,) = clean(base, hosts={"local": _Unwritable()})
+    assert cleaned.state == "incomplete"
+    assert "cannot restore" in cleaned.failures[0]
+
+
+class _Unwritable(LocalHost):
+    def write(self, path: str, content: bytes) -> None:
+        raise OSError(errno.EACCES, "no")
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(base: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    run = Workspace(base)
+    run.journal.intend(Restore(host="local", path=str(tmp_path / "pipe"), content=b"old"))
+    run.journal.close()
+    (cleaned,) = clean(base)
+    assert cleaned.state == "incomplete"
+
+
+def test_a_lease_of_a_count_that_holds_none_is_told(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("words\n")
+    run = Workspace(base)
+    run.journal.intend(Lease(host="local", path=str(tmp_path / "count")))
+    run.journal.close()
+    take = {"entry": "take", "boot": boot_id(), "run": run.run, "host": "local", "added": 2}
+    take |= {"path": str(tmp_path / "count"), "old": "MQ==", "content": "Mw=="}
+    (base / "leases").write_text(f"{json.dumps(take)}\n" * 2)
+    (cleaned,) = clean(base)
+    assert "holds no count: words" in cleaned.failures[0]
 
 
 @pytest.fixture

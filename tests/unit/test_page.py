@@ -108,13 +108,21 @@ def hash_of(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
+class _Tags(HTMLParser):
+    """A parser keeps the tags of a page with their attributes, as a browser reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[tuple[str, str | None]]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, attrs))
+
+
 def tags_of(text: str) -> list[tuple[str, list[tuple[str, str | None]]]]:
-    """Return each tag of a page with its attributes, as a browser reads them."""
-    found = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: found.append((tag, attributes))  # type: ignore[method-assign]
+    parser = _Tags()
     parser.feed(text)
-    return found
+    return parser.found
 
 
 def test_no_address_outside_of_the_page_is_asked_for() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import yaml
 
 from switchmark.errors import UsageError
+from switchmark.model.regular_file import MIB, read_regular
 
 __all__ = ["compose", "read_text"]
 
-_MAX_BYTES = 1 << 24
+_MOST_BYTES = 16 * MIB
 _END_OF_FILE = "<stream end>"
 _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
 """What PyYAML calls a flow collection, and what a person does."""
@@ -19,15 +20,9 @@ _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
 
 def read_text(path: Path) -> str:
     try:
-        if not path.is_file():
-            what = "is a directory" if path.is_dir() else "is no file"
-            raise UsageError(f"{path}: {what if path.exists() else 'no such file'}")
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_regular(path, _MOST_BYTES)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, so it is no campaign")
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

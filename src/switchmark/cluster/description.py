@@ -26,6 +26,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from switchmark.errors import UsageError
+from switchmark.model.regular_file import read_regular
 
 __all__ = ["Description", "Local", "Slurm", "Ssh", "Tls", "described", "is_loopback"]
 
@@ -141,17 +142,21 @@ def described(text: str) -> Description:
     if _ADDRESS.fullmatch(text):
         return _validated({"address": text}, text)
     path = Path(text)
-    if not path.is_file():
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            content = yaml.safe_load(read_regular(path))
+        else:
+            content = tomllib.loads(read_regular(path).decode("utf-8-sig"))
+    except FileNotFoundError as error:
         raise UsageError(
             f"--cluster takes a scheduler's address or a file, and '{text}' is neither",
             hint="--cluster tcp://127.0.0.1:8786, or --cluster lab.toml",
-        )
-    try:
-        if path.suffix in (".yaml", ".yml"):
-            content = yaml.safe_load(path.read_text("utf-8"))
-        else:
-            content = tomllib.loads(path.read_text("utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deeply for a lab file") from error
+    except (ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{path}: {error}") from error
     if not isinstance(content, Mapping):
         raise UsageError(f"{path}: a lab is described by keys and values")

@@ -74,7 +74,7 @@ def clean(
     for run in known:
         if not runs or run in runs:
             with shielded():
-                cleaned.append(_clean_run(base, run, dry_run, hosts, forget))
+                cleaned.append(_tried(base, run, dry_run, hosts, forget))
     return cleaned
 
 
@@ -100,6 +100,18 @@ def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False
     return cleaned
 
 
+def _tried(
+    base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
+) -> Cleaned:
+    """Clean up after a run. One that cannot be cleaned does not keep the others from it."""
+    try:
+        return _clean_run(base, run, dry_run, hosts, forget)
+    except OSError as error:
+        return Cleaned(run, "incomplete", failures=(f"{error.filename}: {error.strerror}",))
+    except SwitchmarkError as error:
+        return Cleaned(run, "incomplete", failures=(str(error),))
+
+
 def _clean_run(
     base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
 ) -> Cleaned:
@@ -118,11 +130,16 @@ def _clean_run(
         if dry_run:
             undos = (in_words(undo) for _, undo in _to_undo(journal) if undo.host not in forget)
             leftovers = _leftovers(run, hosts[LOCAL])
-            return Cleaned(run, "dead", (*forgotten, *undos, *leftovers))
+            return Cleaned(run, "dead", (*_of_spoilt(journal), *forgotten, *undos, *leftovers))
         cleaned = _undo_all(base, journal, hosts)
-        return replace(cleaned, actions=(*forgotten, *cleaned.actions))
+        return replace(cleaned, actions=(*_of_spoilt(journal), *forgotten, *cleaned.actions))
     finally:
         journal.close()
+
+
+def _of_spoilt(journal: Journal) -> tuple[str, ...]:
+    """Say that lines of a journal could not be read, if so: what they were about is not undone."""
+    return (f"skip {journal.spoilt} unreadable lines of its journal",) if journal.spoilt else ()
 
 
 def _forget(

@@ -30,6 +30,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from switchmark.errors import UsageError
+from switchmark.model.regular_file import read_regular
 
 __all__ = [
     "LOCAL",
@@ -213,17 +214,22 @@ def check_names(known: Iterable[str]) -> None:
 def _read(path: Path, changed: int) -> _File:
     """Return what a file holds that was last `changed` then."""
     try:
-        return _File.model_validate(tomllib.loads(path.read_text("utf-8-sig")))
+        text = read_regular(path).decode("utf-8-sig")
+        return _File.model_validate(tomllib.loads(text))
     except OSError as error:
         raise UsageError(f"the host file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text") from error
     except tomllib.TOMLDecodeError as error:
         at = _AT.search(str(error))
-        line = at[1] if at and at[1] else len(path.read_text("utf-8-sig").splitlines())
+        line = at[1] if at and at[1] else len(text.splitlines())
         raise UsageError(f"{path}:{line}: {_AT.sub('', str(error))}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {_told(error)}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deeply for a host file") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error  # such as a number of 5000 digits
 
 
 def _told(error: ValidationError) -> str:

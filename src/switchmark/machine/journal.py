@@ -30,6 +30,7 @@ __all__ = [
     "Intend",
     "Journal",
     "Lease",
+    "NulFree",
     "Restore",
     "Started",
     "Stop",
@@ -39,15 +40,23 @@ __all__ = [
 ]
 
 
+NulFree = Annotated[str, Field(pattern="^[^\\x00]*$")]
+"""A text that the kernel takes: what a disk spoilt may be JSON, and still nothing to carry out."""
+
+_Pid = Annotated[int, Field(ge=1, lt=1 << 31)]
+_Signal = Annotated[int, Field(ge=1, le=64)]
+_Seconds = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
+
+
 class Command(Entry):
     """This undo runs a command; `argv` is as the host runs it, with the way into its node. Those in
     a row that are `about` different things need nothing of each other."""
 
     kind: Literal["command"] = "command"
     host: str
-    argv: tuple[str, ...]
+    argv: Annotated[tuple[NulFree, ...], Field(min_length=1)]
     stdin: bytes | None = None
-    timeout_s: float = 10.0
+    timeout_s: _Seconds = 10.0
     about: str = ""
 
 
@@ -56,7 +65,7 @@ class Restore(Entry):
 
     kind: Literal["restore"] = "restore"
     host: str
-    path: str
+    path: NulFree
     content: bytes | None
 
 
@@ -66,9 +75,9 @@ class Stop(Entry):
     kind: Literal["stop"] = "stop"
     host: str = "local"
     name: str
-    number: int
-    grace_s: float
-    pid: int | None = None
+    number: _Signal
+    grace_s: _Seconds
+    pid: _Pid | None = None
     start: int | None = None
 
 
@@ -77,7 +86,7 @@ class Lease(Entry):
 
     kind: Literal["lease"] = "lease"
     host: str
-    path: str
+    path: NulFree
 
 
 class Far(Entry):
@@ -85,7 +94,7 @@ class Far(Entry):
 
     kind: Literal["far"] = "far"
     host: str
-    folder: str
+    folder: NulFree
 
 
 Undo = Command | Restore | Stop | Lease | Far
@@ -100,7 +109,7 @@ class Begin(Entry):
     entry: Literal["begin"] = "begin"
     run: str
     boot: str
-    pid: int
+    pid: _Pid
     start: int
 
 
@@ -117,7 +126,7 @@ class Started(Entry):
 
     entry: Literal["started"] = "started"
     number: int
-    pid: int
+    pid: _Pid
     start: int
 
 
@@ -134,13 +143,14 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 class Journal:
     """A journal is open and locked. `pending` holds the undos that are still to be carried out, by
-    number, oldest first; it is what the file says, not a copy with a life of its own. `mirrors` are
-    told each line that is written."""
+    number, oldest first; it is what the file says, not a copy with a life of its own. `spoilt` is
+    how many of its lines could not be read; `mirrors` are told each line that is written."""
 
     def __init__(self, descriptor: int, run: str) -> None:
         self.run = run
         self.boot = boot_id()
         self.pending: dict[int, Undo] = {}
+        self.spoilt = 0
         self.mirrors: list[Callable[[Entry], None]] = []
         self._descriptor = descriptor
         self._next = 0
@@ -160,19 +170,25 @@ class Journal:
         """Open the journal of a dead run, now locked by the caller; None when its run lives, or
         when somebody else is cleaning up after it.
 
-        What a death tore or a disk spoilt is skipped. FileNotFoundError when there is none.
+        What a death tore or a disk spoilt is skipped. FileNotFoundError when there is none,
+        another OSError where something else has its name.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
         if not _lock(descriptor):
             os.close(descriptor)
             return None
         journal = cls(descriptor, path.parent.name)
         journal.boot = ""
-        for line in whole_lines(descriptor):
+        try:
+            lines = whole_lines(descriptor)
+        except OSError:
+            journal.close()
+            raise
+        for line in lines:
             try:
                 journal._apply(_LINE.validate_json(line))
             except ValidationError:
-                continue
+                journal.spoilt += 1
         return journal
 
     @property
@@ -247,7 +263,7 @@ def _owner_lives(descriptor: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Say whether somebody, this process included, holds the journal: its run lives."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -15,8 +15,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from switchmark.errors import RecordFailed
+from switchmark.model.regular_file import MIB, check_regular
 
-__all__ = ["Entry", "append_entry", "append_line", "parse_line", "to_line", "whole_lines"]
+__all__ = [
+    "MOST_BYTES",
+    "Entry",
+    "append_entry",
+    "append_line",
+    "parse_line",
+    "to_line",
+    "whole_lines",
+]
+
+MOST_BYTES = 4096 * MIB
+"""No file of lines is larger: the records of the longest campaigns are a tenth of it."""
 
 
 class Entry(BaseModel):
@@ -51,7 +63,9 @@ def append_line(descriptor: int, line: str) -> None:
 
 
 def whole_lines(descriptor: int) -> list[bytes]:
-    """Return the lines that were written to their end; a torn last one is cut off the file."""
+    """Return the lines that were written to their end; a torn last one is cut off the file. OSError
+    for what is no regular file, or a larger one."""
+    check_regular(descriptor, f"descriptor {descriptor}", MOST_BYTES)
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     whole, newline, torn = content.rpartition(b"\n")
     if torn:

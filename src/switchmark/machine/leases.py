@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.journal import boot_id, is_locked
+from switchmark.machine.journal import NulFree, boot_id, is_locked
 from switchmark.machine.jsonl import Entry, append_entry, whole_lines
 from switchmark.machine.signals import shielded
 
@@ -31,12 +31,18 @@ class _Take(Entry):
 
     entry: Literal["take"] = "take"
     boot: str
-    run: str
+    run: NulFree
     host: str
-    path: str
+    path: NulFree
     old: bytes
     content: bytes
     added: int | None = None
+
+    @model_validator(mode="after")
+    def _counts(self) -> _Take:
+        for value in () if self.added is None else (self.old, self.content):
+            int(value)
+        return self
 
 
 class _Give(Entry):
@@ -107,7 +113,7 @@ class Leases:
                 left = sum(take.added or 0 for take in held)
                 lacking -= min(wanted, max(0, unused() - left))
             before = host.read(path)
-            raised = b"%d\n" % (int(before) + lacking)
+            raised = b"%d\n" % (_count(path, before) + lacking)
             old = held[0].old if held else before
             append_entry(
                 descriptor,
@@ -132,7 +138,7 @@ class Leases:
                     f"{path} cannot be set to {_text(raised)}: {error.strerror or error}",
                     hint=f"echo {_text(raised)} | sudo tee {path}",
                 ) from error
-            missing = int(raised) - int(host.read(path))
+            missing = int(raised) - _count(path, host.read(path))
             if missing > 0:
                 host.write(path, before)
                 append_entry(descriptor, give)
@@ -174,7 +180,8 @@ class Leases:
     @contextmanager
     def _locked(self) -> Iterator[tuple[int, list[_Take]]]:
         with shielded():
-            descriptor = os.open(self._base / "leases", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+            descriptor = os.open(self._base / "leases", flags, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield descriptor, _takes(whole_lines(descriptor))
@@ -212,8 +219,16 @@ def _lower(host: Host, path: str, given: _Take, held: list[_Take]) -> None:
     death it may not have been added yet, or may be gone already."""
     if given.added:
         others = sum(take.added or 0 for take in held) - given.added
-        lowered = max(int(host.read(path)) - given.added, int(given.old) + others)
+        now = _count(path, host.read(path))
+        lowered = max(now - given.added, int(given.old) + others)
         host.write(path, b"%d\n" % lowered)
+
+
+def _count(path: str, content: bytes) -> int:
+    try:
+        return int(content)
+    except ValueError as error:
+        raise SetupFailed(f"{path} holds no count: {_text(content)[:60]}") from error
 
 
 def _text(content: bytes) -> str:

@@ -123,8 +123,16 @@ def _restore(undo: Restore, host: Host) -> None:
         return
     except OSError as error:
         # What could not be written in the first place need not be written back.
-        if not host.exists(undo.path) or host.read(undo.path) != undo.content:
+        if not _holds(host, undo):
             raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def _holds(host: Host, undo: Restore) -> bool:
+    """Say whether a file has the content that is to be restored."""
+    try:
+        return host.exists(undo.path) and host.read(undo.path) == undo.content
+    except OSError:
+        return False
 
 
 def _has_ended(hosts: Mapping[str, Host], name: str) -> bool:

@@ -1,0 +1,51 @@
+"""This module reads files whose content others decide, without waiting for them and without end: a
+file that is none of a disk, or larger than it can rightly be, is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["MIB", "check_regular", "read_regular"]
+
+MIB = 1 << 20
+
+_NULL = os.makedev(1, 3)
+"""/dev/null stands for a file that says nothing."""
+
+_PIECE = MIB // 4
+_SMALL = 64 * MIB
+"""No file that a person writes is larger."""
+
+
+def read_regular(path: Path | str, most_bytes: int = _SMALL) -> bytes:
+    """Return the content of a file. OSError, whose `strerror` says why, for one that is no regular
+    file, such as a device or a pipe, or that holds more than `most_bytes`."""
+    # A pipe without a writer would be waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    content = bytearray()
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        check_regular(descriptor, path, most_bytes)
+        # Files of the kernel do not tell their size.
+        while piece := file.read(_PIECE):
+            content += piece
+            if len(content) > most_bytes:
+                raise _too_large(path, most_bytes)
+    return bytes(content)
+
+
+def check_regular(descriptor: int, path: Path | str, most_bytes: int) -> None:
+    """Raise OSError, as `read_regular`, for an open file that is not to be read."""
+    status = os.fstat(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
+    if not stat.S_ISREG(status.st_mode) and status.st_rdev != _NULL:
+        raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", str(path))
+    if status.st_size > most_bytes:
+        raise _too_large(path, most_bytes)
+
+
+def _too_large(path: Path | str, most_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {most_bytes // MIB} MiB", str(path))
