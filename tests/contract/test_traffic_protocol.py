@@ -46,6 +46,15 @@ def test_a_trial_on_a_loop_loses_nothing(program: Program) -> None:
     assert sum(received["intervals"]) == received["frames"]
 
 
+def test_no_thread_used_more_of_its_cpu_than_the_trial_is_long(program: Program) -> None:
+    program.open_loop()
+    assert program.arm(longest_ns=2 * 10**6)["ok"]
+    for _ in range(3):
+        thread = program.trial(2 * 10**6)["threads"][0]
+        # It notes what it used once no frame has come for 1 ms; it began to 50 us before the start.
+        assert 0 < thread["cpu_ns"] <= 2.06 * 10**6
+
+
 def test_a_burst_has_as_many_frames_as_asked(program: Program) -> None:
     program.open_loop()
     for frames in (1, 31, 32, 33, 5000):

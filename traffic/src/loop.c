@@ -129,6 +129,18 @@ static struct usage worker_usage(const struct worker *w)
 	return found;
 }
 
+static void worker_note_before(struct worker *w)
+{
+	w->before = w->after = worker_usage(w);
+	w->before_at = w->after_at = clock_ticks();
+}
+
+static void worker_note_after(struct worker *w)
+{
+	w->after = worker_usage(w);
+	w->after_at = clock_ticks();
+}
+
 static void port_enter(struct port *port)
 {
 	if (port && port->engine->enter)
@@ -143,7 +155,7 @@ static void worker_begin(struct worker *w)
 		port_enter(w->tasks[i]->forwarder.ports[0]);
 		port_enter(w->tasks[i]->forwarder.ports[1]);
 	}
-	w->before = w->after = worker_usage(w);
+	worker_note_before(w);
 	w->yields = 0;
 	now = clock_ticks();
 	w->late = now > w->window->start ? now - w->window->start : 0;
@@ -152,11 +164,25 @@ static void worker_begin(struct worker *w)
 			sender_begin_late(&w->tasks[i]->sender, now);
 }
 
+/* Notes what was used when it takes no time of any frame's: it is some 5 us. `moved`: frames were,
+ * since the last mark. Returns the next. */
+static uint64_t worker_mark(struct worker *w, uint64_t mark, uint64_t now, bool moved)
+{
+	const struct window *window = w->window;
+
+	if (mark == window->note) {
+		worker_note_before(w);
+		return window->end;
+	}
+	if (now < window->latest && (moved || mark == window->end))
+		return now + window->quiet;
+	worker_note_after(w);
+	return UINT64_MAX;
+}
+
 static void worker_loop(struct worker *w)
 {
-	/* Two moments to note what was used: just before the start of the phase, so that it takes
-	 * no time of the first frame's, and its end. */
-	uint64_t mark;
+	uint64_t mark, all_moved = 0;
 
 	worker_begin(w);
 	mark = w->late ? w->window->end : w->window->note;
@@ -166,22 +192,21 @@ static void worker_loop(struct worker *w)
 		uint32_t moved = 0;
 
 		if (unlikely(now >= mark)) {
-			w->after = worker_usage(w);
-			if (mark == w->window->note) {
-				w->before = w->after;
-				mark = w->window->end;
-			} else {
-				mark = UINT64_MAX;
-			}
+			mark = worker_mark(w, mark, now, all_moved);
+			all_moved = 0;
 			now = clock_ticks();
 		}
 		for (uint32_t i = 0; i < w->count; i++) {
 			struct task *t = w->tasks[i];
 
+			/* What the tasks before it took makes none of its frames older. */
+			if (i && t->role == ROLE_SENDER)
+				now = clock_ticks();
 			moved += t->step(t, now);
 			sending |= !atomic_load_explicit(&t->sent_all, memory_order_relaxed);
 			receiving |= t->role != ROLE_SENDER;
 		}
+		all_moved += moved;
 		if (w->yield) {
 			sched_yield();
 			w->yields++;
@@ -191,9 +216,9 @@ static void worker_loop(struct worker *w)
 		if (unlikely(atomic_load_explicit(&w->rest, memory_order_relaxed)) && !moved)
 			usleep(REST_US);
 	}
-	/* Halted, or done, before its end was noted. */
+	/* Halted, or done, before that was noted. */
 	if (mark != UINT64_MAX)
-		w->after = worker_usage(w);
+		worker_note_after(w);
 }
 
 static void *worker_main(void *argument)

@@ -31,7 +31,9 @@ enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER
 /* When and as what the frames of a phase go; the same for every task. */
 struct window {
 	uint64_t start, end; /* ticks */
-	uint64_t note; /* ticks: when threads note what they have used, shortly before the start */
+	/* Threads note what they have used shortly before the start and after the end: once no frame
+	 * has come for so long, or at the latest. All in ticks. */
+	uint64_t note, quiet, latest;
 	uint64_t interval; /* ticks */
 	uint8_t phase;
 };
@@ -211,7 +213,8 @@ struct worker {
 	atomic_bool rest; /* what still comes is too late: it sleeps between looks */
 
 	int schedstat; /* the thread's file of that name; -1: there is none */
-	struct usage before, after; /* at the start of the phase and at its end */
+	struct usage before, after; /* at the start of the phase and after its end */
+	uint64_t before_at, after_at; /* ticks: when that was noted */
 	uint64_t late; /* ticks after the start when this thread began the phase */
 	uint64_t yields;
 	int started; /* whether the thread exists */

@@ -77,3 +77,54 @@ void pacing_next(struct pacing *p)
 	if (++p->next < p->frames)
 		place(p);
 }
+
+/* Goes on to the frame of that number, of which the place is known without those before it. */
+static void go_to(struct pacing *p, double number, uint64_t last)
+{
+	const uint64_t to = number < (double)last ? (uint64_t)(number > 0 ? number : 0) : last;
+
+	p->next = to > p->next ? to : p->next + 1;
+	if (p->next < p->frames)
+		place(p);
+}
+
+#define DRAWN_SINGLY 10000 /* of so many points it takes no time to draw each */
+
+/* How many of `points`, anywhere on the way, lie in its first `part`. Of many that is drawn from the
+ * normal distribution that the binomial one then is; of few 0: each is to be drawn. */
+static uint64_t points_within(struct pacing *p, uint64_t points, double part)
+{
+	const double mean = (double)points * part, spread = sqrt(mean * (1 - part));
+	double found;
+
+	if (mean < DRAWN_SINGLY)
+		return 0;
+	/* Box and Muller 1958 */
+	found = mean + spread * sqrt(-2 * log(drawn(p))) * cos(2 * M_PI * drawn(p));
+	return found >= (double)points ? points : found > 0 ? (uint64_t)found : 0;
+}
+
+uint64_t pacing_skip(struct pacing *p, uint64_t after)
+{
+	const uint64_t first = p->next;
+	const double to = (double)after;
+
+	while (pacing_due(p) < after) {
+		if (to >= p->length) {
+			p->next = p->frames;
+		} else if (p->arrivals == ARRIVALS_POISSON) {
+			const uint64_t left = p->frames - p->next - 1;
+			const uint64_t within =
+				points_within(p, left, (to - p->at) / (p->length - p->at));
+
+			p->next += within;
+			p->at = within ? to : p->at;
+			pacing_next(p);
+		} else if (p->arrivals == ARRIVALS_ON_OFF) {
+			go_to(p, (to - p->silent) / p->step, p->train_end);
+		} else {
+			go_to(p, to / p->step - p->share, p->frames);
+		}
+	}
+	return p->next - first;
+}

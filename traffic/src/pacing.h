@@ -36,6 +36,10 @@ void pacing_begin(struct pacing *p, uint64_t frames, double length, double hz);
 /* Goes on to the next frame. */
 void pacing_next(struct pacing *p);
 
+/* Goes on to the first frame that is due at `after` or later, in ticks after the start, however many
+ * there are before it. Returns how many. */
+uint64_t pacing_skip(struct pacing *p, uint64_t after);
+
 #define PACING_OVER ((uint64_t)1 << 62) /* ticks, which no phase has */
 
 /* Ticks after the start when the next frame is due; PACING_OVER after the last. */

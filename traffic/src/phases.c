@@ -39,6 +39,8 @@ void control_start(struct control *c, const struct start_plan *plan)
 	c->window.start = at;
 	c->window.note = at - c->clock.hz / 20000; /* 50 us: noting takes some 5 */
 	c->window.end = at + clock_ticks_in(&c->clock, plan->duration_ns);
+	c->window.quiet = c->clock.hz / 1000;
+	c->window.latest = c->window.end + c->clock.hz / 50;
 	c->window.phase = plan->phase;
 	for (uint32_t i = 0; i < c->task_count; i++)
 		task_begin(&c->tasks[i]);

@@ -415,22 +415,34 @@ static json_t *task_report(const struct control *c, struct task *t, const char *
 	return report;
 }
 
+/* What a thread used in a phase. It may have noted that after the end, and looked for frames until
+ * then as it did before. */
+static int64_t used(const struct worker *w, int64_t before, int64_t after)
+{
+	const uint64_t end = w->window->end;
+
+	if (w->after_at <= end || end <= w->before_at)
+		return after - before;
+	return (int64_t)((__int128)(after - before) * (int64_t)(end - w->before_at) /
+			 (int64_t)(w->after_at - w->before_at));
+}
+
 /* What a thread used; of one on several cores their sum, and of the lateness the most. */
 static json_t *thread_report(const struct control *c, const struct worker *first)
 {
-	uint64_t cpu_ns = 0, user_ns = 0, yields = 0, late = 0;
-	int64_t wait_ns = 0;
+	int64_t cpu_ns = 0, user_ns = 0, wait_ns = 0;
+	uint64_t yields = 0, late = 0;
 
 	for (uint32_t core = 0; core < first->cores; core++) {
 		const struct worker *w = &first[core];
 
-		cpu_ns += w->after.cpu_ns - w->before.cpu_ns;
-		user_ns += w->after.user_ns - w->before.user_ns;
+		cpu_ns += used(w, (int64_t)w->before.cpu_ns, (int64_t)w->after.cpu_ns);
+		user_ns += used(w, (int64_t)w->before.user_ns, (int64_t)w->after.user_ns);
 		yields += w->yields;
 		late = w->late > late ? w->late : late;
 		wait_ns = wait_ns < 0 || w->after.wait_ns < 0 ?
 				  -1 :
-				  wait_ns + w->after.wait_ns - w->before.wait_ns;
+				  wait_ns + used(w, w->before.wait_ns, w->after.wait_ns);
 	}
 	return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "cpu", first->cpu, "cores",
 			 COUNT(first->cores), "cpu_ns", COUNT(cpu_ns), "user_ns", COUNT(user_ns),

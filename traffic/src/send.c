@@ -581,10 +581,7 @@ void sender_begin_late(struct sender *s, uint64_t now)
 	uint64_t missed;
 
 	if (s->singly) {
-		while (s->window->start + pacing_due(&s->pacing) < now) {
-			s->missed++;
-			pacing_next(&s->pacing);
-		}
+		s->missed = pacing_skip(&s->pacing, now - s->window->start);
 		s->intended -= s->missed;
 		return;
 	}

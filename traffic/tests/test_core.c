@@ -864,6 +864,95 @@ static void the_first_frame_of_a_phase_is_in_time(void)
 	EXPECT(least <= 3000);
 }
 
+/* ---- the loop, with tasks that only look ------------------------------------------ */
+
+static struct worker *watched;
+static uint64_t age_least; /* ticks: of the time that a task was given */
+static uint32_t noted_early; /* looks at a thread that had noted its end while frames came */
+
+static uint32_t slow_step(struct task *t, uint64_t now)
+{
+	(void)t;
+	(void)now;
+	usleep(2000);
+	return 0;
+}
+
+static uint32_t ageing_step(struct task *t, uint64_t now)
+{
+	const uint64_t age = clock_ticks() - now;
+
+	(void)t;
+	age_least = age < age_least ? age : age_least;
+	return 0;
+}
+
+/* One comes each 2 ms, until 10 ms after the end. */
+static uint32_t last_frames_step(struct task *t, uint64_t now)
+{
+	const struct window *w = watched->window;
+	const uint64_t ms = (w->latest - w->end) / 40;
+
+	if (now < w->end || now > w->end + 10 * ms || now - t->sender.sent < 2 * ms)
+		return 0;
+	noted_early += watched->after_at != watched->before_at;
+	t->sender.sent = now;
+	return 1;
+}
+
+/* Runs a thread with these until 40 ms after the end of a phase of 20 ms. */
+static void looks_run(struct worker *w, struct clock *clock, enum role role,
+		      uint32_t (*first)(struct task *, uint64_t),
+		      uint32_t (*second)(struct task *, uint64_t))
+{
+	struct task *list = aligned_alloc(CACHE_LINE, 2 * sizeof(*list));
+	struct task *tasks[] = { &list[0], &list[1] };
+	struct window window = { 0 };
+
+	memset(list, 0, 2 * sizeof(*list));
+	clock_measure(clock, 5);
+	for (int i = 0; i < 2; i++) {
+		list[i].role = role;
+		list[i].step = i ? second : first;
+	}
+	*w = (struct worker){ .cpu = -1, .tasks = tasks, .count = 2, .window = &window };
+	watched = w;
+	EXPECT_EQ(worker_start(w), 0);
+	window.note = clock_ticks() + clock->hz / 100;
+	window.start = window.note + clock->hz / 20000;
+	window.end = window.start + clock->hz / 50;
+	window.quiet = clock->hz / 100;
+	window.latest = window.end + clock->hz / 25;
+	worker_run(w);
+	while (clock_ticks() < window.latest)
+		usleep(1000);
+	worker_halt(w);
+	worker_quit(w);
+	free(list);
+}
+
+/* At full rate that time is the frames' stamp. */
+static void what_the_first_task_of_a_thread_takes_ages_no_frame_of_the_second(void)
+{
+	struct clock clock;
+	struct worker w;
+
+	age_least = UINT64_MAX;
+	looks_run(&w, &clock, ROLE_SENDER, slow_step, ageing_step);
+	EXPECT(age_least < clock.hz / 1000);
+}
+
+static void no_last_frame_waits_for_a_thread_that_looks_at_its_clocks(void)
+{
+	struct clock clock;
+	struct worker w;
+
+	noted_early = 0;
+	looks_run(&w, &clock, ROLE_RECEIVER, last_frames_step, last_frames_step);
+	EXPECT_EQ(noted_early, 0);
+	EXPECT(w.after.cpu_ns > w.before.cpu_ns);
+}
+
 /* What was due before the thread was there is not sent in one flood. */
 static void a_late_start_is_told_and_not_made_up_for(void)
 {
@@ -966,6 +1055,8 @@ int main(void)
 	TEST(a_pool_smaller_than_a_burst_keeps_the_rate);
 	TEST(staggered_senders_take_turns);
 	TEST(the_first_frame_of_a_phase_is_in_time);
+	TEST(what_the_first_task_of_a_thread_takes_ages_no_frame_of_the_second);
+	TEST(no_last_frame_waits_for_a_thread_that_looks_at_its_clocks);
 	TEST(a_late_start_is_told_and_not_made_up_for);
 	TEST(frames_after_the_drain_are_lost_in_every_count);
 	TEST(arrivals_are_counted_by_interval);

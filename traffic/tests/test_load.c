@@ -107,6 +107,59 @@ static void a_seed_says_when_frames_come(void)
 	EXPECT(differs);
 }
 
+/* To the same frame as one by one; where places are drawn, to as many as their distribution says. */
+static void frames_are_skipped_as_if_one_by_one(void)
+{
+	static const double parts[] = { 0, 1e-6, 0.001, 0.25, 0.7, 0.9999, 1, 1.5 };
+
+	for (int kind = ARRIVALS_EVEN; kind <= ARRIVALS_ON_OFF; kind++) {
+		for (uint32_t i = 0; i < 8 * 4; i++) {
+			const uint64_t frames = i < 8 ? 3 : i < 16 ? 1001 : 200000;
+			const uint64_t after = (uint64_t)(HZ * parts[i % 8]);
+			struct pacing p = { .arrivals = (enum arrivals)kind,
+					    .share = i / 24 / 2.0,
+					    .state = i },
+				      one;
+			uint64_t count = 0, skipped;
+
+			pacing_begin(&p, frames, HZ, HZ);
+			one = p;
+			for (; pacing_due(&one) < after; pacing_next(&one))
+				count++;
+			skipped = pacing_skip(&p, after);
+			EXPECT_EQ(skipped, p.next);
+			EXPECT(pacing_due(&p) >= after);
+			if (kind == ARRIVALS_POISSON && count > 5000) {
+				EXPECT(fabs((double)skipped - (double)count) <
+				       10 * sqrt((double)frames));
+			} else {
+				EXPECT_EQ(skipped, count);
+				EXPECT(pacing_due(&p) == pacing_due(&one));
+			}
+			for (count = skipped; pacing_due(&p) != PACING_OVER; pacing_next(&p)) {
+				EXPECT(pacing_due(&p) < HZ);
+				count++;
+			}
+			EXPECT_EQ(count, frames);
+		}
+	}
+}
+
+/* A machine that stood still for an hour goes on at once. */
+static void an_hour_is_skipped_at_once(void)
+{
+	for (int kind = ARRIVALS_EVEN; kind <= ARRIVALS_ON_OFF; kind++) {
+		struct pacing p = { .arrivals = (enum arrivals)kind, .state = 3 };
+		const double length = 7200 * HZ;
+		double skipped;
+
+		pacing_begin(&p, 72000000000u, length, HZ);
+		skipped = (double)pacing_skip(&p, (uint64_t)(length / 2));
+		EXPECT(fabs(skipped - 36e9) < 1e9);
+		EXPECT(pacing_due(&p) >= length / 2 && pacing_due(&p) < length / 2 + HZ);
+	}
+}
+
 static void sub_flows_come_in_turn(void)
 {
 	struct subflows s = { .count = 1000000, .first = 7 };
@@ -369,6 +422,8 @@ int main(void)
 	TEST(distances_are_those_of_the_process_and_of_its_rate);
 	TEST(a_train_has_four_times_the_rate);
 	TEST(a_seed_says_when_frames_come);
+	TEST(frames_are_skipped_as_if_one_by_one);
+	TEST(an_hour_is_skipped_at_once);
 	TEST(sub_flows_come_in_turn);
 	TEST(drawn_sub_flows_are_as_frequent_as_their_distribution_says);
 	TEST(the_most_sub_flows_have_room);
