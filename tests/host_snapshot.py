@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from switchmark.machine.clean import clean
+from switchmark.machine.host import LocalHost
 from switchmark.machine.journal import is_locked
 from switchmark.machine.leases import Leases
 
@@ -59,6 +60,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
     "files": {
         r"/run/netns/?$": "the first `ip netns add` makes it, for everybody",
         r"/run/switchmark/?(leases)?$": "the folder of all runs, and its lock, stay",
+        r"/dev/switchmark-leases$": "the ledger of this machine's values stays",
         r"/run/containers/(networks/)?$": "a podman of the user's makes it",
         r"/var/lib/containers/(cache/(blob-info-cache-v1\.boltdb)?)?$": (
             "a podman of the user's has this cache wherever its images are"
@@ -227,13 +229,16 @@ def run_of(process: Path) -> str:
 
 
 def hugepages() -> int:
-    """Return the count of this host's hugepages, or the one that the runs which changed it
-    found."""
+    """Return the count of this host's hugepages without those that runs have added."""
+    total = sum(int(path.read_text()) for path in _pools())
     if not RUNS.exists():  # nothing ran since the machine was started
-        return int(Path("/proc/sys/vm/nr_hugepages").read_text())
-    with Leases(RUNS)._locked() as (_, takes):
-        found = [take.old for take in takes if take.path.endswith("/nr_hugepages")]
-    return int(found[0] if found else Path("/proc/sys/vm/nr_hugepages").read_text())
+        return total
+    leases, host = Leases(RUNS), LocalHost()
+    return total - sum(leases.added(host, str(path)) for path in _pools())
+
+
+def _pools() -> list[Path]:
+    return list(Path("/sys/devices/system/node").glob("node*/hugepages/*/nr_hugepages"))
 
 
 def _files() -> Iterator[str]:

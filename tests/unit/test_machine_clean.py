@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import UsageError
+from switchmark.machine import leases
 from switchmark.machine.clean import Cleaned, clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
@@ -335,13 +336,17 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(base: Path, tmp_path: Path) 
     assert cleaned.state == "incomplete"
 
 
-def test_a_lease_of_a_count_that_holds_none_is_told(base: Path, tmp_path: Path) -> None:
+def test_a_lease_of_a_count_that_holds_none_is_told(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "MACHINE_WIDE", base / "leases")
     (tmp_path / "count").write_text("words\n")
     run = Workspace(base)
     run.journal.intend(Lease(host="local", path=str(tmp_path / "count")))
     run.journal.close()
     take = {"entry": "take", "boot": boot_id(), "run": run.run, "host": "local", "added": 2}
     take |= {"path": str(tmp_path / "count"), "old": "MQ==", "content": "Mw=="}
+    take["root"] = f"{base.stat().st_dev}:{base.stat().st_ino}"
     (base / "leases").write_text(f"{json.dumps(take)}\n" * 2)
     (cleaned,) = clean(base)
     assert "holds no count: words" in cleaned.failures[0]

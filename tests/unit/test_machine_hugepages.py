@@ -92,7 +92,8 @@ class Held:
         self.workspace.close()
 
     def die(self) -> None:
-        """Unlock the journal, as the kernel does when a run dies."""
+        """Unlock the journal and leave the seat, as the kernel does when a run dies."""
+        self.workspace.leases.close()
         self.workspace.journal.close()
 
 
@@ -204,7 +205,7 @@ def test_a_dead_run_neither_holds_pages_nor_lends_them(
         run.end()
     else:
         run.end()
-        assert host.total == 3
+        assert host.total == 3 + 5  # what it added, until it is cleaned up after
         clean(tmp_path, hosts={"local": host})
     assert host.total == 3
 
@@ -232,14 +233,23 @@ def test_a_death_beside_the_raise_costs_a_live_run_no_page(
     assert host.total == 3
 
 
-def test_a_giving_back_that_died_half_way_is_harmless_when_repeated(
-    start: Starter, tmp_path: Path
+@pytest.mark.parametrize("moment", ["before", "behind"])
+def test_a_giving_back_that_died_half_way_is_finished_once(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     host = Kernel(3)
     live = start(host).reserve(8)
     dead = start(host).reserve(5)
-    host.files[host.path] = b"8\n"  # lowered, but not yet noted
-    dead.die()
+
+    def die(path: str, content: bytes) -> None:
+        if moment == "behind":
+            host.files[path] = content
+        dead.die()
+        raise SystemExit
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(host, "write", die)
+        dead.executor.unwind()
     clean(tmp_path, hosts={"local": host})
     assert host.total == 8
     live.end()
@@ -469,7 +479,7 @@ def test_a_reservation_reads_as_an_operator_would_type_it(tmp_path: Path) -> Non
         """kib="$(awk '/^Hugepagesize:/ {print $2}' /proc/meminfo)"; """
         'total="/sys/devices/system/node/node1/hugepages/hugepages-${kib}kB/nr_hugepages"; '
         'echo "$(($(cat "$total") + (63 * 1024 + kib - 1) / kib))" >"$total"'
-        "  # leased: only what is not free is added; the last run restores it",
+        "  # leased: only what is not free is added, and it is taken away again",
     ]
     assert lines[2] == "# memory for f0 (on far)"
     total = tmp_path / "sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"

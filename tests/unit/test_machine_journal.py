@@ -217,6 +217,7 @@ def test_a_dead_holder_neither_blocks_nor_loses_the_old_value(tmp_path: Path) ->
     host = RecordingHost(files={SYSCTL: b"7\n"})
     dead = Workspace(tmp_path)
     dead.leases.take(dead.run, host, SYSCTL, b"512")
+    dead.leases.close()
     dead.journal.close()
     with Workspace(tmp_path) as run:
         run.leases.take(run.run, host, SYSCTL, b"16")
@@ -229,6 +230,7 @@ def test_a_dead_holders_lease_is_given_back_under_a_live_one(tmp_path: Path) -> 
     host = RecordingHost(files={SYSCTL: b"7\n"})
     dead = Workspace(tmp_path)
     dead.leases.take(dead.run, host, SYSCTL, b"512")
+    dead.leases.close()
     dead.journal.close()
     with Workspace(tmp_path) as run:
         run.leases.take(run.run, host, SYSCTL, b"16")

@@ -75,6 +75,8 @@ def clean(
         if not runs or run in runs:
             with shielded():
                 cleaned.append(_tried(base, run, dry_run, hosts, forget))
+    if not runs:
+        cleaned += _give_back_of_the_dead(base, dry_run, hosts[LOCAL])
     return cleaned
 
 
@@ -140,6 +142,30 @@ def _clean_run(
 def _of_spoilt(journal: Journal) -> tuple[str, ...]:
     """Say that lines of a journal could not be read, if so: what they were about is not undone."""
     return (f"skip {journal.spoilt} unreadable lines of its journal",) if journal.spoilt else ()
+
+
+def _give_back_of_the_dead(base: Path, dry_run: bool, host: Host) -> list[Cleaned]:
+    """Give back what dead runs hold of this machine's values whose folders are not here."""
+    if not base.exists():
+        return []
+    leases = Leases(base)
+    left = leases.left_by_the_dead(host)
+    failures: tuple[str, ...] = ()
+    if not dry_run and left:
+        try:
+            leases.give_back_of_the_dead(host)
+        except (SwitchmarkError, OSError) as error:
+            failures = (str(error),)
+    state: Literal["dead", "incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
+    return [
+        Cleaned(
+            run,
+            "dead" if dry_run else state,
+            tuple(f"give back {path}" for each, path in left if each == run),
+            failures,
+        )
+        for run in dict.fromkeys(run for run, _ in left)
+    ]
 
 
 def _forget(

@@ -94,7 +94,7 @@ class FarRun:
                 if isinstance(entry.undo, Stop):
                     self._stops[entry.number] = entry.undo
                 if isinstance(entry.undo, Lease):
-                    self._keep_value(entry.number, entry.undo.path)
+                    self._keep_value(entry.number, entry.undo)
                 else:
                     self._keep(entry.number, _script(entry.undo))
                 there = entry.undo.model_copy(update={"host": "local"})
@@ -137,11 +137,21 @@ class FarRun:
         printed = literal(f"{line}\n".encode())
         self._host.post(f"{printed} >>{word(self._there)}/journal")
 
-    def _keep_value(self, number: int, path: str) -> None:
-        """Let the value that a file of the kernel has now be written back there."""
-        value = f"{word(self._there)}/value-{number}"
-        self._host.post(f"cat -- {word(path)} >{value} 2>/dev/null")
-        self._keep(number, f"tee -- {word(path)} <{value}\n")
+    def _keep_value(self, number: int, lease: Lease) -> None:
+        """Let the value that a file of the kernel has now be written back there, or a count be
+        lowered by what is added to it. That is done once, and for what was added before a death."""
+        value, path = f"{word(self._there)}/value-{number}", word(lease.path)
+        self._host.post(f"cat -- {path} >{value} 2>/dev/null")
+        if lease.added is None:
+            self._keep(number, f"tee -- {path} <{value}\n")
+            return
+        self._keep(
+            number,
+            f"n=$(cat -- {path}) a=$((n - $(cat {value})))\n"
+            f"[ $a -le {lease.added} ] || a={lease.added}\n"
+            f'printf "" >"$0"\n'
+            f"[ $a -le 0 ] || echo $((n - a)) >{path}\n",
+        )
 
     def _keep(self, number: int, script: str) -> None:
         self._host.post(f"{literal(script.encode())} >{word(self._there)}/undo/{number}")

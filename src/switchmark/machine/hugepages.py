@@ -7,6 +7,7 @@ know. See Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from switchmark.errors import SetupFailed, Unavailable
@@ -74,11 +75,20 @@ def can_reserve(host: Host, node: int) -> bool:
         return False
 
 
-def reserve(pool: Pool, megabytes: int, *, run: str, host: Host, leases: Leases) -> None:
-    """Keep so many MB free for `run` until its lease of `pool.total` is given back. Unavailable
-    where the count may not be set, SetupFailed where the memory is not there."""
+def reserve(
+    pool: Pool,
+    megabytes: int,
+    *,
+    run: str,
+    host: Host,
+    leases: Leases,
+    intend: Callable[[int], object],
+) -> None:
+    """Keep so many MB free for `run` until its lease of `pool.total` is given back; `intend` gets
+    the number of pages that are about to be added. Unavailable where the count may not be set,
+    SetupFailed where the memory is not there."""
     wanted = pool.pages(megabytes)
-    got = leases.add(run, host, pool.total, wanted, unused=lambda: pool.unused(host))
+    got = leases.add(run, host, pool.total, wanted, unused=lambda: pool.unused(host), intend=intend)
     if got < wanted:
         raise SetupFailed(
             f"only {got * pool.page_kib // 1024} of {megabytes} MB of hugepages"

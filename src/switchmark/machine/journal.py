@@ -82,11 +82,13 @@ class Stop(Entry):
 
 
 class Lease(Entry):
-    """This undo gives the lease of a value of the whole host back."""
+    """This undo gives the lease of a value of the whole host back; where that is a count, `added`
+    is what was added to it."""
 
     kind: Literal["lease"] = "lease"
     host: str
     path: NulFree
+    added: int | None = None
 
 
 class Far(Entry):

@@ -1,42 +1,71 @@
 """This module leases values of the whole host, such as a sysctl: the first run saves, the last
-restores. A count, such as that of hugepages, is raised for each lease by what that one needs.
+restores. A count, such as that of hugepages, is raised for each lease by what that one needs, and
+lowered by as much.
 
-They are in one file of JSON lines, locked while it is read and changed. A holder whose journal
-nobody locks is dead and holds nothing; values of an earlier boot are gone and never restored.
+A ledger is a file of JSON lines, locked while it is read and a value is changed. The ledger of this
+machine's own values is in /dev: roots that share a kernel may each have their /run, and share
+the file system in /dev. Where it cannot be there, and for other hosts, it is with the runs. A
+change is in it before it is made, and marked when it is made. Who finds one that is not marked
+settles it first. A run that lives has the lock on a byte of the ledger, its seat. Values of an
+earlier boot are gone and never restored.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
+import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.journal import NulFree, boot_id, is_locked
+from switchmark.machine.host import Host, LocalHost
+from switchmark.machine.journal import NulFree, boot_id
 from switchmark.machine.jsonl import Entry, append_entry, whole_lines
 from switchmark.machine.signals import shielded
+from switchmark.machine.ssh import SshHost
 
-__all__ = ["Leases"]
+__all__ = ["MACHINE_WIDE", "Leases"]
+
+MACHINE_WIDE = Path("/dev/switchmark-leases")
+"""The ledger of this machine's own values."""
+
+_OF_A_NETWORK = "/proc/sys/net/"
+_SEATS = 1 << 62
 
 
-class _Take(Entry):
-    """A run set `path` to `content`; `old` is what the first holder found there. Where it is
-    a count, `added` is what was added to it for this lease."""
+class _About(Entry):
+    """A line is about a value: `space` is the network namespace that the value belongs to, if
+    any."""
+
+    host: str
+    path: NulFree
+    space: str = ""
+
+    @property
+    def value(self) -> tuple[str, str, str]:
+        return (self.host, self.path, self.space)
+
+
+class _Take(_About):
+    """A run, of the folder of runs `root`, is about to set `path` to `content`; `old` is what the
+    first holder found there. Where it is a count, `old` is what it was just before, and `added` is
+    what is added to it for this lease."""
 
     entry: Literal["take"] = "take"
     boot: str
     run: NulFree
-    host: str
-    path: NulFree
     old: bytes
     content: bytes
     added: int | None = None
+    root: str = ""
+    seat: int = Field(default=-1, ge=-1, lt=_SEATS)
 
     @model_validator(mode="after")
     def _counts(self) -> _Take:
@@ -45,190 +74,387 @@ class _Take(Entry):
         return self
 
 
-class _Give(Entry):
-    """A run gave its latest take of `path` back; others hold it still."""
+class _Give(_About):
+    """A run gave its latest take of `path` back; others may hold it still. A count is about to be
+    lowered to `target`."""
 
     entry: Literal["give"] = "give"
     run: str
-    host: str
-    path: str
+    root: str = ""
+    target: int | None = None
 
 
-class _Free(Entry):
+class _Done(_About):
+    """The change of the line before about `path` was made, and `found` was read there then."""
+
+    entry: Literal["done"] = "done"
+    found: bytes
+
+
+class _Free(_About):
     """`path` has its old value again: nobody holds it."""
 
     entry: Literal["free"] = "free"
-    host: str
-    path: str
 
 
-_Line = _Take | _Give | _Free
+_Line = _Take | _Give | _Done | _Free
 _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="entry")])
+
+
+@dataclass
+class _Ledger:
+    """A ledger is open and locked: who holds what, the changes that may not have been made, and
+    what was found where one was."""
+
+    descriptor: int
+    takes: list[_Take] = field(default_factory=list)
+    unmade: dict[tuple[str, str, str], _Take | _Give] = field(default_factory=dict)
+    found: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+
+    def append(self, line: _Line) -> None:
+        append_entry(self.descriptor, line)
+        self.apply(line)
+        if not self.takes and not self.unmade:
+            os.ftruncate(self.descriptor, 0)
+
+    def apply(self, line: _Line) -> None:
+        self.unmade.pop(line.value, None)
+        match line:
+            case _Take():
+                self.takes.append(line)
+                self.found.pop(line.value, None)
+                self.unmade[line.value] = line
+            case _Give():
+                mine = [take for take in self.of(line) if _owner(take) == _owner(line)]
+                if mine:
+                    self.takes = [take for take in self.takes if take is not mine[-1]]
+                if line.target is not None:
+                    self.unmade[line.value] = line
+            case _Done():
+                self.found[line.value] = line.found
+            case _Free():
+                self.takes = [take for take in self.takes if take.value != line.value]
+
+    def of(self, about: _About) -> list[_Take]:
+        return [take for take in self.takes if take.value == about.value]
+
+    def lives(self, take: _Take) -> bool:
+        """Say whether the run that took it lives: somebody has its seat."""
+        asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.seat, 1, 0)
+        if take.seat < 0:
+            return False
+        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, asked)
+        return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 
 class Leases:
     """This object holds the leases of all runs under `base`, the folder that holds the runs'
-    folders."""
+    folders, as one of them, which lives until this is closed or its process ends."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
+        self._seats: dict[Path, tuple[int, int]] = {}
+
+    def close(self) -> None:
+        """Leave the seats: what is still held is held by a dead run."""
+        while self._seats:
+            _, (descriptor, _) = self._seats.popitem()
+            os.close(descriptor)
 
     def take(self, run: str, host: Host, path: str, content: bytes) -> None:
         """Set `path` for `run`. SetupFailed while a live run needs another value there."""
-        with self._locked() as (descriptor, takes):
-            held = _of(takes, host, path)
+        with self._ledger_of(host) as (ledger, seat):
+            about = _About(host=host.name, path=path, space=_space(host, path))
+            held = ledger.of(about)
             for take in held:
                 agreed = take.content.split() == content.split()
-                if take.run != run and not agreed and self._lives(take.run):
+                if _owner(take) != (self._root, run) and not agreed and ledger.lives(take):
                     raise SetupFailed(
                         f"{path} cannot be set to {_text(content)}:"
                         f" run {take.run} needs it to be {_text(take.content)}",
                         hint="run again when that run has ended",
                     )
             old = held[0].old if held else host.read(path)
-            append_entry(
-                descriptor,
-                _Take(boot=boot_id(), run=run, host=host.name, path=path, old=old, content=content),
+            owner = {"run": run, "root": self._root}
+            ledger.append(
+                _Take(**dict(about), **owner, boot=boot_id(), old=old, content=content, seat=seat())
             )
             try:
                 host.write(path, content)
             except OSError:
-                append_entry(descriptor, _Give(run=run, host=host.name, path=path))
+                ledger.append(_Give(**dict(about), **owner))
                 raise
+            ledger.append(_Done(**dict(about), found=host.read(path)))
 
     def add(
-        self, run: str, host: Host, path: str, wanted: int, *, unused: Callable[[], int]
+        self,
+        run: str,
+        host: Host,
+        path: str,
+        wanted: int,
+        *,
+        unused: Callable[[], int],
+        intend: Callable[[int], object] = lambda added: None,
     ) -> int:
         """Raise the count at `path`, so that `wanted` more of the things are free for `run`.
 
         What `unused` counts is used up first, but where a live run has a lease: it may
-        be promised to that one. Returns how many of `wanted` could be had; if fewer, the count
-        is as it was and there is no lease. Unavailable where the count cannot be set.
+        be promised to that one. `intend` gets what is about to be added. Returns how many of
+        `wanted` could be had; if fewer, the count is as it was and there is no lease. Unavailable
+        where the count cannot be set.
         """
-        with self._locked() as (descriptor, takes):
-            held = _of(takes, host, path)
+        with self._ledger_of(host) as (ledger, seat):
+            about = _About(host=host.name, path=path, space=_space(host, path))
+            _settle(ledger, host, about)
+            held = ledger.of(about)
             lacking = wanted
-            if not any(take.run == run or self._lives(take.run) for take in held):
+            owner = (self._root, run)
+            if not any(_owner(take) == owner or ledger.lives(take) for take in held):
                 # What dead runs left will be taken away by `clean`.
                 left = sum(take.added or 0 for take in held)
                 lacking -= min(wanted, max(0, unused() - left))
-            before = host.read(path)
-            raised = b"%d\n" % (_count(path, before) + lacking)
-            old = held[0].old if held else before
-            append_entry(
-                descriptor,
+            before = _count(host, path)
+            raised = b"%d\n" % (before + lacking)
+            intend(lacking)
+            ledger.append(
                 _Take(
+                    **dict(about),
                     boot=boot_id(),
                     run=run,
-                    host=host.name,
-                    path=path,
-                    old=old,
+                    root=self._root,
+                    old=b"%d\n" % before,
                     content=raised,
                     added=lacking,
-                ),
+                    seat=seat(),
+                )
             )
-            if not lacking:
-                return wanted
-            give = _Give(run=run, host=host.name, path=path)
+            give = _Give(**dict(about), run=run, root=self._root)
             try:
-                host.write(path, raised)
+                if lacking:
+                    host.write(path, raised)
             except OSError as error:
-                append_entry(descriptor, give)
+                ledger.append(give)
                 raise Unavailable(
                     f"{path} cannot be set to {_text(raised)}: {error.strerror or error}",
                     hint=f"echo {_text(raised)} | sudo tee {path}",
                 ) from error
-            missing = int(raised) - _count(path, host.read(path))
-            if missing > 0:
-                host.write(path, before)
-                append_entry(descriptor, give)
-            return max(0, wanted - max(0, missing))
+            missing = int(raised) - _count(host, path)
+            if lacking and missing > 0:
+                host.write(path, b"%d\n" % before)
+                ledger.append(give)
+                return max(0, wanted - missing)
+            ledger.append(_Done(**dict(about), found=raised))
+            return wanted
 
     def give_back(self, run: str, host: Host, path: str) -> None:
-        """End the run's latest lease of `path`; the value is restored when nobody holds it."""
-        with self._locked() as (descriptor, takes):
-            held = _of(takes, host, path)
-            mine = [take for take in held if take.run == run]
-            if not mine:
-                return
-            others = [take for take in held if take.run != run and self._lives(take.run)]
-            if others or len(mine) > 1:
-                _lower(host, path, mine[-1], held)
-                append_entry(descriptor, _Give(run=run, host=host.name, path=path))
-            else:
-                # Who only counted on what was free changed nothing, and may not be able to.
-                if any(take.added != 0 for take in held):
-                    host.write(path, held[0].old)
-                append_entry(descriptor, _Free(host=host.name, path=path))
-                if len(held) == len(takes):
-                    os.ftruncate(descriptor, 0)
+        """End the run's latest lease of `path`: a count is lowered by what was added for it,
+        another value restored when nobody holds it, unless somebody else has set it since."""
+        self._give_back((self._root, run), host, path)
+
+    def left_by_the_dead(self, host: Host) -> list[tuple[str, str]]:
+        """Return run and path of each lease of this machine's values that a dead run holds whose
+        folder is not here: that of another root, or one that is gone."""
+        with self._ledger_of(host) as (ledger, _):
+            return [(take.run, take.path) for take in self._orphans(ledger, host)]
+
+    def give_back_of_the_dead(self, host: Host) -> None:
+        """End the leases that `left_by_the_dead` tells."""
+        with self._ledger_of(host) as (ledger, _):
+            orphans = self._orphans(ledger, host)
+        for take in reversed(orphans):
+            self._give_back(_owner(take), host, take.path)
 
     def forget(self, run: str, host: str, path: str) -> None:
         """End the run's latest lease of `path` where the value is gone, with the machine that had
         it."""
-        with self._locked() as (descriptor, _):
-            append_entry(descriptor, _Give(run=run, host=host, path=path))
+        with self._opened(self._of_runs) as ledger:
+            ledger.append(_Give(run=run, root=self._root, host=host, path=path))
 
     def held_by(self, run: str) -> list[tuple[str, str]]:
         """Return the host and path of each lease of a run, the latest first."""
-        with self._locked() as (_, takes):
-            return [(take.host, take.path) for take in reversed(takes) if take.run == run]
+        takes: list[_Take] = []
+        for file in dict.fromkeys((self._of_runs, self._of_this_machine())):
+            with self._opened(file) as ledger:
+                takes += ledger.takes
+        mine = [take for take in takes if _owner(take) == (self._root, run)]
+        return [(take.host, take.path) for take in reversed(mine)]
 
-    def _lives(self, run: str) -> bool:
-        return is_locked(self._base / run / "journal")
+    def added(self, host: Host, path: str) -> int:
+        """Return how much of the count at `path` was added for leases."""
+        with self._ledger_of(host) as (ledger, _):
+            about = _About(host=host.name, path=path, space=_space(host, path))
+            return sum(take.added or 0 for take in ledger.of(about))
+
+    def _give_back(self, owner: tuple[str, str], host: Host, path: str) -> None:
+        root, run = owner
+        with self._ledger_of(host) as (ledger, _):
+            here = _About(host=host.name, path=path, space=_space(host, path))
+            _settle(ledger, host, here)
+            places = [take for take in ledger.takes if take.value[:2] == here.value[:2]]
+            mine = [take for take in places if _owner(take) == owner]
+            if not mine:
+                return
+            given = mine[-1]
+            about = _About(host=given.host, path=given.path, space=given.space)
+            give = _Give(**dict(about), run=run, root=root)
+            held = ledger.of(about)
+            if given.space != here.space and (pid := _process_in(given.space, host)):
+                raise SetupFailed(
+                    f"{path} was set in another network namespace",
+                    hint=f"nsenter --net=/proc/{pid}/ns/net switchmark clean",
+                )
+            if given.space != here.space or self._ended_there(host, run):
+                ledger.append(give)
+            elif given.added is not None:
+                _lower(ledger, host, given, give)
+            elif len([take for take in held if _owner(take) == owner]) > 1 or any(
+                ledger.lives(take) for take in held if _owner(take) != owner
+            ):
+                ledger.append(give)
+            else:
+                with suppress(FileNotFoundError):  # it is gone, with its module
+                    if about.value not in ledger.found or (
+                        host.read(path) == ledger.found[about.value]
+                    ):
+                        host.write(path, held[0].old)
+                ledger.append(_Free(**dict(about)))
+
+    def _ended_there(self, host: Host, run: str) -> bool:
+        """Say whether what a run left on a host that is reached by ssh was undone there, when the
+        connection ended."""
+        folder = f"{self._base}/{run}"
+        return isinstance(host, SshHost) and not any(
+            host.exists(f"{each}/undo") for each in (folder, f"{folder}/far-{host.name}")
+        )
+
+    def _orphans(self, ledger: _Ledger, host: Host) -> list[_Take]:
+        return [
+            take
+            for take in ledger.takes
+            if take.host == host.name
+            and not ledger.lives(take)
+            and (take.root != self._root or not (self._base / take.run).exists())
+        ]
+
+    @property
+    def _root(self) -> str:
+        """Return what tells this folder of runs from those of other roots."""
+        status = self._base.stat()
+        return f"{status.st_dev}:{status.st_ino}"
+
+    @property
+    def _of_runs(self) -> Path:
+        return self._base / "leases"
+
+    def _of_this_machine(self) -> Path:
+        try:
+            os.close(os.open(MACHINE_WIDE, _FLAGS, 0o600))
+        except OSError:  # not root, or a /dev that is read only
+            return self._of_runs
+        return MACHINE_WIDE
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[int, list[_Take]]]:
+    def _ledger_of(self, host: Host) -> Iterator[tuple[_Ledger, Callable[[], int]]]:
+        """Yield the ledger of a host's values, locked, and what takes a seat in it."""
+        file = self._of_this_machine() if isinstance(host, LocalHost) else self._of_runs
+        with self._opened(file) as ledger:
+            yield ledger, lambda: self._seat(file)
+
+    @contextmanager
+    def _opened(self, file: Path) -> Iterator[_Ledger]:
         with shielded():
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-            descriptor = os.open(self._base / "leases", flags, 0o600)
+            descriptor = os.open(file, _FLAGS, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield descriptor, _takes(whole_lines(descriptor))
+                yield _parsed(descriptor)
             finally:
                 os.close(descriptor)
 
+    def _seat(self, file: Path) -> int:
+        """Return the number of the byte of a ledger that is locked as long as this run lives."""
+        if file not in self._seats:
+            seat = secrets.randbelow(_SEATS)
+            descriptor = os.open(file, _FLAGS, 0o600)
+            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, seat, 1, 0)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+            self._seats[file] = (descriptor, seat)
+        return self._seats[file][1]
 
-def _takes(lines: list[bytes]) -> list[_Take]:
-    boot = boot_id()
-    takes: list[_Take] = []
-    for line in lines:
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def _parsed(descriptor: int) -> _Ledger:
+    ledger, boot = _Ledger(descriptor), boot_id()
+    for line in whole_lines(descriptor):
         try:
             entry = _LINE.validate_json(line)
         except ValidationError:
             continue
-        match entry:
-            case _Take():
-                takes.append(entry)
-            case _Give():
-                given = (entry.run, entry.host, entry.path)
-                places = [(take.run, take.host, take.path) for take in takes]
-                if given in places:
-                    del takes[len(places) - 1 - places[::-1].index(given)]
-            case _Free():
-                takes = [t for t in takes if (t.host, t.path) != (entry.host, entry.path)]
-    return [take for take in takes if take.boot == boot]
+        if not isinstance(entry, _Take) or entry.boot == boot:
+            ledger.apply(entry)
+    return ledger
 
 
-def _of(takes: list[_Take], host: Host, path: str) -> list[_Take]:
-    return [take for take in takes if (take.host, take.path) == (host.name, path)]
+def _owner(line: _Take | _Give) -> tuple[str, str]:
+    return line.root, line.run
 
 
-def _lower(host: Host, path: str, given: _Take, held: list[_Take]) -> None:
-    """Take from a count what was added for `given`, but nothing that the others hold: after a
-    death it may not have been added yet, or may be gone already."""
-    if given.added:
-        others = sum(take.added or 0 for take in held) - given.added
-        now = _count(path, host.read(path))
-        lowered = max(now - given.added, int(given.old) + others)
-        host.write(path, b"%d\n" % lowered)
+def _count(host: Host, path: str) -> int:
+    """Return a count without the pages that are surplus: those that were given back while a program
+    had them, which go with it."""
+    surplus = path.replace("/nr_", "/surplus_")
+    counts = [path, *([surplus] if surplus != path and host.exists(surplus) else [])]
+    count = 0
+    for file in reversed(counts):
+        content = host.read(file)
+        try:
+            count = int(content) - count
+        except ValueError as error:
+            raise SetupFailed(f"{file} holds no count: {_text(content)[:60]}") from error
+    return count
 
 
-def _count(path: str, content: bytes) -> int:
-    try:
-        return int(content)
-    except ValueError as error:
-        raise SetupFailed(f"{path} holds no count: {_text(content)[:60]}") from error
+def _settle(ledger: _Ledger, host: Host, about: _About) -> None:
+    """Finish the change of a count whose run died over it: as it was the last, the count still says
+    how far that came. A raise is taken back, and its lease with it; a lowering is completed."""
+    match ledger.unmade.get(about.value):
+        case _Take(added=int(added)) as take:
+            made = min(max(0, _count(host, take.path) - int(take.old)), added)
+            if made:
+                host.write(take.path, b"%d\n" % (_count(host, take.path) - made))
+            ledger.append(_Give(**dict(about), run=take.run, root=take.root))
+        case _Give(target=int(target)):
+            if _count(host, about.path) > target:
+                host.write(about.path, b"%d\n" % target)
+            ledger.append(_Done(**dict(about), found=b"%d\n" % target))
+
+
+def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
+    """Take from a count what was added for `given`, but nothing that the others hold: the
+    administrator may have lowered it."""
+    count, added = _count(host, given.path), given.added or 0
+    others = sum(take.added or 0 for take in ledger.of(given)) - added
+    target = max(count - added, min(count, others))
+    if target == count:  # who only counted on what was free may not be able to set it
+        ledger.append(give)
+        return
+    ledger.append(give.model_copy(update={"target": target}))
+    host.write(given.path, b"%d\n" % target)
+    ledger.append(_Done(host=give.host, path=give.path, space=give.space, found=b"%d\n" % target))
+
+
+def _space(host: Host, path: str) -> str:
+    """Return the network namespace that a value belongs to; empty for one of the whole machine."""
+    if not isinstance(host, LocalHost) or not path.startswith(_OF_A_NETWORK):
+        return ""
+    return str(host.inodes("/proc/self/ns/net")["/proc/self/ns/net"])
+
+
+def _process_in(space: str, host: Host) -> str:
+    """Return a process that is in a network namespace; empty where there is none."""
+    found = host.inodes("/proc/[0-9]*/ns/net").items()
+    return next((path.split("/")[2] for path, inode in found if str(inode) == space), "")
 
 
 def _text(content: bytes) -> str:

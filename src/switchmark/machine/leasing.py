@@ -27,12 +27,25 @@ def lease(workspace: Workspace, host: Host, path: str, content: bytes) -> None:
 def reserve_pages(workspace: Workspace, host: Host, step: Reserve) -> None:
     """Keep hugepages free for a run. SetupFailed or Unavailable where they cannot be had."""
     pool = find_pool(host, step.node)
-    number = workspace.journal.intend(Lease(host=host.name, path=pool.total))
+    numbers: list[int] = []
+
+    def intend(added: int) -> None:
+        undo = Lease(host=host.name, path=pool.total, added=added)
+        numbers.append(workspace.journal.intend(undo))
+
     try:
-        reserve(pool, step.megabytes, run=workspace.run, host=host, leases=workspace.leases)
+        reserve(
+            pool,
+            step.megabytes,
+            run=workspace.run,
+            host=host,
+            leases=workspace.leases,
+            intend=intend,
+        )
     except (SetupFailed, Unavailable):
         # There is no lease: the undo would give back one that the run had before.
-        workspace.journal.done(number)
+        for number in numbers:
+            workspace.journal.done(number)
         raise
     except OSError as error:
         reason = error.strerror or str(error)

@@ -107,7 +107,7 @@ def _reserve(step: Reserve) -> str:
         "kib=\"$(awk '/^Hugepagesize:/ {print $2}' /proc/meminfo)\"; "
         f'total="{path}"; '
         f'echo "$(($(cat "$total") + ({step.megabytes} * 1024 + kib - 1) / kib))" >"$total"'
-        "  # leased: only what is not free is added; the last run restores it"
+        "  # leased: only what is not free is added, and it is taken away again"
     )
 
 

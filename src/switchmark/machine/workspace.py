@@ -56,6 +56,7 @@ class Workspace:
                 if not self.journal.pending:
                     remove_folder(self.folder)
             finally:
+                self.leases.close()
                 self.journal.close()
 
     def reach(self, host: Host) -> None:
