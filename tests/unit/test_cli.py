@@ -265,7 +265,6 @@ def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
         (["run", "--swich", "x"], "--swich"),
         (["runn"], "Did you mean 'run'?"),
         (["run", "a.yaml", "b.yaml"], "b.yaml"),
-        (["list"], "THING"),
         (["list", "switchs"], "did you mean 'switches'?\n  known: switches, engines"),
         (["list", "switches", "--port", "x"], "there is no kind of port named 'x'"),
         (["paper", "x"], "there is no experiment named 'x'"),
@@ -734,6 +733,46 @@ def test_each_command_of_the_table_is_there_and_told_in_full(cli) -> None:
         assert ended.status == 0, name
         assert ended.out.startswith(f"Usage: switchmark {name} "), ended.out
         assert "Options:" in ended.out
+
+
+def test_help_says_a_default_once_and_arguments_as_they_are_written(cli) -> None:
+    usages = {}
+    for name in COMMANDS:
+        text = cli(name, "--help").out
+        usages[name] = text.partition("\n")[0].removeprefix(f"Usage: switchmark {name} [OPTIONS]")
+        for line in re.split(r"\n  (?=-)", text):
+            assert not re.search(r"\[.*\]\s+\[default:", line, re.DOTALL), line
+    assert usages["run"] == " [CAMPAIGN.yaml]"
+    assert usages["compare"] == " RUN..."
+    assert usages["query"] == " RUN... [SQL]"
+    assert usages["clean"] == " [RUN]..."
+
+
+@pytest.mark.parametrize(
+    ("command", "what"), [("report", "test"), ("compare", "pair"), ("query", "row")]
+)
+def test_help_says_what_json_has_an_object_of(command: str, what: str, cli) -> None:
+    assert f"one object a {what} on stdout" in " ".join(cli(command, "--help").out.split())
+
+
+def test_the_example_of_a_query_is_no_part_of_its_sentences(cli) -> None:
+    text, _, examples = cli("query", "--help").out.partition("Examples:\n")
+    assert "group by switch" not in text
+    assert 'switchmark query runs/before "select ' in examples
+
+
+def test_help_is_a_command(cli) -> None:
+    assert cli("help").out == cli("--help").out
+    assert cli("help", "query").out == cli("query", "--help").out
+    assert cli("help", "repport").status == Exit.USAGE
+
+
+def test_a_list_of_nothing_in_particular_is_that_of_the_switches(cli) -> None:
+    ended = cli("list")
+    assert ended.status == 0
+    switches, _, rest = ended.out.partition("\n\n")
+    assert f"{switches}\n" == cli("list", "switches").out
+    assert "engines" in rest
 
 
 def test_a_command_that_is_not_there_is_refused_with_the_nearest(cli) -> None:

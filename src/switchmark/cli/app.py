@@ -18,7 +18,7 @@ import switchmark
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
-__all__ = ["COMMANDS", "app", "print_version"]
+__all__ = ["COMMANDS", "app", "print_help", "print_version"]
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("measuring:run", "Run the tests of a campaign, of axes, or of both."),
@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("hosts:doctor", "Say what this host can do, what is missing, what mends it."),
     "clean": ("hosts:clean", "Undo what dead runs left on this machine and their hosts."),
     "completion": ("completion:print_completion", "Print what completes commands in a shell."),
+    "help": ("app:print_help", "Print the help of a command."),
     "version": ("app:print_version", "Print the version."),
 }
 """Each command by its name: where its function is in this folder, and what it does, in a line."""
@@ -102,6 +103,14 @@ def top(
     elif context.invoked_subcommand is None:
         print(context.get_help())
     return 0
+
+
+def print_help(
+    command: Annotated[str, typer.Argument(metavar="[COMMAND]", help="one of the commands")] = "",
+) -> int:
+    """Print the help of a command, or of the whole program."""
+    asked = [command] if command else []
+    return app([*asked, "--help"], prog_name="switchmark", standalone_mode=False) or 0
 
 
 def print_version() -> int:

@@ -13,6 +13,8 @@ __all__ = [
     "Cluster",
     "Json",
     "JsonLines",
+    "JsonPairs",
+    "JsonRows",
     "Keep",
     "Measuring",
     "Named",
@@ -38,6 +40,12 @@ Named = Annotated[
 ]
 JsonLines = Annotated[
     bool, typer.Option("--json", help="one object a test on stdout, each on one line; no table")
+]
+JsonPairs = Annotated[
+    bool, typer.Option("--json", help="one object a pair on stdout, each on one line; no table")
+]
+JsonRows = Annotated[
+    bool, typer.Option("--json", help="one object a row on stdout, each on one line; no table")
 ]
 Json = Annotated[bool, typer.Option("--json", help="an array of objects on stdout")]
 Wide = Annotated[
@@ -89,19 +97,19 @@ class Measuring:
     calibrate: Annotated[
         str,
         typer.Option(
-            metavar="WHEN", help="the traffic program without a switch: auto, never, again [auto]"
+            metavar="WHEN", help="the traffic program without a switch: auto, never, again"
         ),
     ] = "auto"
     gate: Annotated[
         str,
         typer.Option(
             metavar="WHAT",
-            help="a switch that does other work: refuse, doubt, off (untried) [refuse]",
+            help="a switch that does other work: refuse, doubt, off (untried)",
         ),
     ] = "refuse"
     rerun: Annotated[
         int,
-        typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times [0]"),
+        typer.Option(metavar="N", min=0, max=100, help="repeat a spoiled trial up to N times"),
     ] = 0
     share_machine: Annotated[
         bool,

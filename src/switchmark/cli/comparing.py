@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from switchmark.cli.arguments import JsonLines
+from switchmark.cli.arguments import JsonPairs
 from switchmark.errors import Exit
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def compare(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the result as Markdown, too")
     ] = None,
-    as_json: JsonLines = False,
+    as_json: JsonPairs = False,
 ) -> int:
     """Compare runs test by test, or the tests of one run with each other.
 

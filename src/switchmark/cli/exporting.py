@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from switchmark.cli.arguments import JsonLines, RunFolderPath, Wide
+from switchmark.cli.arguments import JsonLines, JsonRows, RunFolderPath, Wide
 from switchmark.cli.running import print_json, print_records, print_report, steps_of
 from switchmark.cli.tuning import print_tuning
 
@@ -140,12 +140,11 @@ def query(
         list[str],
         typer.Argument(metavar="RUN... [SQL]", help="run folders, then a query in quotes"),
     ],
-    as_json: JsonLines = False,
+    as_json: JsonRows = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, no table")] = False,
 ) -> int:
     """Ask the records of runs by SQL: tables tests, trials, flows, goals, records, all_trials.
 
-    switchmark query RUN "select switch, median(rx_pps) from tests group by switch"
     Without a query it lists the columns of each table.
     """
     from switchmark.errors import UsageError
@@ -174,7 +173,10 @@ def query(
 
 def schema_(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="records, trials (files of a run), or json")
+        str,
+        typer.Argument(
+            metavar="[NAME]", help="records or trials (files of a run), or json [records]"
+        ),
     ] = "records",
 ) -> int:
     """Print the JSON Schema of what a run folder holds, or of what --json prints."""

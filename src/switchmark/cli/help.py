@@ -30,6 +30,12 @@ class Command(TyperCommand):
     """A command shows each group of options below a heading of its own, and its examples last, as
     they were written."""
 
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        """Return the words of the line of usage: arguments as they are written, with the brackets
+        that say which may be left out."""
+        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        return ["[OPTIONS]", *(str(each.metavar) for each in arguments)]
+
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         told: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         told |= {heading: [] for heading in _GROUPS.values()}
@@ -37,8 +43,10 @@ class Command(TyperCommand):
             line = param.get_help_record(ctx)
             if line is not None:
                 group = _GROUPS.get(getattr(param, "rich_help_panel", None) or "", "Options")
-                is_argument = param.param_type_name == "argument"
-                told["Arguments" if is_argument else group].append(line)
+                if param.param_type_name == "argument":
+                    told["Arguments"].append((str(param.metavar), line[1]))
+                else:
+                    told[group].append(line)
         for heading, lines in told.items():
             if lines:
                 with formatter.section(heading):

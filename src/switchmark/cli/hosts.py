@@ -26,24 +26,27 @@ def list_(
     thing: Annotated[
         str,
         typer.Argument(
-            metavar="THING",
-            help="switches, engines, environments, functions, scenarios, searches, noises, ...",
+            metavar="[THING]",
+            help="switches, engines, environments, functions, scenarios, searches, noises, papers",
             autocompletion=things,
         ),
-    ],
+    ] = "",
     port: Annotated[
         str | None, typer.Option(metavar="KIND", help="only what has this kind of port")
     ] = None,
     as_json: Json = False,
 ) -> int:
     """List names, whether this host can use them, and why not."""
-    from switchmark.cli.listing import listed, print_listed, thing_named
+    from switchmark.cli.listing import Thing, listed, print_listed, thing_named
 
-    entries = listed(thing_named(thing), port)
+    entries = listed(thing_named(thing or Thing.SWITCHES), port)
     if as_json:
         print_json(entries)
     else:
         print_listed(entries, sys.stdout)
+        if not thing:
+            others = ", ".join(each for each in Thing if each is not Thing.SWITCHES)
+            print(f"\nThese are the switches. There are lists of {others}, too.")
     return 0
 
 
