@@ -183,7 +183,7 @@ def test_a_client_with_several_sockets_gets_all_its_answers(program: Program, en
     assert opened["ok"], opened
     load = {"frame_bytes": [64], "address": ADDRESS, "flows": 4, "vary": ["src_port"]}
     asks = {**load, "frames": 400, "burst": 8, "latency": True}
-    assert program.ask("arm", run=7, longest_ns=10**9, tasks=[asks, {}])["ok"]
+    assert program.ask("arm", run=7, longest_ns=10**9, tasks=[asks, {"flows": 4}])["ok"]
     task = program.trial(10**9)["tasks"][0]
     assert (task["sent"]["frames"], task["received"]["frames"]) == (400, 400)
     assert task["received"]["flows"] == [[100, 0, 0, 0]] * 4
@@ -207,6 +207,35 @@ def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> No
         each = [flow[0] for flow in received["flows"]]
         assert sum(each) == received["frames"]
         assert max(each) - min(each) <= 1
+
+
+@pytest.mark.parametrize("touch", ["none", "header", "full"])
+def test_a_receiver_announces_its_mac_again_and_counts_no_announcement(
+    program: Program, touch: str
+) -> None:
+    """The loop brings back what it announces; in a phase of ten periods it does so nine times."""
+    program.open_loop()
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000}
+    ways: dict[str, Any] = {"touch": touch, "announce_every_ns": 10**7}
+
+    def announcing(again: Any) -> dict[str, Any]:
+        hello = {"announce": ADDRESS, "announce_again": again}
+        return program.arm(tasks=[load, hello], **ways)
+
+    assert announcing(["02:00:00:00:00:09"])["ok"]
+    for _ in range(2):  # each phase has its own
+        sender, receiver = program.trial(10**8)["tasks"]
+        assert 1 <= receiver["announced"] <= 9
+        received = receiver["received"]
+        assert received["frames"] == sender["sent"]["frames"] > 0
+        assert received["other_phase"] == received["foreign"] == 0
+        assert received["corrupted"] == received["stray"] == 0
+    assert announcing([None])["ok"]
+    assert program.trial(10**8)["tasks"][1]["announced"] == 0
+    for wrong in ([], ["02:00:00:00:00:09"] * 2, ADDRESS["dst_mac"]):
+        refused = announcing(wrong)["error"]
+        assert refused == "arm: announce_again is not a list as long as announce"
+    assert "not a MAC" in announcing(["x"])["error"]
 
 
 def test_flows_share_the_addresses_of_their_sender(program: Program) -> None:

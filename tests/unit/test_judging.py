@@ -357,6 +357,18 @@ def test_frames_of_before_took_the_place_of_others_inside(
     assert found.unaccounted == 0
 
 
+def test_what_announces_a_mac_again_makes_up_for_no_lost_frame() -> None:
+    """Of two copies of each of 100 frames 3 are lost in the switch and 1 behind it; a receiver has
+    announced its MAC 5 times."""
+    counters = {"f0@switch": port(100, 5), "f1@switch": port(5, 99), "f2@switch": port(0, 98)}
+    found = trial(100, copies=2, counters=counters, evidence={"announced": 5}).model_copy(
+        update={"lost": 4, "rx_frames": 196}
+    )
+    found = balanced(found, ports=("f0", "f1", "f2"), through=True)
+    assert placed(found) == {"inside switch": 3, "from switch": 1}
+    assert found.unaccounted == 0
+
+
 def test_what_is_placed_already_is_not_placed_twice() -> None:
     counters = {"f0@switch": port(100, 0), "f1@switch": port(0, 80)}
     lost_at = {"f1@switch out": 20, "ring f1": 5}
@@ -485,8 +497,8 @@ def judged(
     )
     found = found or trial()
     if not found.counters.links:
-        ports = {f"{name}@switch": port(found.tx_frames, found.tx_frames) for name in PORTS}
-        found = found.model_copy(update={"counters": PathCounters.parse(ports)})
+        carried = ends(f0=(found.tx_frames, 0), f1=(0, found.tx_frames))
+        found = found.model_copy(update={"counters": PathCounters.parse(carried)})
     return judge._judged(found, window)
 
 
@@ -541,6 +553,35 @@ def judged(
             "past-switch",
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 989_999)})},
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 990_000)})},
+        ),
+        ("flooded", {"found": trial(stray=1)}, {}),
+        (
+            "flooded",
+            {"found": trial(counters=ends(f0=(10**6, 1001), f1=(0, 10**6)))},
+            {"found": trial(counters=ends(f0=(10**6, 1000), f1=(0, 10**6)))},
+        ),
+        (
+            "flooded",
+            {"found": trial(counters=ends(f0=(10**6, 0), f1=(0, 10**6 + 1001)))},
+            {
+                "found": trial(
+                    counters=ends(f0=(10**6, 1100), f1=(0, 10**6 + 1100)),
+                    evidence={"announced": 60, "left_over": 40},
+                )
+            },
+        ),
+        (
+            "flooded",
+            {
+                "pairs": 2,
+                "found": trial(
+                    counters=ends(f0=(10**6, 9), f1=(0, 10**6), f2=(10**6, 2**20), f3=(0, 10**6))
+                ),
+            },
+            {
+                "dimension": "latency",
+                "found": trial(counters=ends(f0=(10**6, 10**6), f1=(10**6, 10**6))),
+            },
         ),
         (
             "slow-path",
@@ -600,6 +641,7 @@ RAISED_BY = {
     "foreign-frames": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
     "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
+    "flooded": "netns/test_flooding.py::test_what_is_flooded_is_doubted",
     "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "slow-path": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "profiled": "root/test_axes.py::test_what_cpus_do_is_sampled_where_that_is_asked_for",
@@ -634,7 +676,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
-            *("profiled", "slow-path"),
+            *("profiled", "slow-path", "flooded"),
         ),
     }.items():
         text = (package / file).read_text()

@@ -227,6 +227,9 @@ static void say_load(struct script *s)
 	if (once_in(s, 4)) {
 		say(s, ",\"announce\":");
 		say_address(s);
+		if (once_in(s, 2))
+			say(s, ",\"announce_again\":[%s]",
+			    once_in(s, 2) ? "null" : "\"02:00:00:00:00:02\"");
 	}
 	if (once_in(s, 8)) {
 		say(s, ",\"expect\":{\"address\":");
@@ -250,6 +253,8 @@ static void say_arm(struct script *s)
 		say(s, ",\"clock\":{\"ticks\":%llu,\"ns\":%llu,\"hz\":%llu}",
 		    (unsigned long long)shared_clock.ticks0, (unsigned long long)shared_clock.ns0,
 		    (unsigned long long)shared_clock.hz);
+	if (once_in(s, 4))
+		say(s, ",\"announce_every_ns\":%.0f", NUMBER(s, 1e6, 0, 1, 1e14));
 	say(s, ",\"tasks\":[");
 	for (uint32_t i = 0; i < tasks; i++) {
 		say(s, i ? "," : "");

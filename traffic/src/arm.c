@@ -2,10 +2,12 @@
 /* What tasks are told of a trial: frames, flows, memory for counts. */
 #include "session.h"
 #include "skew.h"
+#include "socket.h"
 #include "watch.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static void sender_free(struct sender *s)
 {
@@ -48,11 +50,20 @@ static void forwarder_free(struct forwarder *w)
 	w->frames = w->copies = NULL;
 }
 
+static void announcer_free(struct announcer *a)
+{
+	for (uint32_t i = 0; i < a->count; i++)
+		if (a->list[i].past >= 0)
+			close(a->list[i].past);
+	a->count = 0;
+}
+
 void task_free(struct task *t)
 {
 	sender_free(&t->sender);
 	receiver_free(&t->receiver);
 	forwarder_free(&t->forwarder);
+	announcer_free(&t->announcer);
 }
 
 static void mac_step(uint8_t mac[6], uint32_t by)
@@ -355,6 +366,8 @@ static const char *forwarder_arm(struct task *t, uint32_t run, const struct task
 	forwarder_free(w);
 	w->burst = burst;
 	w->run = run;
+	w->first_flow = load->first_flow;
+	w->flows = load->flows;
 	w->frames = lines_alloc(burst, sizeof(*w->frames));
 	w->copies = lines_alloc(burst, sizeof(*w->copies));
 	if (!w->frames || !w->copies)
@@ -364,12 +377,55 @@ static const char *forwarder_arm(struct task *t, uint32_t run, const struct task
 	return NULL;
 }
 
+static void hello_make(struct announcement *n, const struct address *a, uint32_t run, uint32_t flow)
+{
+	struct port *port = n->port;
+
+	template_make(&n->hello, a, frame_len(port, frame_least(a)), run, (uint16_t)flow,
+		      PHASE_ANNOUNCE, port->engine->caps & ENGINE_PAYLOAD);
+	if (n->past < 0 && port->completes_sums && !a->v6 && !a->vxlan)
+		template_leave_sum(&n->hello);
+}
+
+/* Announces the MAC of one port of a task, and keeps what does so again if it is to. */
+static const char *announcement_arm(struct task *t, uint32_t i, uint32_t run,
+				    const struct task_load *load)
+{
+	struct port *port = t->forwarder.ports[i];
+	struct announcement *n = &t->announcer.list[t->announcer.count];
+	struct address a = load->announced[i];
+	bool sent;
+
+	if (frame_least(&a) > port->config.frame_max)
+		return "announce: its frame is longer than frame_bytes of open";
+	n->port = port;
+	n->past = -1;
+	/* The engine may only receive, or a sender may have built the next frames in its ring. */
+	if (port->engine->caps & ENGINE_NEEDS_INTERFACE) {
+		n->past = packet_sender(port);
+		if (n->past < 0)
+			return port->why;
+	}
+	hello_make(n, &a, run, load->first_flow);
+	sent = port_announce(port, n->past, &n->hello);
+	if (load->again[i]) {
+		memcpy(a.dst_mac, load->again_to[i], 6);
+		hello_make(n, &a, run, load->first_flow);
+		t->announcer.count++;
+	} else if (n->past >= 0) {
+		close(n->past);
+	}
+	if (sent && !port->failed)
+		return NULL;
+	return port->why[0] ? port->why : "the port could not announce its MAC";
+}
+
 static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm,
 			    const struct task_load *load)
 {
 	const char *why = NULL;
-	struct frame_template hello;
 
+	announcer_free(&t->announcer);
 	if (role_sends(t->role))
 		why = sender_arm(c, t, arm, load);
 	if (!why && role_receives(t->role))
@@ -384,21 +440,9 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 			 !load->latency ? TIMING_NONE :
 			 load->ipdv	? TIMING_IPDV :
 					  TIMING_LATENCY);
-	for (uint32_t i = 0; !t->core && i < load->announce_count; i++) {
-		struct port *port = t->forwarder.ports[i];
-		const struct address *a = &load->announced[i];
-
-		if (frame_least(a) > port->config.frame_max)
-			return "announce: its frame is longer than frame_bytes of open";
-		template_make(&hello, a, frame_len(port, frame_least(a)), arm->run,
-			      (uint16_t)load->first_flow, PHASE_ANNOUNCE,
-			      port->engine->caps & ENGINE_PAYLOAD);
-		if (port->completes_sums && !a->v6 && !a->vxlan)
-			template_leave_sum(&hello);
-		if (!port_announce(port, &hello) || port->failed)
-			return port->why[0] ? port->why : "the port could not announce its MAC";
-	}
-	return NULL;
+	for (uint32_t i = 0; !why && !t->core && i < load->announce_count; i++)
+		why = announcement_arm(t, i, arm->run, load);
+	return why;
 }
 
 void control_arm(struct control *c, const struct arm_plan *arm)
@@ -423,7 +467,10 @@ void control_arm(struct control *c, const struct arm_plan *arm)
 	} else if (!c->clock.hz) {
 		clock_measure(&c->clock, 50);
 	}
-	c->window = (struct window){ .interval = clock_ticks_in(&c->clock, arm->interval_ns) };
+	c->window = (struct window){
+		.interval = clock_ticks_in(&c->clock, arm->interval_ns),
+		.announce_every = clock_ticks_in(&c->clock, arm->announce_every_ns),
+	};
 	for (uint32_t i = 0, plan = 0; i < c->task_count; i++) {
 		struct task *t = &c->tasks[i];
 		const char *why;

@@ -445,6 +445,26 @@ static bool rewrite_read(struct reader *r, json_t *list, struct task_load *load)
 	return true;
 }
 
+/* A MAC or null for each address that a task announces. */
+static bool again_read(struct reader *r, json_t *list, struct task_load *load)
+{
+	if (!json_is_array(list) || json_array_size(list) != load->announce_count)
+		return refuse(r, "arm: announce_again is not a list as long as announce");
+	for (uint32_t i = 0; i < load->announce_count; i++) {
+		json_t *v = json_array_get(list, i);
+		const struct member mac = { .key = "announce_again",
+					    .kind = MAC,
+					    .into = load->again_to[i] };
+
+		if (json_is_null(v))
+			continue;
+		if (!member_read(r, "arm: task", &mac, v))
+			return false;
+		load->again[i] = true;
+	}
+	return true;
+}
+
 /* The tunnel that a frame is in: its number, and the addresses of the frame inside. */
 static bool vxlan_read(struct reader *r, json_t *object, struct address *a)
 {
@@ -580,7 +600,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 	static const char *const stamps[] = { "due", "sent", NULL };
 	uint64_t first = 0, flows = 1, burst = 32;
 	json_t *sizes = NULL, *vary = NULL, *rewrite = NULL, *address = NULL, *announce = NULL;
-	json_t *expect = NULL, *subflows = NULL;
+	json_t *expect = NULL, *subflows = NULL, *again = NULL;
 	uint32_t arrivals = ARRIVALS_BURST, stamp = 0;
 	const struct member members[] = {
 		{ .key = "first_flow", .kind = NUMBER, .into = &first, .max = FLOW_MAX - 1 },
@@ -600,6 +620,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		{ .key = "vary", .kind = ANY, .into = &vary },
 		{ .key = "subflows", .kind = ANY, .into = &subflows },
 		{ .key = "announce", .kind = ANY, .into = &announce },
+		{ .key = "announce_again", .kind = ANY, .into = &again },
 		{ .key = "rewrite", .kind = ANY, .into = &rewrite },
 		{ .key = "expect", .kind = ANY, .into = &expect },
 		{ 0 },
@@ -618,6 +639,8 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		return false;
 	if (announce && !addresses_read(r, "arm: announce", announce, 2, load->announced,
 					&load->announce_count))
+		return false;
+	if (again && !again_read(r, again, load))
 		return false;
 	return (!sizes || lens_read(r, sizes, load)) && (!expect || expect_read(r, expect, load)) &&
 	       (!rewrite || rewrite_read(r, rewrite, load));
@@ -671,7 +694,7 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 	static const char *const verbs[] = { "open", "ready", "clock",	"arm",	 "start", "wait",
 					     "stop", "drain", "report", "close", NULL };
 	uint32_t verb = 0, touch = TOUCH_HEADER, phase = PHASE_MEASURED;
-	uint64_t run = 0, longest = 0, interval = 100000000, at = 0, duration = 0;
+	uint64_t run = 0, longest = 0, interval = 100000000, again = 0, at = 0, duration = 0;
 	json_t *ports = NULL, *threads = NULL, *tasks = NULL, *clock = NULL;
 	bool ok;
 	const struct member open[] = {
@@ -691,6 +714,7 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 		  .max = 1e14,
 		  .required = true },
 		{ .key = "interval_ns", .kind = NUMBER, .into = &interval, .min = 1e6, .max = 1e12 },
+		{ .key = "announce_every_ns", .kind = NUMBER, .into = &again, .max = 1e14 },
 		{ .key = "clock", .kind = ANY, .into = &clock },
 		{ .key = "tasks", .kind = ANY, .into = &tasks, .required = true },
 		{ 0 },
@@ -733,6 +757,7 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 		out->arm.touch = (enum touch)touch;
 		out->arm.longest_ns = longest;
 		out->arm.interval_ns = interval;
+		out->arm.announce_every_ns = again;
 		return ok && arm_read(r, tasks, clock, &out->arm);
 	case VERB_START:
 		ok = object_read(r, "start", object, start);

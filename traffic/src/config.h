@@ -88,6 +88,8 @@ struct task_load {
 	bool latency, ipdv;
 	struct address announced[2]; /* of the task's ports, in order */
 	uint32_t announce_count;
+	bool again[2]; /* which of them are announced again, to the MAC `again_to` */
+	uint8_t again_to[2][6];
 	uint64_t delay_ns;
 	bool rewrite[2];
 	uint8_t src_mac[2][6], dst_mac[2][6];
@@ -100,6 +102,7 @@ struct arm_plan {
 	struct clock clock;
 	uint64_t longest_ns; /* of a phase: bounds the memory for intervals */
 	uint64_t interval_ns;
+	uint64_t announce_every_ns; /* of a phase; 0: never again */
 	struct task_load tasks[TASKS_MAX];
 	uint32_t task_count;
 };

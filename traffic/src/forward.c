@@ -19,8 +19,9 @@ static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct po
 	return used;
 }
 
-/* What of a burst a server sends back: test frames of this run. Others would make a switch that
- * learns believe that who sent them has moved; they are given back. */
+/* What of a burst a server sends back: test frames of this run and of its flows. An answer to others,
+ * which come where a switch floods, would make it believe that who they are for has moved; they are
+ * given back. */
 static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t n)
 {
 	const bool headless = from->engine->caps & ENGINE_PAYLOAD;
@@ -29,15 +30,17 @@ static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t 
 	for (uint32_t i = 0; i < n; i++) {
 		struct frame f = w->frames[i];
 		struct payload p;
+		const bool test = frame_parse(f.data, f.len, w->run, &p, TOUCH_NONE, headless) ==
+					  FRAME_OURS &&
+				  p.phase != PHASE_ANNOUNCE;
 
-		if (unlikely(frame_parse(f.data, f.len, w->run, &p, TOUCH_NONE, headless) !=
-				     FRAME_OURS ||
-			     p.phase == PHASE_ANNOUNCE)) {
-			from->engine->release(from, &f, 1);
-			w->ignored++;
+		if (likely(test && p.flow - w->first_flow < w->flows)) {
+			w->frames[ours++] = f;
 			continue;
 		}
-		w->frames[ours++] = f;
+		from->engine->release(from, &f, 1);
+		w->ignored += !test;
+		w->stray += test;
 	}
 	return ours;
 }

@@ -48,6 +48,7 @@ void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 void task_begin(struct task *t)
 {
 	t->stop = false;
+	t->announcer.sent = 0;
 	t->sent_all = !role_sends(t->role);
 	if (role_sends(t->role))
 		sender_begin(&t->sender);
@@ -56,7 +57,7 @@ void task_begin(struct task *t)
 	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER) {
 		struct forwarder *w = &t->forwarder;
 
-		w->polls = w->empty = w->ignored = 0;
+		w->polls = w->empty = w->ignored = w->stray = 0;
 		for (int i = 0; i < 2; i++)
 			w->in[i] = w->out[i] = w->dropped[i] = 0;
 	}
@@ -83,16 +84,15 @@ void port_discard(struct port *port, struct frame *frames, uint32_t burst, uint6
 	}
 }
 
-bool port_announce(struct port *port, const struct frame_template *t)
+bool port_announce(struct port *port, int past, const struct frame_template *t)
 {
 	bool headless = port->engine->caps & ENGINE_PAYLOAD;
 	uint8_t copy[HEAD_BYTES];
 	struct frame f;
 
-	/* An engine that only receives has no way to send; its interface has. */
-	if (!port->config.sends && (port->engine->caps & ENGINE_NEEDS_INTERFACE)) {
+	if (past >= 0) {
 		frame_build(copy, t, 0, 0, 0, TOUCH_NONE, false, false);
-		return !packet_send_once(port, copy, t->len);
+		return send(past, copy, t->len, MSG_DONTWAIT) == (ssize_t)t->len;
 	}
 	if (port->engine->alloc(port, &f, 1) != 1)
 		return false;
@@ -103,6 +103,14 @@ bool port_announce(struct port *port, const struct frame_template *t)
 			return true;
 	port->engine->release(port, &f, 1);
 	return false;
+}
+
+static void task_announce(struct task *t)
+{
+	struct announcer *a = &t->announcer;
+
+	for (uint32_t i = 0; i < a->count; i++)
+		a->sent += port_announce(a->list[i].port, a->list[i].past, &a->list[i].hello);
 }
 
 /* ---- workers ---------------------------------------------------------------------- */
@@ -180,20 +188,38 @@ static uint64_t worker_mark(struct worker *w, uint64_t mark, uint64_t now, bool 
 	return UINT64_MAX;
 }
 
+/* The next moment of a phase at which MACs are announced again; UINT64_MAX: there is none. */
+static uint64_t announcing_after(const struct window *window, uint64_t ticks)
+{
+	const uint64_t next = ticks + window->announce_every;
+
+	return window->announce_every && next < window->end ? next : UINT64_MAX;
+}
+
 static void worker_loop(struct worker *w)
 {
-	uint64_t mark, all_moved = 0;
+	uint64_t note, announce, mark, all_moved = 0; /* `mark`: what of both comes first */
 
 	worker_begin(w);
-	mark = w->late ? w->window->end : w->window->note;
+	note = w->late ? w->window->end : w->window->note;
+	announce = announcing_after(w->window, w->window->start);
+	mark = note < announce ? note : announce;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
 		uint64_t now = clock_ticks();
 		bool sending = false, receiving = false;
 		uint32_t moved = 0;
 
 		if (unlikely(now >= mark)) {
-			mark = worker_mark(w, mark, now, all_moved);
-			all_moved = 0;
+			if (now >= note) {
+				note = worker_mark(w, note, now, all_moved);
+				all_moved = 0;
+			}
+			if (now >= announce) {
+				for (uint32_t i = 0; i < w->count; i++)
+					task_announce(w->tasks[i]);
+				announce = announcing_after(w->window, now);
+			}
+			mark = note < announce ? note : announce;
 			now = clock_ticks();
 		}
 		for (uint32_t i = 0; i < w->count; i++) {
@@ -217,7 +243,7 @@ static void worker_loop(struct worker *w)
 			usleep(REST_US);
 	}
 	/* Halted, or done, before that was noted. */
-	if (mark != UINT64_MAX)
+	if (note != UINT64_MAX)
 		worker_note_after(w);
 }
 

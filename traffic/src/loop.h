@@ -35,6 +35,7 @@ struct window {
 	 * has come for so long, or at the latest. All in ticks. */
 	uint64_t note, quiet, latest;
 	uint64_t interval; /* ticks */
+	uint64_t announce_every; /* ticks; 0: MACs are not announced again */
 	uint8_t phase;
 };
 
@@ -162,13 +163,26 @@ struct forwarder {
 	struct port *ports[2]; /* the same twice: a server */
 	uint32_t burst;
 	bool reflect;
-	uint32_t run; /* whose test frames are reflected */
+	uint32_t run, first_flow, flows; /* whose test frames are reflected */
 	bool rewrite[2]; /* of frames that leave by this port */
 	uint8_t src_mac[2][6], dst_mac[2][6];
 	struct frame *frames, *copies;
 	uint64_t in[2], out[2], dropped[2];
-	uint64_t ignored; /* by a server: came in and are no test frames of this run */
+	/* By a server: came in and are no test frames of this run; or are some, of others' flows. */
+	uint64_t ignored, stray;
 	uint64_t polls, empty;
+};
+
+/* The frames that tell switches where a task's MACs are. A switch forgets a MAC that sends nothing:
+ * these are sent again in a phase. */
+struct announcer {
+	struct announcement {
+		struct port *port;
+		int past; /* a socket that sends past the port's engine; -1: the engine sends */
+		struct frame_template hello;
+	} list[2];
+	uint32_t count;
+	uint64_t sent; /* of a phase */
 };
 
 struct task {
@@ -180,6 +194,7 @@ struct task {
 	struct sender sender;
 	struct receiver receiver;
 	struct forwarder forwarder;
+	struct announcer announcer;
 	atomic_bool sent_all;
 	atomic_bool stop;
 } __attribute__((aligned(CACHE_LINE)));
@@ -259,7 +274,8 @@ void task_end(struct task *t);
 /* Receives and throws away what waits at a port; at most `limit` frames. */
 void port_discard(struct port *port, struct frame *frames, uint32_t burst, uint64_t limit);
 
-/* Sends one frame of phase PHASE_ANNOUNCE, so that switches learn its source. */
-bool port_announce(struct port *port, const struct frame_template *t);
+/* Sends one frame of phase PHASE_ANNOUNCE, so that switches learn its source: by the socket `past`
+ * that packet_sender opened, if it is not -1. */
+bool port_announce(struct port *port, int past, const struct frame_template *t);
 
 #endif

@@ -207,7 +207,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 				continue;
 			}
 			if (unlikely(p.phase != phase)) {
-				r->other_phase++;
+				r->other_phase += p.phase != PHASE_ANNOUNCE;
 				continue;
 			}
 		}
@@ -280,7 +280,7 @@ static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 		if (verdict != FRAME_OURS) {
 			receiver_refuse(r, verdict, flow);
 		} else if (p.phase != r->window->phase) {
-			r->other_phase++;
+			r->other_phase += p.phase != PHASE_ANNOUNCE;
 		} else if (flow >= r->flows) {
 			r->stray++;
 		} else if (r->touch == TOUCH_NONE || sequence_add(&r->sequences[flow], p.seq)) {

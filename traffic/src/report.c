@@ -394,17 +394,20 @@ static json_t *forwarder_report(const struct task *t)
 		sum.polls += w->polls;
 		sum.empty += w->empty;
 		sum.ignored += w->ignored;
+		sum.stray += w->stray;
 	}
-	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I,s:I}", "in", COUNT(sum.in[0]),
+	return json_pack("{s:[I,I],s:[I,I],s:[I,I],s:I,s:I,s:I,s:I}", "in", COUNT(sum.in[0]),
 			 COUNT(sum.in[1]), "out", COUNT(sum.out[0]), COUNT(sum.out[1]), "dropped",
 			 COUNT(sum.dropped[0]), COUNT(sum.dropped[1]), "polls", COUNT(sum.polls),
-			 "empty_polls", COUNT(sum.empty), "ignored", COUNT(sum.ignored));
+			 "empty_polls", COUNT(sum.empty), "ignored", COUNT(sum.ignored), "stray",
+			 COUNT(sum.stray));
 }
 
 /* `why` is set if not all of it is known. */
 static json_t *task_report(const struct control *c, struct task *t, const char **why)
 {
-	json_t *report = json_pack("{s:s}", "role", role_name(t->role));
+	json_t *report = json_pack("{s:s,s:I}", "role", role_name(t->role), "announced",
+				   COUNT(t->announcer.sent));
 
 	if (role_sends(t->role))
 		json_object_set_new(report, "sent", sender_report(c, t));

@@ -141,24 +141,18 @@ void packet_group_leave(struct packet_group *group)
 		group->members--;
 }
 
-int packet_send_once(struct port *port, const void *data, uint32_t len)
+int packet_sender(struct port *port)
 {
-	struct sockaddr_ll address = { .sll_family = AF_PACKET };
-	int saved = namespace_enter(port), fd, error = 0;
+	int saved = namespace_enter(port), fd, error;
 
 	if (saved < -1)
 		return saved;
-	address.sll_ifindex = (int)if_nametoindex(port->config.ifname);
 	fd = packet_socket(port);
-	if (fd < 0)
-		error = fd;
-	else if (sendto(fd, data, len, 0, (struct sockaddr *)&address, sizeof(address)) < 0)
-		error = port_fail(port, errno, "cannot send on %s: %s", port->config.ifname,
-				  strerror(errno));
-	if (fd >= 0)
+	error = fd < 0 ? fd : packet_bind(port, fd, false);
+	if (fd >= 0 && error)
 		close(fd);
 	namespace_leave(saved);
-	return error;
+	return error ? error : fd;
 }
 
 uint32_t packet_restore_vlan(struct msghdr *message, uint8_t *data, uint32_t len)

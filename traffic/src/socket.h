@@ -34,8 +34,8 @@ struct packet_group;
 int packet_spread(struct port *port, int fd, struct packet_group **group);
 void packet_group_leave(struct packet_group *group);
 
-/* Sends one frame past the engine, for a port that only receives. 0, or -errno with port->why. */
-int packet_send_once(struct port *port, const void *data, uint32_t len);
+/* A socket that sends past the engine, from any thread. -errno with port->why. */
+int packet_sender(struct port *port);
 
 /*
  * The kernel takes a VLAN tag out of a frame before an AF_PACKET socket sees it, and tells it

@@ -176,14 +176,14 @@ static void bench_free(struct bench *b)
 }
 
 /* Sends a test frame, shorter by `less` than the smallest. */
-static void bench_send(struct bench *b, uint32_t run, uint8_t phase, uint32_t seq, uint64_t ns,
-		       uint32_t less)
+static void bench_send(struct bench *b, uint32_t run, uint16_t flow, uint8_t phase, uint32_t seq,
+		       uint64_t ns, uint32_t less)
 {
 	const uint64_t net = time_to_net(ns);
 	struct frame_template t;
 	struct frame f;
 
-	template_make(&t, &address, FRAME_MIN, run, 0, phase, false);
+	template_make(&t, &address, FRAME_MIN, run, flow, phase, false);
 	EXPECT_EQ(b->port.engine->alloc(&b->port, &f, 1), 1);
 	frame_build(f.data, &t, seq, net, time_sum(net), TOUCH_HEADER, false, false);
 	f.len = FRAME_MIN - less;
@@ -191,7 +191,7 @@ static void bench_send(struct bench *b, uint32_t run, uint8_t phase, uint32_t se
 }
 
 /* A station that a switch has learnt must not seem to have moved. */
-static void a_server_sends_back_frames_of_its_run_and_no_others(void)
+static void a_server_sends_back_frames_of_its_flows_and_no_others(void)
 {
 	struct bench *b = bench_make(ROLE_SERVER);
 	struct forwarder *w = &b->task.forwarder;
@@ -203,15 +203,20 @@ static void a_server_sends_back_frames_of_its_run_and_no_others(void)
 	w->burst = 64;
 	w->reflect = true;
 	w->run = 9;
+	w->first_flow = 4;
+	w->flows = 3;
 	w->frames = b->frames;
 	w->copies = b->copies;
 	task_choose_step(&b->task, TOUCH_HEADER, TIMING_NONE);
 	task_begin(&b->task);
 	for (uint32_t i = 0; i < 3; i++) {
-		bench_send(b, 9, PHASE_MEASURED, i, 0, 0);
-		bench_send(b, 8, PHASE_MEASURED, i, 0, 0); /* of somebody else */
-		bench_send(b, 9, PHASE_MEASURED, i, 0, 18); /* as long as an ARP request is */
-		bench_send(b, 9, PHASE_ANNOUNCE, i, 0, 0);
+		bench_send(b, 9, i + 4, PHASE_MEASURED, i, 0, 0);
+		bench_send(b, 8, i + 4, PHASE_MEASURED, i, 0, 0); /* of somebody else */
+		bench_send(b, 9, i + 4, PHASE_MEASURED, i, 0,
+			   18); /* as long as an ARP request is */
+		bench_send(b, 9, i + 4, PHASE_ANNOUNCE, i, 0, 0);
+		bench_send(b, 9, i + 1, PHASE_MEASURED, i, 0, 0); /* for another server */
+		bench_send(b, 9, i + 7, PHASE_MEASURED, i, 0, 0);
 	}
 	b->task.step(&b->task, clock_ticks());
 	n = e->rx(&b->port, back, NULL, 64);
@@ -222,12 +227,14 @@ static void a_server_sends_back_frames_of_its_run_and_no_others(void)
 		EXPECT(!memcmp(d, address.src_mac, 6) && !memcmp(d + 6, address.dst_mac, 6));
 		EXPECT_EQ(frame_parse(d, back[i].len, 9, &p, TOUCH_HEADER, false), FRAME_OURS);
 		EXPECT_EQ(p.seq, i);
+		EXPECT_EQ(p.flow, i + 4);
 	}
 	e->release(&b->port, back, n);
 	EXPECT_EQ(w->in[0], 3);
 	EXPECT_EQ(w->out[1], 3);
 	EXPECT_EQ(w->dropped[1], 0);
 	EXPECT_EQ(w->ignored, 9);
+	EXPECT_EQ(w->stray, 6);
 	bench_free(b);
 }
 
@@ -251,9 +258,9 @@ static void frames_that_come_before_they_were_sent_are_counted(void)
 	r->interval_count = 4;
 	task_choose_step(&b->task, TOUCH_HEADER, TIMING_LATENCY);
 	task_begin(&b->task);
-	bench_send(b, 9, PHASE_MEASURED, 0, now, 0);
-	bench_send(b, 9, PHASE_MEASURED, 1, now + 3600000000000, 0);
-	bench_send(b, 9, PHASE_MEASURED, 2, now + 3600000000000, 0);
+	bench_send(b, 9, 0, PHASE_MEASURED, 0, now, 0);
+	bench_send(b, 9, 0, PHASE_MEASURED, 1, now + 3600000000000, 0);
+	bench_send(b, 9, 0, PHASE_MEASURED, 2, now + 3600000000000, 0);
 	b->task.step(&b->task, clock_ticks());
 	EXPECT_EQ(r->rx, 3);
 	EXPECT_EQ(r->early, 2);
@@ -453,7 +460,7 @@ int main(void)
 	TEST(a_counter_of_32_bits_goes_on_past_its_end);
 	TEST(what_the_kernel_dropped_is_noted_while_a_phase_runs);
 	TEST(the_first_reason_of_a_failure_stays);
-	TEST(a_server_sends_back_frames_of_its_run_and_no_others);
+	TEST(a_server_sends_back_frames_of_its_flows_and_no_others);
 	TEST(frames_that_come_before_they_were_sent_are_counted);
 	TEST(a_rate_may_be_as_low_as_it_likes);
 	TEST(an_announcement_is_as_short_as_frames_of_the_port_or_refused);

@@ -419,7 +419,7 @@ static void an_announcement_leaves_nothing_behind_a_frame(void)
 	memory_spoil(&b->port);
 	template_make(&hello, &address, FRAME_MIN, RUN, 0, PHASE_ANNOUNCE, false);
 	for (uint32_t i = 0; i < BURST; i++)
-		EXPECT(port_announce(&b->port, &hello));
+		EXPECT(port_announce(&b->port, -1, &hello));
 	EXPECT_EQ(b->port.rx(&b->port, f, NULL, BURST), BURST);
 	b->port.engine->release(&b->port, f, BURST);
 	b->task.role = ROLE_SENDER;

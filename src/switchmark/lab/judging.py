@@ -11,7 +11,7 @@ from typing import Any
 from switchmark.lab.trial import Trials
 from switchmark.layout.layout import Layout
 from switchmark.layout.roles import forwards
-from switchmark.layout.ways import between_hosts, uncounted_ports, ways_of
+from switchmark.layout.ways import between_hosts, feeds_of, uncounted_ports, ways_of
 from switchmark.machine.cpus import Cpu, parse_cpus
 from switchmark.machine.host import Host
 from switchmark.machine.noise import Snapshot, snapshot_files
@@ -19,7 +19,7 @@ from switchmark.machine.placement import Placement
 from switchmark.machine.taken import taken_at_once
 from switchmark.machine.threads import thread_time_files, thread_times
 from switchmark.metrics.balance import balanced
-from switchmark.metrics.disturbed import frequency_changed, past_switch, slow_path
+from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch, slow_path
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.profile import weighs
 from switchmark.metrics.throughput import is_unstable
@@ -127,6 +127,7 @@ class JudgedTrials:
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "past-switch": past_switch(trial),
+            "flooded": flooded(trial, feeds_of(self.layout)),
             "slow-path": slow_path(trial),
             "profiled": weighs(trial),
             "path-unseen": list(uncounted_ports(self.layout, trial)),

@@ -66,6 +66,7 @@ class Outcome:
         sent: _Sent = {}
         received: dict[str, Message] = {}
         parts: list[PartReport] = []
+        announced = astray = 0
         for worker, report in zip(self.workers, reports, strict=True):
             if report["failure"]:
                 raise TrialFailed(f"{worker.process.part}: {report['failure']}")
@@ -73,6 +74,8 @@ class Outcome:
             for part in worker.parts:
                 for job in jobs_of(self.layout, part):
                     task = next(tasks)
+                    announced += task["announced"]
+                    astray += task.get("forwarded", {}).get("stray", 0)
                     if "sent" in task:
                         flow = self.layout.sent_by(part)[0].id
                         sent[flow] = (*sent.get(flow, ()), (job, task["sent"]))
@@ -83,11 +86,14 @@ class Outcome:
             parts += self._part_reports(worker, report, used)
         for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
+        sums["stray"] += astray  # servers do not answer what is for another
         tasks_sent = [report for each in sent.values() for _, report in each]
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(report["frames"] for report in received.values())
+        lost = tx * self.layout.test.copies - distinct
         elapsed_ns = int(reports[0]["duration_ns"])
         others = {
+            "announced": announced,
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "clocks": self.clocks,
             "unsure_ns": unsure_ns(self.layout, self.clocks),
@@ -111,8 +117,8 @@ class Outcome:
             rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
             copies=self.layout.test.copies,
-            lost=tx * self.layout.test.copies - distinct,
-            lost_at=self._lost_at(reports, path, sums),
+            lost=lost,
+            lost_at=self._lost_at(reports, path, sums, lost),
             late=sums["late"],
             duplicated=sums["duplicated"],
             reordered=sums["reordered"],
@@ -173,7 +179,7 @@ class Outcome:
         return part_reports
 
     def _lost_at(
-        self, reports: Sequence[Message], path: PathCounters, sums: Mapping[str, int]
+        self, reports: Sequence[Message], path: PathCounters, sums: Mapping[str, int], lost: int
     ) -> dict[Place, int]:
         """Return each lost frame's place, as far as somebody counted it."""
         places: dict[Place, int] = defaultdict(int)
@@ -211,7 +217,8 @@ class Outcome:
                 ):
                     places[place] *= self.layout.test.copies
         places[Place(PlaceKind.CORRUPTED)] = sums["corrupted"]
-        places[Place(PlaceKind.STRAY)] = sums["stray"]
+        # Of a frame that was flooded a copy goes astray, and it arrives nevertheless.
+        places[Place(PlaceKind.STRAY)] = min(sums["stray"], max(0, lost))
         places[Place(PlaceKind.LATE)] = sums["after_drain"]
         places[Place(PlaceKind.BEYOND)] = sums["beyond"]
         return {place: frames for place, frames in places.items() if frames}

@@ -42,6 +42,7 @@ _QUIET_MS = 20
 _QUIET_A_FUNCTION_MS = 30  # where several share a CPU, each may wait for its turn with frames
 _QUIET_MAX_MS = 1000
 _PUSH_S = 0.0002  # so short that what it sends has room
+_ANNOUNCE_S = 10.0  # switches forget a MAC in 60 to 300 s, by their defaults
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
 
@@ -147,6 +148,7 @@ class Trials:
                 "touch": "full" if proving else self._layout.test.touch,
                 "longest_ns": spec.longest_ns,
                 "interval_ns": spec.interval_ns,
+                "announce_every_ns": round(_ANNOUNCE_S * 1e9),
                 "clock": self._workers.clock(worker),
                 "tasks": [
                     {**self._load(job, spec), **(expected_of(self._layout, job) if proving else {})}

@@ -132,7 +132,7 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
             "rewrite": rewrites_of(layout, part),
         }
         if learning:
-            forward["announce"] = [_announcement(layout, port) for port in part.ports]
+            forward |= _announcing(layout, part.ports)
         return forward
     sends = role in (Role.SENDER, Role.CLIENT)
     flows = distinct(layout.sent_by(part) if sends else layout.received_by(part))
@@ -156,7 +156,7 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
         load["latency"] = test.touch != "none"
         load["ipdv"] = test.dimension == "latency"
     if role is not Role.SENDER and learning:
-        load["announce"] = _announcement(layout, part.ports[0])
+        load |= _announcing(layout, part.ports[:1])
     return load
 
 
@@ -245,6 +245,22 @@ def _turned(address: Message) -> Message:
     if "vxlan" in address:
         turned["vxlan"] = _turned(address["vxlan"])
     return turned
+
+
+def _announcing(layout: Layout, ports: Sequence[Port]) -> Message:
+    """Return what tells a switch that learns where ports are. In a phase a port is announced again
+    to where the frames that come to it are from, so that it is forwarded by one way: not to ports
+    that nothing comes to, which send."""
+    sources = {sink: (source, a.sent_src_mac) for (source, sink), a in layout.crossings.items()}
+    varied = {flow.source: _address(layout, flow, 0)["src_mac"] for flow in reversed(layout.flows)}
+    again = [
+        varied.get(sources[port.id][0], sources[port.id][1]) if port.id in sources else None
+        for port in ports
+    ]
+    return {
+        "announce": [_announcement(layout, port) for port in ports],
+        "announce_again": again,
+    }
 
 
 def _announcement(layout: Layout, port: Port) -> Message:

@@ -14,7 +14,7 @@ from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind
 from switchmark.switches.across import Across
 
-__all__ = ["between_hosts", "cables_of", "uncounted_ports", "ways_of"]
+__all__ = ["between_hosts", "cables_of", "feeds_of", "uncounted_ports", "ways_of"]
 
 
 def ways_of(layout: Layout) -> tuple[Way, ...]:
@@ -37,6 +37,19 @@ def ways_of(layout: Layout) -> tuple[Way, ...]:
             )
         )
     return tuple(ways)
+
+
+def feeds_of(layout: Layout) -> Mapping[str, frozenset[str]]:
+    """Return for every port of the switch the ports where the frames come in that are to leave by
+    it; answers go back."""
+    feeds: dict[str, set[str]] = {port.id: set() for each in layout.wirings for port in each.ports}
+    for flow in layout.flows:
+        for crossing in flow.crossings:
+            for source, sink in _crossings(layout, *crossing):
+                feeds[sink].add(source)
+                if layout.test.dimension == "latency":
+                    feeds[source].add(sink)
+    return {port: frozenset(sources) for port, sources in feeds.items()}
 
 
 def _crossings(layout: Layout, source: str, sink: str) -> tuple[tuple[str, str], ...]:

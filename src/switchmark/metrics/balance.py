@@ -96,23 +96,24 @@ def _spans(
     cables: Mapping[str, tuple[str, str]],
 ) -> Iterable[_Span | None]:
     switch, left_over = trial.counters.at_switch, 0 if hosts else trial.evidence.left_over
+    announced = trial.evidence.announced
     own = trial.counters.at_parts
     parts = {port: own[port] for port in switch if port in own}
     for port, end in parts.items():
         out = Place.out(PortEnd(port))
         known = _known(trial, out, Place.into(_at_switch(port)))
         yield _span(out, end.tx, switch[port].rx, known, lost=trial.copies)
-    entered, left = _crossed(trial, ports)
+    entered, left = _crossed(trial, ports, announced)
     if through and switch and not parts:
         ends = ((Place.into(_at_switch(port)), Place.engine(port)) for port in ports)
         known = sum(_known(trial, *places) for places in ends)
         yield _span(_TO_SWITCH, trial.tx_frames, entered, known, lost=trial.copies)
     for host, its in (hosts or {"": ports}).items():
         known = _known(trial, *(Place.out(_at_switch(port)) for port in its))
-        inside = Place(PlaceKind.INSIDE_SWITCH, host)
-        yield _span(inside, *_crossed(trial, its), known - left_over, copies=trial.copies)
+        inside, crossed = Place(PlaceKind.INSIDE_SWITCH, host), _crossed(trial, its, announced)
+        yield _span(inside, *crossed, known - left_over, copies=trial.copies)
     for cable, joined in cables.items():
-        came, gone = _crossed(trial, joined)
+        came, gone = _crossed(trial, joined, announced)
         known = _known(trial, *(Place.into(_at_switch(port)) for port in joined))
         yield _span(Place(PlaceKind.CABLE, cable), gone, came, known)
     for port, end in parts.items():
@@ -134,14 +135,17 @@ def _spans(
         yield _span(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted) + left_over)
 
 
-def _crossed(trial: TrialResult, ports: Collection[str]) -> tuple[int | None, int | None]:
-    """Return how many frames came in at some ports of the switch, and left there; None where one of
-    them is not counted."""
+def _crossed(
+    trial: TrialResult, ports: Collection[str], announced: int
+) -> tuple[int | None, int | None]:
+    """Return how many frames came in at some ports of the switch, and left there, without those
+    that announced a MAC, which leave by one port; None where a port is not counted."""
     ends = [trial.counters.at_switch.get(port) for port in ports]
     counted = [end for end in ends if end is not None]
     if not counted or len(counted) < len(ends):
         return None, None
-    return _sum(end.rx for end in counted), _sum(end.tx for end in counted)
+    came, gone = _sum(end.rx for end in counted), _sum(end.tx for end in counted)
+    return None if came is None else came - announced, None if gone is None else gone - announced
 
 
 def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, PastSwitch]]:

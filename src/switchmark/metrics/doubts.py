@@ -162,6 +162,13 @@ _DOUBTS = (
         "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other way between them",
     ),
     Doubt(
+        "flooded",
+        "a frame came to a receiver or server that it was not for, or a port of the switch sent "
+        "more frames than came in for it, by more than ten and 0.1 % of those sent",
+        "the switch did more work than to forward: it had forgotten a MAC, or had no room for it",
+        "fewer --flows with --flows-by mac, or --semantics static, whose rules do not age",
+    ),
+    Doubt(
         "slow-path",
         "a switch that has a fast path forwarded more than 10 % of the frames past it",
         "what was measured is not its fast path, or not that alone",

@@ -170,6 +170,10 @@ class Evidence(Written):
     left_over: int = 0
     """Frames of the warm-up that came in the measured phase: the switch had held them."""
 
+    announced: int = 0
+    """Frames by which receivers and functions announced their MACs again in the measured phase, as
+    a switch that learns forgets a MAC that sends nothing. Only the counters of ports have them."""
+
     clocks: dict[str, ClockEvidence] = Field(default_factory=dict)
     """By host, or by part in a virtual machine: the clocks that are not this host's."""
 
