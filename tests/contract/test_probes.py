@@ -133,7 +133,7 @@ def plans() -> Iterator[tuple[str, Any, Plan]]:
         way = Run("inside", environment.inside(node, ("true",)))
         yield name, environment, (*environment.create(node, NEEDS), way)
     for name, noise in NOISES.items():
-        yield name, noise, noise.start(Site("sm0000", "/run/x", (0,), 1, 1.0))
+        yield name, noise, noise.start(Site("sm0000", "/run/x", (0,), 1))
 
 
 def test_every_program_of_a_plan_is_probed_and_a_missing_one_has_its_package(

@@ -327,7 +327,7 @@ def test_every_file_is_the_plan_of_a_test() -> None:
 
 @pytest.mark.parametrize("kind", NOISES)
 def test_a_noise_has_a_plan(kind: str, golden: Golden) -> None:
-    site = Site(prefix="smtest", run_dir=RUN_DIR, cpus=(0, 2), workers=2, seconds=80)
+    site = Site(prefix="smtest", run_dir=RUN_DIR, cpus=(0, 2), workers=2)
     golden(f"noises/{kind}.txt", on_file(NOISES[kind].start(site)))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -39,11 +42,35 @@ def test_what_is_no_noise_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("kind", TABLE)
 def test_every_process_of_a_noise_is_named_after_its_run(kind: str) -> None:
-    site = Site("sm0000", "/run/x y", (), 2, 60)
+    site = Site("sm0000", "/run/x y", (), 2)
     spawned = [step for step in TABLE[kind].start(site) if isinstance(step, Spawn)]
     assert spawned
     assert all(step.name.startswith("sm0000-") for step in spawned)
     assert not any("taskset" in step.argv for step in spawned)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_clients_of_the_web_server_last_until_they_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """A search may take any time: clients that have asked for all that they are to begin anew."""
+    client = tmp_path / "ab"
+    asked = tmp_path / "asked"
+    end = f"[ $(wc -l <{asked}) -lt 9 ]" if fails else "sleep 0.01"
+    client.write_text(f"#!/bin/sh\necho >>{asked}\n{end}\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    step = TABLE["web"].start(Site("sm0000", str(tmp_path), (), 1))[-1]
+    assert isinstance(step, Spawn)
+    process = LocalHost().spawn(step.argv, stderr_path=str(tmp_path / "log"))
+    try:
+        deadline = time.monotonic() + 20
+        while not asked.exists() or len(asked.read_text()) < 9:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        assert process.wait(20 if fails else 0) == fails
+    finally:
+        process.stop(SIGTERM, 2.0)
 
 
 class Machine:

@@ -240,6 +240,14 @@ def test_a_goal_that_no_rate_met_is_said_to_be_none() -> None:
     assert "linux-bridge: 7 trials, no rate met NDR" in footnotes([none])
 
 
+def test_fewer_bursts_than_repeats_are_told() -> None:
+    goal = {"goal": "back-to-back", "rate_pps": 1e6, "burst_frames": 9, "bursts": 2}
+    one = searched("back-to-back", goal)
+    for repeat, note in ((2, "7 trials"), (5, "7 trials, enough for 2 bursts of 5")):
+        asked = one.test.model_copy(update={"repeat": repeat})
+        assert f"linux-bridge: {note}" in footnotes([one.model_copy(update={"test": asked})])
+
+
 def test_the_length_of_a_burst_is_a_row_too() -> None:
     goal = {"goal": "back-to-back", "rate_pps": 1e6, "burst_frames": 1500.0, "burst_low": 1400}
     burst = searched("back-to-back", goal | {"burst_high": 1600, "corrected_buffer_s": 0.002})

@@ -140,6 +140,10 @@ from switchmark.switches import TABLE as SWITCHES
         ({"cpu_limit": "50"}, ["no processes of its own", "--cpu-limit function:50"]),
         ({"cpu_limit": "function:50", "scenario": "p2p"}, ["has no function"]),
         ({"cpu_limit": "function:9", "placement": "shared-process"}, ["has no CPU limit"]),
+        (
+            {"search": "back-to-back", "frame_size": "imix"},
+            ["frames of one size (RFC 9004, section 6.1)", "--frame-size 64"],
+        ),
         ({"noise": "drums"}, ["no noise 'drums'; there are: cpu,"]),
         ({"noise": "cpu:x"}, ["no list of CPUs"]),
         ({"noise": "web:switch"}, ["no CPU is set apart for the switch", "--noise web:0"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.metrics.latency import from_counts
-from switchmark.metrics.throughput import loss_ratio
+from switchmark.metrics.throughput import is_uncertain, loss_ratio
 from switchmark.model.record import TrialResult
 from switchmark.model.search import Goal
+from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.searches import TABLE
-from switchmark.searches.base import Estimate, LoadBounds, most_repeats
+from switchmark.searches.base import MAX_TRIALS, Estimate, LoadBounds, most_repeats
 from synthetic import SyntheticSwitch, answers_of
 
 BOUNDS = LoadBounds(rate_pps=None, duration_s=1.0, warmup_s=0.1)
@@ -223,19 +225,44 @@ def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, nois
         assert TABLE[name].find(answers_of(stored, later), bounds) == whole
 
 
+def latency_of(value: int, count: int = 100) -> Any:
+    """Return the latency of a trial whose samples are all alike."""
+    told = {"count": count, "min": value, "max": value, "sum": count * value}
+    return from_counts("rtt", [{**told, "counts": [[value, count]]}])
+
+
 def test_a_test_of_latency_is_certain_by_its_latency() -> None:
     """The rate is always the one asked for: it says nothing about how certain a latency is."""
     bounds = changed(until_certain=0.005, latency=True, rate_pps=1000)
-    assert len(TABLE["fixed"].find(SyntheticSwitch(), bounds).trials) == 5
-    drawn = iter(range(100, 1000, 7))
+    for step, trials in ((0, 5), (7, 50)):
+        drawn = iter(range(100, 1000, step) if step else [100] * 50)
 
-    def slower(spec: Any) -> TrialResult:
-        value = next(drawn)
-        counts = [[value, 100]]
-        told = {"count": 100, "min": value, "max": value, "sum": 100 * value, "counts": counts}
-        return SyntheticSwitch()(spec).model_copy(update={"latency": from_counts("rtt", [told])})
+        def told(spec: TrialSpec, drawn: Iterator[int] = drawn) -> TrialResult:
+            return SyntheticSwitch()(spec).model_copy(update={"latency": latency_of(next(drawn))})
 
-    assert len(TABLE["fixed"].find(slower, bounds).trials) == 50
+        assert len(TABLE["fixed"].find(told, bounds).trials) == trials
+
+
+def test_a_trial_without_a_median_makes_none_certain() -> None:
+    asked = Test(dimension="latency", rate="1000", until_certain=0.01)
+    alike, few = latency_of(1000), latency_of(1000, count=5)
+    assert few.p50 is None
+
+    def repeated(told: int) -> tuple[TrialResult, ...]:
+        """Of ten trials so many tell a median."""
+        switch = SyntheticSwitch()
+
+        def trial(spec: TrialSpec) -> TrialResult:
+            known = len(switch.asked) % 10 < told
+            return switch(spec).model_copy(update={"latency": alike if known else few})
+
+        return TABLE["fixed"].find(trial, changed(until_certain=0.01, latency=True)).trials
+
+    assert len(repeated(0)) == most_repeats(1, 0.01)
+    assert is_uncertain(asked, repeated(0))
+    some = repeated(3)
+    assert len(some) == 12, "the fifth that tells one"
+    assert not is_uncertain(asked, some)
 
 
 def test_latency_is_measured_at_shares_of_r_plus() -> None:
@@ -281,6 +308,31 @@ def test_a_switch_that_always_loses_has_no_corrected_buffer() -> None:
 def test_a_burst_without_loss_is_bounded_by_the_sender() -> None:
     _, (goal,) = find("back-to-back", SyntheticSwitch(sender_pps=9e5))
     assert (goal.burst_high, goal.verdict) == (None, "sender")
+
+
+@pytest.mark.parametrize("repeat", [15, 50])
+@pytest.mark.parametrize("switch", [{}, {"lossless_pps": 6e5}])
+def test_bursts_are_repeated_as_often_as_the_trials_of_a_search_allow(
+    repeat: int, switch: dict[str, Any]
+) -> None:
+    """RFC 2544 wants 50 bursts."""
+    synthetic = SyntheticSwitch(sender_pps=2e6, buffer=3000, **switch)
+    _, (goal,) = find("back-to-back", synthetic, changed(repeat=repeat))
+    assert len(synthetic.asked) <= MAX_TRIALS + 2, "a trial that fails is repeated"
+    assert goal.bursts is not None
+    assert 5 <= goal.bursts < repeat
+    assert goal.burst_low == pytest.approx(6000, rel=0.01)
+    assert goal.throughput_pps is not None, "the rate without loss has its trials left"
+    durations = TABLE["back-to-back"].usual_durations(changed(repeat=repeat))
+    assert len(durations) <= MAX_TRIALS
+
+
+def test_one_burst_that_takes_all_trials_is_told_as_far_as_it_is_known() -> None:
+    switch = SyntheticSwitch(sender_pps=2e6, buffer=3000, rare=2)
+    _, (goal,) = find("back-to-back", switch, changed(duration_s=1e9, precision=1e-12))
+    assert goal.bursts == 1
+    assert goal.burst_high is not None
+    assert known(goal.burst_low) < goal.burst_high
 
 
 @pytest.mark.parametrize("name", ["fixed", "max"])

@@ -64,6 +64,13 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
             f"a link of {test.line_rate} does not carry a rate of {test.rate} at {test.frame_size} "
             "bytes",
         )
+    if isinstance(test.frame_size, str) and test.search == "back-to-back":
+        yield Refusal(
+            ("search", "frame_size"),
+            "search back-to-back is for frames of one size (RFC 9004, section 6.1): a buffer holds "
+            f"more short frames than long ones, and {test.frame_size} mixes them",
+            "--frame-size 64",
+        )
     if test.line_rate is not None and test.search == "back-to-back":
         yield Refusal(
             ("search", "line_rate"),

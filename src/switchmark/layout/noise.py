@@ -15,8 +15,6 @@ from switchmark.noises.base import Site
 
 __all__ = ["noise_beside"]
 
-_NOISE_S = 60.0
-
 
 def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
     """Return the noise beside a test's trials, on its CPUs; `cpus` are those that the host
@@ -42,12 +40,10 @@ def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> P
             f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
             hint=f"--noise {kind}:{allowed[0]}",
         )
-    asked_s = (test.warmup + test.duration) * test.repeat
     site = Site(
         prefix=wiring.prefix,
         run_dir=wiring.run_dir,
         cpus=where,
         workers=len(where or allowed),
-        seconds=_NOISE_S + 2 * asked_s,
     )
     return NOISES[kind].start(site)

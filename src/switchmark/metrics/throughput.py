@@ -131,8 +131,8 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Say whether `until_certain` was asked for, and as many trials as there can be did not do."""
     if test.until_certain is None or len(trials) < MIN_REPEATS:
         return False
-    judged = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
-    return relative_half_width(judged) > test.until_certain
+    known = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
+    return len(known) < MIN_REPEATS or relative_half_width(known) > test.until_certain
 
 
 def of_latency(test: Test) -> bool:
@@ -142,10 +142,11 @@ def of_latency(test: Test) -> bool:
 
 def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> list[float]:
     """Return what each trial is judged by: its received rate, the one that its record shows, or its
-    median latency (0: not known)."""
+    median latency. A trial of too few samples has no median, and is left out."""
     if not latency:
         return trial_rates_pps(trials, steady=steady)
-    return [float((trial.latency and trial.latency.p50) or 0) for trial in trials]
+    medians = [trial.latency.p50 for trial in trials if trial.latency]
+    return [float(median) for median in medians if median is not None]
 
 
 def relative_half_width(rates: Sequence[float]) -> float:

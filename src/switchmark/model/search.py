@@ -36,6 +36,10 @@ class Goal(Written):
     burst_frames: float | None = None
     """Back to back: the longest burst without loss, in frames; the mean of the repeats."""
 
+    bursts: int | None = None
+    """The bursts that this is the mean of: one a repeat, fewer where the search ran out of trials;
+    None in records of before."""
+
     burst_low: int | None = None
     """The shortest of those."""
 

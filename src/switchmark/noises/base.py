@@ -16,13 +16,12 @@ __all__ = ["Noise", "Site", "on_cpus"]
 class Site:
     """This record says where a noise is made. `prefix` begins the names of all that it makes,
     `run_dir` is the run's folder. `cpus` are those that it keeps to (empty: wherever the kernel
-    likes), `workers` how many of them it is to keep busy; it lasts `seconds` at least."""
+    likes), `workers` how many of them it is to keep busy."""
 
     prefix: str
     run_dir: str
     cpus: tuple[int, ...]
     workers: int
-    seconds: float
 
 
 class Noise(ABC):

@@ -50,7 +50,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         f"{label(record.test, axes)}: {note}"
         for record in records
         if record.search and record.search.name != "max" and record.status == "ok"
-        for note in _search(record.search)
+        for note in _search(record.search, record.test.repeat)
     ]
     for record in records:
         notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
@@ -136,11 +136,13 @@ def _costs(record: Record) -> list[str]:
     return notes
 
 
-def _search(search: SearchResult) -> list[str]:
+def _search(search: SearchResult, repeat: int) -> list[str]:
     """Return what the rows of a search leave to be said: how many trials it took, which goals no
-    rate met, and what buffer a burst shows."""
+    rate met, what buffer a burst shows, and that fewer bursts than repeats were measured."""
     notes = [f"{search.trials} trials"]
     for goal in search.goals:
+        if goal.bursts is not None and goal.bursts < repeat:
+            notes.append(f"enough for {goal.bursts} bursts of {repeat}")
         if goal.corrected_buffer_s is not None:
             notes.append(f"a buffer of {format_ns(goal.corrected_buffer_s * 1e9)}")
         if goal.burst_frames is None and goal.rate_pps is None:

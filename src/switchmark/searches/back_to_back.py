@@ -4,12 +4,15 @@ buffer)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from statistics import mean
 
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
 from switchmark.model.search import SearchResult
 from switchmark.searches.base import (
+    MAX_TRIALS,
     Estimate,
     LoadBounds,
     Measure,
@@ -28,8 +31,13 @@ _SENT_BY_THEN = 0.5
 """Of what a trial's time has room for: a longer burst is no burst."""
 
 
+class _Exhausted(Exception):
+    """The bursts have had all trials that they may have."""
+
+
 class BackToBack(Search):
-    """`burst_frames` is the mean over the repeats, of one sender. `buffer_s` is the time that the
+    """`burst_frames` is the mean over the repeats, of one sender; where trials run out it is over
+    as many as are done, which `bursts` says. `buffer_s` is the time that the
     buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded during
     the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is searched
     for too. None without such a rate."""
@@ -39,35 +47,39 @@ class BackToBack(Search):
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
         bursts = bounds.repeat * round(halvings(bounds.precision))
-        return (bounds.duration_s,) * (1 + bursts + usual_trials(bounds.precision))
+        trials = 1 + bursts + usual_trials(bounds.precision)
+        return (bounds.duration_s,) * min(trials, MAX_TRIALS)
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)
         start = saturate(probe)
         longest = max(int(start.sent_pps * bounds.duration_s * _SENT_BY_THEN), 1)
         trials: dict[int, TrialResult] = {}
+        # The rate without loss comes last, as it takes all trials on a host where nothing passes.
+        most = MAX_TRIALS - min(2 * usual_trials(bounds.precision), MAX_TRIALS // 2)
 
         def passes(frames: float) -> bool:
             length = max(round(frames), 1)
-            if probe.exhausted:
-                return False
+            if len(probe.trials) >= most:
+                raise _Exhausted
             trials[length] = majority(lambda: probe(None, frames=length), 0.0)[-1]
             return loss_ratio([trials[length]], unsent=True) == 0
 
         bursts: list[tuple[int, int | None]] = []
-        for _ in range(bounds.repeat):
-            low, high = bracket(
-                passes,
-                lambda frames: True,
-                first=_FIRST_FRAMES,
-                ceiling=longest,
-                lowest=1,
-                precision=bounds.precision,
-                least=1,
-                step=1.0,
-            )
-            bursts.append((round(low or 0), None if high is None else round(high)))
-        # Last: on a host where nothing passes it takes all the trials that there may be.
+        with suppress(_Exhausted):
+            for _ in range(bounds.repeat):
+                low, high = bracket(
+                    passes,
+                    lambda frames: True,
+                    first=_FIRST_FRAMES,
+                    ceiling=longest,
+                    lowest=1,
+                    precision=bounds.precision,
+                    least=1,
+                    step=1.0,
+                )
+                bursts.append((round(low or 0), None if high is None else round(high)))
+        bursts = bursts or [_known(trials)]
         throughput = search_rate(probe, start, 0.0, repeat=1).low_pps
         frames = mean(low for low, _ in bursts)
         beyond = [high for _, high in bursts if high is not None]
@@ -80,6 +92,7 @@ class BackToBack(Search):
             rate_pps=start.sent_pps,
             verdict=verdict,
             burst_frames=frames,
+            bursts=len(bursts),
             burst_low=min(low for low, _ in bursts),
             burst_high=max(beyond, default=None),
             buffer_s=held_s,
@@ -88,6 +101,15 @@ class BackToBack(Search):
         )
         summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
         return Estimate(figure, summary, verdict)
+
+
+def _known(trials: Mapping[int, TrialResult]) -> tuple[int, int | None]:
+    """Return the longest burst without loss among some trials and the shortest longer one that lost
+    frames: what is known where there were too few trials for a single burst."""
+    lossless = {length: loss_ratio([trial], unsent=True) == 0 for length, trial in trials.items()}
+    low = max((length for length, passed in lossless.items() if passed), default=0)
+    beyond = (length for length, passed in lossless.items() if not passed and length > low)
+    return low, min(beyond, default=None)
 
 
 SEARCH = BackToBack()

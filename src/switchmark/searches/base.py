@@ -174,7 +174,7 @@ def repeated(
     """Run trials of one load, as often as asked, or until the median of their figures is certain:
     of their rates, or with `steady` of the rates of their steady parts."""
     trials: list[TrialResult] = []
-    while not _enough(figures(trials, latency=bounds.latency, steady=steady), bounds):
+    while not _enough(trials, bounds, steady=steady):
         trials.append(measure(spec))
     return tuple(trials)
 
@@ -198,14 +198,17 @@ def halvings(precision: float) -> float:
     return math.log2(1 / precision)
 
 
-def _enough(rates: Sequence[float], bounds: LoadBounds) -> bool:
-    if bounds.until_certain is None:
-        return len(rates) >= bounds.repeat
-    if len(rates) < max(bounds.repeat, _MIN_UNTIL_CERTAIN):
-        return False
-    if len(rates) >= most_repeats(bounds.repeat, bounds.until_certain):
+def _enough(trials: Sequence[TrialResult], bounds: LoadBounds, *, steady: bool) -> bool:
+    """Say whether there are as many trials as asked for, or as many figures as make the median of
+    them certain; a trial that has no figure does not count then."""
+    if len(trials) >= most_repeats(bounds.repeat, bounds.until_certain):
         return True
-    return relative_half_width(rates) <= bounds.until_certain
+    if bounds.until_certain is None:
+        return False
+    known = figures(trials, latency=bounds.latency, steady=steady)
+    if len(known) < max(bounds.repeat, _MIN_UNTIL_CERTAIN):
+        return False
+    return relative_half_width(known) <= bounds.until_certain
 
 
 def bracket(

@@ -2,6 +2,11 @@
 
 A trial beyond the loss of a goal is no verdict: half of the time measured at a load may be lossy
 (exceed ratio 0.5) before the load is. Early trials are shorter.
+
+The exceed ratio, the width, the preceding targets and the expansion are those of CSIT. The trials
+are not: CSIT's last 1 s, of which 21 decide on a load (`perform_mlr_search` of its
+TrafficGenerator.py), after one of 1 s as a warm-up and within 1200 s. Here a test says how long its
+trials last.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from switchmark.searches.base import (
 
 EXCEED_RATIO = 0.5
 TRIALS_A_LOAD = 3
-"""Final trials whose durations make up CSIT's duration sum; two that agree decide."""
+"""Final trials whose durations make up a goal's duration sum; two that agree decide."""
 
 _FOREVER_S = 1e9  # the number of trials is the limit: a clock would make a resumed search differ
 _SHORTEST_S = 0.1
@@ -47,7 +52,9 @@ class Mlr(Search):
     """The search has two goals: `ndr` without loss, and `pdr` with the loss asked for."""
 
     name = "mlr"
-    summary = "NDR and PDR together, by the MLRsearch library"
+    summary = (
+        "NDR and PDR together, by the MLRsearch library, with longer and fewer trials than CSIT"
+    )
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
         early = min(_shortest_s(bounds), bounds.duration_s)

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from switchmark.searches.ndr import BinarySearch
 
-SEARCH = BinarySearch("pdr", "the highest rate with no more loss than allowed", lossless=False)
+SEARCH = BinarySearch(
+    "pdr",
+    "the highest rate with no more loss than allowed: searched for as that of ndr",
+    lossless=False,
+)
