@@ -75,7 +75,7 @@ def test_a_hostile_name_is_shown_and_not_run() -> None:
     assert "<" not in re.findall(r"id='data'>(.*)</script>", text)[0]
 
 
-@pytest.mark.parametrize("key", ["x onwheel=alert()", "", "k1'"])
+@pytest.mark.parametrize("key", ["x onwheel=alert()", "k1'"])
 def test_a_key_of_a_record_is_one_word(key: str) -> None:
     with pytest.raises(ValidationError, match="key"):
         fresh(1, key=key)

@@ -44,7 +44,7 @@ NulFree = Annotated[str, Field(pattern="^[^\\x00]*$")]
 """A text that the kernel takes: what a disk spoilt may be JSON, and still nothing to carry out."""
 
 _Pid = Annotated[int, Field(ge=1, lt=1 << 31)]
-_Signal = Annotated[int, Field(ge=1, le=64)]
+_Signal = Annotated[int, Field(ge=0, le=64)]  # 0: none, it ends when its stdin does
 _Seconds = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
 
 
