@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from slurm import missing, slurm
 from ssh_hosts import SshdHost
 
 pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
+import psutil
+
+from switchmark.cluster.description import Tls
 from switchmark.cluster.start import worker_command
 
 CAMPAIGN = """
@@ -36,29 +40,50 @@ repeat: 2
 OPTIONS = "--calibrate never --gate off --share-machine --quiet --json".split()
 
 
+def certificates(folder: Path) -> Tls:
+    """Make an authority and a certificate of it."""
+    names = {name: folder / name for name in ("ca.pem", "ca.key", "lab.csr", "lab.pem", "lab.key")}
+    new = "openssl req -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split()
+    ca = [*new, "-x509", "-subj", "/CN=ca", "-keyout", names["ca.key"], "-out", names["ca.pem"]]
+    asked = [*new, "-subj", "/CN=lab", "-keyout", names["lab.key"], "-out", names["lab.csr"]]
+    signed = ["openssl", "x509", "-req", "-in", names["lab.csr"], "-CA", names["ca.pem"]]
+    signed += ["-CAkey", names["ca.key"], "-CAcreateserial", "-out", names["lab.pem"]]
+    for command in (ca, asked, signed):
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    paths = (str(names[name]) for name in ("ca.pem", "lab.pem", "lab.key"))
+    return Tls(**dict(zip(("ca", "cert", "key"), paths, strict=True)))
+
+
+def said(tls: Tls) -> str:
+    """Return what a lab's file says of certificates."""
+    return f'[tls]\nca = "{tls.ca}"\ncert = "{tls.cert}"\nkey = "{tls.key}"\n'
+
+
 class Lab:
-    """This lab has a scheduler on this host, and workers."""
+    """This lab has a scheduler on this host, and workers; `lab.toml` says how to reach it."""
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         self._environment, self._folder = environment, folder
+        self.tls = certificates(folder)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._scheduler = self.start_scheduler(0)
+        (folder / "lab.toml").write_text(f'address = "{self.address}"\n{said(self.tls)}')
 
     def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
         told = self._folder / "scheduler.log"
         told.unlink(missing_ok=True)
         words = f"-m distributed.cli.dask_scheduler --host 127.0.0.1 --port {port} --no-dashboard"
+        words += " --dashboard-address 127.0.0.1:0"
+        words += f" --tls-ca-file {self.tls.ca} --tls-cert {self.tls.cert} --tls-key {self.tls.key}"
         scheduler = self._start(*words.split(), told=told)
         found = wait_for(
-            lambda: re.search(r"Scheduler at: +(tcp://\S+)", told.read_text()), "a scheduler"
+            lambda: re.search(r"Scheduler at: +(tls://\S+)", told.read_text()), "a scheduler"
         )
         self.address = found[1]
         return scheduler
 
     def add(self, name: str) -> None:
-        command = worker_command(
-            "python", self.address, name, None, listen="127.0.0.1", again=False
-        )
+        command = worker_command("python", self.address, name, self.tls, again=False)
         self.workers[name] = self._start(*command[1:], told=self._folder / f"{name}.log")
 
     def kill(self, name: str) -> None:
@@ -124,7 +149,7 @@ def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
     words = ["run", "campaign.yaml", *OPTIONS]
-    run = start(environment, tmp_path, *words, "--cluster", lab.address, "--name", "killed")
+    run = start(environment, tmp_path, *words, "--cluster", "lab.toml", "--name", "killed")
     folder = tmp_path / "runs/killed"
     wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 3, "some trials", 60)
     lab.kill("b")
@@ -148,7 +173,7 @@ def test_repeats_are_spread_where_that_is_asked_for(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
     words = ["run", "campaign.yaml", "--frame-size", "64,128", *OPTIONS, "--spread"]
-    ended(start(environment, tmp_path, *words, "--cluster", lab.address, "--name", "spread"))
+    ended(start(environment, tmp_path, *words, "--cluster", "lab.toml", "--name", "spread"))
     for line in lines(tmp_path / "runs/spread", "records.jsonl"):
         trials = line["record"]["trials"]
         assert {trial["evidence"]["testbed"] for trial in trials} == {"a", "b"}
@@ -158,7 +183,7 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
     axes = "--switch linux-bridge --semantics learning --frame-size 64,65,128,127 --search fixed"
-    axes += f" --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster {lab.address}"
+    axes += " --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster lab.toml"
     words = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
     output = ended(start(environment, tmp_path, *words))
     told = json.loads(output.splitlines()[-1])  # behind the records
@@ -175,7 +200,7 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
 def test_a_restarted_scheduler_is_found_again(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ["run", "campaign.yaml", *OPTIONS, "--cluster", lab.address, "--name", "again"]
+    words = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "again"]
     run = start(environment, tmp_path, *words)
     folder = tmp_path / "runs/again"
     wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 2, "some trials", 60)
@@ -189,7 +214,7 @@ def test_a_restarted_scheduler_is_found_again(
 def test_an_interrupted_run_leaves_nothing_on_the_workers_and_goes_on(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ["run", "campaign.yaml", *OPTIONS, "--cluster", lab.address, "--name", "stopped"]
+    words = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "stopped"]
     run = start(environment, tmp_path, *words, "--duration", "60", "--repeat", "1")
     folder = tmp_path / "runs/stopped"
     wait_for(lambda: (folder / "testbeds.json").exists() and of_a_lab(), "both measure", 60)
@@ -197,7 +222,7 @@ def test_an_interrupted_run_leaves_nothing_on_the_workers_and_goes_on(
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
     assert "0 of 4 tests are done and kept" in errors
-    assert f"switchmark resume runs/stopped --cluster {lab.address}" in errors
+    assert "switchmark resume runs/stopped --cluster lab.toml" in errors
     assert not of_a_lab()
     refused = subprocess.run(
         [*COMMAND, "resume", "runs/stopped"],
@@ -220,20 +245,6 @@ def of_a_lab() -> list[str]:
 # --- labs that are started -------------------------------------------------------------------
 
 
-def certificates(folder: Path) -> str:
-    """Make an authority and a certificate of it; return what a file says of them."""
-    names = {name: folder / name for name in ("ca.pem", "ca.key", "lab.csr", "lab.pem", "lab.key")}
-    new = "openssl req -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split()
-    ca = [*new, "-x509", "-subj", "/CN=ca", "-keyout", names["ca.key"], "-out", names["ca.pem"]]
-    asked = [*new, "-subj", "/CN=lab", "-keyout", names["lab.key"], "-out", names["lab.csr"]]
-    signed = ["openssl", "x509", "-req", "-in", names["lab.csr"], "-CA", names["ca.pem"]]
-    signed += ["-CAkey", names["ca.key"], "-CAcreateserial", "-out", names["lab.pem"]]
-    for command in (ca, asked, signed):
-        subprocess.run([str(word) for word in command], check=True, capture_output=True)
-    paths = {"ca": names["ca.pem"], "cert": names["lab.pem"], "key": names["lab.key"]}
-    return "".join(["[tls]\n", *(f'{name} = "{path}"\n' for name, path in paths.items())])
-
-
 def one_test(environment: dict[str, str], folder: Path, *words: str) -> dict[str, Any]:
     (folder / "campaign.yaml").write_text(CAMPAIGN)
     axes = ["--frame-size", "64", "--repeat", "1", "--cluster", "lab.toml", *OPTIONS]
@@ -243,18 +254,24 @@ def one_test(environment: dict[str, str], folder: Path, *words: str) -> dict[str
     return dict(told)
 
 
+def of_ssh(environment: dict[str, str], host: SshdHost, folder: Path, more: str = "") -> str:
+    """Describe a lab of that host; return the address that its scheduler will have."""
+    python = folder / "python"  # what another host would have in its own environment
+    known = [f"export {name}={environment[name]}" for name in environment if "SWITCHMARK" in name]
+    python.write_text("\n".join(["#!/bin/sh", *known, f'exec {sys.executable} "$@"\n']))
+    python.chmod(0o755)
+    near = str(IPv4Address(host.address) - 1)  # this end of the cable to it
+    (folder / "lab.toml").write_text(
+        f'[ssh]\nhosts = ["root@{host.address}"]\nlisten = "{near}"\n'
+        f'python = "{python}"\noptions = {json.dumps(host.options)}\n{more}'
+    )
+    return near
+
+
 def test_testbeds_are_reached_by_ssh_and_tls(
     environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
 ) -> None:
-    python = tmp_path / "python"  # what another host would have in its own environment
-    said = [f"export {name}={environment[name]}" for name in environment if "SWITCHMARK" in name]
-    python.write_text("\n".join(["#!/bin/sh", *said, f'exec {sys.executable} "$@"\n']))
-    python.chmod(0o755)
-    near = str(IPv4Address(ssh_host.address) - 1)  # this end of the cable to it
-    (tmp_path / "lab.toml").write_text(
-        f'[ssh]\nhosts = ["root@{ssh_host.address}"]\nlisten = "{near}"\n'
-        f'python = "{python}"\noptions = {json.dumps(ssh_host.options)}\n{certificates(tmp_path)}'
-    )
+    near = of_ssh(environment, ssh_host, tmp_path, said(certificates(tmp_path)))
     told = one_test(environment, tmp_path)
     assert told["evidence"][0]["testbed"] == ssh_host.address
     assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended
@@ -263,8 +280,7 @@ def test_testbeds_are_reached_by_ssh_and_tls(
 def test_a_scheduler_listens_only_where_this_host_has_an_address(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    said = '[local]\ntestbeds = 1\nlisten = "192.0.2.1"\n'
-    (tmp_path / "lab.toml").write_text(said + certificates(tmp_path))
+    (tmp_path / "lab.toml").write_text('[local]\ntestbeds = 1\nlisten = "192.0.2.1"\n')
     words = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
     run = start(environment, tmp_path, *words)
     _, errors = run.communicate(timeout=100)
@@ -283,6 +299,21 @@ def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path)
     assert "SLURMCluster" in told["evidence"][0]["testbed"]
 
 
+def test_a_job_that_slurm_does_not_take_ends_the_run_with_its_words(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    if lacking := missing():
+        pytest.skip(f"not installed: {', '.join(lacking)}: make setup PARTS=labs")
+    (tmp_path / "lab.toml").write_text("[slurm]\n")
+    known = {**environment, "SLURM_CONF": str(tmp_path / "none")}
+    words = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
+    _, errors = (run := start(known, tmp_path, *words)).communicate(timeout=100)
+    assert run.returncode == 3, errors
+    assert "error: Slurm takes no job" in errors
+    assert "sbatch: error" in errors
+    assert "Traceback" not in errors
+
+
 def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
     words = [word for word in OPTIONS if word != "--share-machine"]
@@ -293,3 +324,109 @@ def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_pa
     told = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
     assert re.search(told, errors)  # whichever came first stays
     assert '"shared-machine"' not in output
+
+
+# --- who may connect -------------------------------------------------------------------------
+
+_ASK = """
+import asyncio, sys
+from distributed.core import rpc
+from distributed.security import Security
+from switchmark.cluster.certificates import made_for_a_run
+from switchmark.cluster.description import Tls
+
+async def ask(address, security):
+    try:
+        arguments = security.get_connection_args("client")
+        async with rpc(address, timeout=2, connection_args=arguments) as peer:
+            print(address, (await asyncio.wait_for(peer.identity(), 2))["type"])
+    except Exception as error:
+        print(repr(error), file=sys.stderr)
+
+async def main(given, *ends):
+    tls = Tls.model_validate_json(given) if given else made_for_a_run()
+    own = Security(tls_ca_file=tls.ca, tls_client_cert=tls.cert, tls_client_key=tls.key)
+    asked = [ask(f"tls://{end}", own) for end in ends]
+    await asyncio.gather(*asked, *(ask(f"tcp://{end}", Security()) for end in ends))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def answered(ends: Collection[str], *enter: str, user: int = 0, tls: Tls | None = None) -> set[str]:
+    """Ask whatever listens at these ends who it is, as a user, from where `enter` leads: without
+    TLS, and with these certificates or self-made ones. Return who has answered."""
+    given = tls.model_dump_json() if tls else ""
+    asked = subprocess.run(
+        [*enter, sys.executable, "-c", _ASK, given, *ends],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+        user=user,
+        group=user,
+        extra_groups=[],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert "PermissionError" not in asked.stderr
+    return {line.split()[1] for line in asked.stdout.splitlines()}
+
+
+def listening(process: psutil.Process) -> set[str]:
+    """Return where a process and those that it started listen."""
+    found = set()
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            for end in each.net_connections("inet"):
+                if end.status == psutil.CONN_LISTEN:
+                    found.add(f"{end.laddr.ip}:{end.laddr.port}")
+    return found
+
+
+def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "lab.toml").write_text("[local]\n")
+    words = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
+    run = start(environment, tmp_path, *words.split(), *OPTIONS)
+    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
+    ends = listening(psutil.Process(run.pid))
+    strangers = answered(ends, user=7001)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert len(ends) == 4  # of the scheduler and the worker, each with a page that is empty
+    assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
+    assert not strangers
+
+
+def test_who_has_no_certificate_of_it_gets_nothing_from_a_lab_of_ones_own(
+    lab: Lab, tmp_path: Path
+) -> None:
+    wait_for(lambda: len(listening(psutil.Process())) >= 6, "two workers", 60)
+    ends = listening(psutil.Process())
+    assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
+    assert answered(ends, tls=lab.tls) == {"Scheduler", "Worker"}
+    assert not answered(ends)
+    assert not answered(ends, user=7001)
+
+
+def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
+    environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
+) -> None:
+    near, far = of_ssh(environment, ssh_host, tmp_path), ssh_host.address
+    words = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
+    run = start(environment, tmp_path, *words.split(), *OPTIONS)
+    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
+    here = listening(psutil.Process(run.pid))
+    shown = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
+    there = {line.split()[3] for line in shown.splitlines()} - {f"{far}:22"}
+    strangers = answered(there) | answered(here, *ssh_host.enter)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert {end.rpartition(":")[0] for end in here} == {near, "127.0.0.1"}
+    assert {end.rpartition(":")[0] for end in there} == {far, "127.0.0.1"}
+    assert len([end for end in there if end.startswith(far)]) == 2  # the worker, and who watches it
+    assert not strangers

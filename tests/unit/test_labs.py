@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -190,6 +192,16 @@ def test_a_run_folder_of_a_lab_is_that_of_a_local_run(tmp_path: Path) -> None:
     assert (folder.path / "logs/a/steps.sh").read_text() == "# a\n" * 2
 
 
+@pytest.mark.parametrize("name", ["../../evil", "..", "/evil", "a/b"])
+def test_logs_of_a_testbed_stay_in_its_folder(tmp_path: Path, name: str) -> None:
+    with new(tmp_path) as folder:
+        before = {*tmp_path.rglob("*")}
+        folder.append_logs("a", {name: "evil", "steps.sh": "# fine"})
+        made = {path.relative_to(folder.path) for path in {*tmp_path.rglob("*")} - before}
+    assert {str(path) for path in made} <= {"logs", "logs/a", "logs/a/steps.sh"}
+    assert (folder.path / "logs/a/steps.sh").read_text() == "# fine"
+
+
 def test_the_repeats_of_a_single_test_are_spread_too(tmp_path: Path) -> None:
     with new(tmp_path, repeat="3") as folder:
         go(folder, FakeLab("abc"), spread=True)
@@ -277,16 +289,15 @@ def test_a_visit_survives_its_way_to_a_testbed_and_back() -> None:
 # --- what describes a lab --------------------------------------------------------------------
 
 
+def test_a_scheduler_with_tls_is_taken() -> None:
+    assert described("tls://lab:8786").address == "tls://lab:8786"
+
+
 @pytest.mark.parametrize(
-    "address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:1", "tls://lab:8786"]
+    "address", ["tcp://10.0.0.1:8786", "lab:8786", "tcp://127.0.0.1:8786", "localhost:1"]
 )
-def test_a_scheduler_of_this_host_or_with_tls_is_taken(address: str) -> None:
-    assert described(address).address == address
-
-
-@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "lab:8786", "tcp://[fe80::1]:8786"])
-def test_without_tls_no_other_host_is_reached(address: str) -> None:
-    with pytest.raises(UsageError, match="there is no TLS"):
+def test_without_tls_no_scheduler_is_taken_be_it_on_this_host(address: str) -> None:
+    with pytest.raises(UsageError, match="is reached without TLS"):
         described(address)
 
 
@@ -306,9 +317,14 @@ TLS = '\n[tls]\nca = "ca"\ncert = "c"\nkey = "k"\n'
         ('address = "tcp://127.0.0.1:1"\n[local]\n', "is needed, and no other"),
         ("[local]\ntestbeds = 0\n", "local.testbeds"),
         ("[local]\nbeds = 2\n", "local.beds"),
-        ('[ssh]\nhosts = ["a"]\nlisten = "10.0.0.1"\n', "there is no TLS"),
         ("[ssh]\nhosts = []\n", "ssh.hosts"),
-        ('address = "tcp://127.0.0.1:1"' + TLS, "is not encrypted"),
+        ('[ssh]\nhosts = ["-oProxyCommand=touch x"]\n', "is no name of a host"),
+        ('[ssh]\nhosts = ["root@-oProxyCommand=x"]\n', "is no name of a host"),
+        ('[ssh]\nhosts = ["bed1", "root@../bed2"]\n', "'root@../bed2' is no name of a host"),
+        ('[local]\nlisten = "0.0.0.0"\n', "'0.0.0.0' is all addresses of this host"),
+        ('[local]\nlisten = "::"\n', "is all addresses"),
+        ('[local]\nlisten = ""\n', "is all addresses"),
+        ('address = "tcp://127.0.0.1:1"' + TLS, "is reached without TLS"),
         ("[local\n", "lab.toml"),
     ],
 )
@@ -341,6 +357,38 @@ def test_a_lab_that_never_ends_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "lab.toml").symlink_to("/dev/zero")
     with pytest.raises(UsageError, match="a device or a pipe"):
         described(str(tmp_path / "lab.toml"))
+
+
+def test_an_address_without_certificates_is_refused_before_anything_is_tried(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
+    from switchmark.cluster.start import connected
+
+    lab = described("tls://127.0.0.1:1")
+    refused = pytest.raises(UsageError, match="there are none")
+    with refused as error, connected(lab, tmp_path, share_machine=False, told=print):
+        pass
+    assert "[tls]" in str(error.value.hint)
+
+
+def test_a_certificate_made_for_a_run_is_good_where_clocks_are_behind() -> None:
+    x509 = pytest.importorskip("cryptography.x509", reason="switchmark[lab] is not installed")
+    from switchmark.cluster.certificates import made_for_a_run
+
+    first, second = made_for_a_run(), made_for_a_run()
+    assert first.key != second.key
+    begins = x509.load_pem_x509_certificate(first.cert.encode()).not_valid_before_utc
+    assert datetime.now(UTC) - begins > timedelta(hours=12)
+
+
+@pytest.mark.parametrize("name", ["..", "../..", "/etc", "...hidden"])
+def test_the_name_that_a_worker_gives_itself_leads_nowhere_else(name: str) -> None:
+    pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
+    from switchmark.cluster.dask_lab import DaskLab
+
+    lab = DaskLab(Mock(), share_machine=False, told=print)
+    assert not set(lab._new_name(name, "tls://10.0.0.1:1")[:1]) & {".", "/"}
 
 
 def test_a_lab_is_described_in_toml_or_yaml(tmp_path: Path) -> None:

@@ -148,11 +148,14 @@ class RunFolder:
         return kept
 
     def append_logs(self, testbed: str, logs: Mapping[str, str]) -> None:
-        """Keep what a testbed wrote to its log files, in a folder of its own."""
+        """Keep what a testbed wrote to its log files, in a folder of its own. Names of files come
+        from the testbed: those that lead elsewhere are left out."""
         folder = self.path / "logs" / testbed
         with suppress(OSError):  # a run is measured whether or not its logs can be kept
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in logs.items():
+                if name in (".", "..") or Path(name).name != name:
+                    continue
                 with (folder / name).open("a") as file:
                     file.write(text)
 

@@ -83,7 +83,7 @@ class DaskLab:
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"no testbed came to the scheduler within {wait_s:g} s",
-                    hint=f"dask worker ADDRESS --nthreads 1 --resources {RESOURCE}=1",
+                    hint="python -m switchmark.cluster.serve ADDRESS (docs/guide/labs.md)",
                 )
             time.sleep(_WAIT_S)
             self._look()
@@ -274,9 +274,11 @@ class DaskLab:
         return answer
 
     def _new_name(self, told: str, address: str) -> str:
-        """Return the name of a worker, or where it has none that of its host."""
+        """Return the name of a worker, or where it has none that of its host. It is the name of a
+        folder, too."""
         name = told if "://" not in told else address.rpartition("/")[2].rpartition(":")[0]
         name = "".join(each if each.isalnum() or each in ".-_" else "-" for each in name)
+        name = name.lstrip(".") or "testbed"
         taken, number, got = set(self._names.values()), 1, name
         while got in taken:
             number += 1

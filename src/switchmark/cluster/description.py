@@ -15,7 +15,6 @@ lab.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -23,14 +22,24 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from switchmark.errors import UsageError
 from switchmark.model.regular_file import read_regular
 
-__all__ = ["Description", "Local", "Slurm", "Ssh", "Tls", "described", "is_loopback"]
+__all__ = ["Description", "Local", "Slurm", "Ssh", "Tls", "check_address", "described"]
 
 LOOPBACK = "127.0.0.1"
+
+_SSH_HOST = re.compile(r"(?:[^-\s/@][^\s/@]*@)?[^-\s/@.][^\s/@]*")
+"""A part of it is the name of a testbed, and of files."""
 
 _ADDRESS = re.compile(r"(?:(?P<kind>[a-z]+)://)?(?P<host>\[[^\]]+\]|[^/:\[\]]+):(?P<port>\d+)")
 
@@ -40,7 +49,8 @@ class _Section(BaseModel):
 
 
 class Tls(_Section):
-    """These files show who belongs to the lab; they have the same paths on all of its hosts."""
+    """These files show who belongs to the lab; they have the same paths on all of its hosts. Of
+    those that are made for a run the texts stand here."""
 
     ca: str
     """The certificate of the authority that signs all others."""
@@ -64,6 +74,13 @@ class _Started(_Section):
     wait_s: float = Field(60.0, gt=0)
     """How long to wait for the first testbed, in seconds."""
 
+    @field_validator("listen")
+    @classmethod
+    def _is_one_address(cls, listen: str) -> str:
+        if not listen.strip("[0.:]"):
+            raise ValueError(f"'{listen}' is all addresses of this host: name that of the lab")
+        return listen
+
 
 class Local(_Started):
     """These testbeds are processes on this host; more than one share it."""
@@ -80,6 +97,14 @@ class Ssh(_Started):
 
     options: tuple[str, ...] = ()
     """Options of ssh, such as `IdentityFile=/root/lab`."""
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not _SSH_HOST.fullmatch(host):
+                raise ValueError(f"'{host}' is no name of a host: HOST or USER@HOST")
+        return hosts
 
 
 class Slurm(_Started):
@@ -109,6 +134,10 @@ class Slurm(_Started):
     prologue: tuple[str, ...] = ()
     """Lines of shell that a job begins with."""
 
+    shared: str | None = None
+    """A folder that all nodes see, by default the current one: certificates that are made for the
+    run are there until it ends, readable by their owner alone."""
+
 
 class Description(_Section):
     """A lab is a scheduler that runs already, or one way to start testbeds."""
@@ -125,10 +154,7 @@ class Description(_Section):
         if sum(each is not None for each in ways) != 1:
             raise ValueError("one of address, [local], [ssh] and [slurm] is needed, and no other")
         if self.address is not None:
-            check_address(self.address, self.tls)
-        elif self.started is not None and not is_loopback(self.started.listen):
-            if self.tls is None:
-                raise ValueError(_without_tls(self.started.listen))
+            check_address(self.address)
         return self
 
     @property
@@ -150,7 +176,7 @@ def described(text: str) -> Description:
     except FileNotFoundError as error:
         raise UsageError(
             f"--cluster takes a scheduler's address or a file, and '{text}' is neither",
-            hint="--cluster tcp://127.0.0.1:8786, or --cluster lab.toml",
+            hint="--cluster lab.toml, or --cluster tls://HOST:PORT",
         ) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
@@ -163,31 +189,17 @@ def described(text: str) -> Description:
     return _validated(content, str(path))
 
 
-def check_address(address: str, tls: Tls | None) -> None:
-    """Raise ValueError for an address that is none, or that others could listen to."""
+def check_address(address: str) -> None:
+    """Raise ValueError for an address that is none, or not one of TLS."""
     match = _ADDRESS.fullmatch(address)
     kind = match and (match["kind"] or "tcp")
     if match is None or kind not in ("tcp", "tls"):
-        raise ValueError(f"'{address}' is no scheduler's address: tcp://HOST:PORT, tls://HOST:PORT")
-    if kind == "tcp" and not is_loopback(match["host"].strip("[]")):
-        raise ValueError(_without_tls(match["host"]))
-    if kind == "tcp" and tls is not None:
-        raise ValueError(f"'{address}' is not encrypted, and [tls] is given: tls://HOST:PORT")
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether nobody but this host reaches an address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _without_tls(host: str) -> str:
-    return (
-        f"{host} is reached over a network, and there is no TLS: whoever connects to a scheduler "
-        "can run anything on all of its hosts; use tls://HOST:PORT, or a file with [tls]"
-    )
+        raise ValueError(f"'{address}' is no scheduler's address: tls://HOST:PORT")
+    if kind == "tcp":
+        raise ValueError(
+            f"'{address}' is reached without TLS: whoever connects to a scheduler, be it another "
+            "user of its host, can run anything on all hosts of the lab; use tls://HOST:PORT"
+        )
 
 
 def _validated(content: Mapping[str, Any], where: str) -> Description:

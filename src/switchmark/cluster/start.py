@@ -12,18 +12,24 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import dask
 from distributed import Client, Scheduler, SpecCluster
+from distributed.core import Status
 from distributed.security import Security
 
-from switchmark.cluster.dask_lab import RESOURCE, DaskLab, Told
+from switchmark.cluster.certificates import made_for_a_run
+from switchmark.cluster.dask_lab import DaskLab, Told
 from switchmark.cluster.description import Description, Local, Slurm, Ssh, Tls
-from switchmark.errors import Unavailable
+from switchmark.errors import CommandFailed, Unavailable, UsageError
 from switchmark.machine.host import LocalHost, LocalProcess
 
 __all__ = ["connected", "worker_command"]
+
+_SERVE = "switchmark.cluster.serve"
+"""What runs on a testbed."""
 
 _CONNECT_S = 30.0
 _GRACE_S = 20.0
@@ -36,20 +42,25 @@ def connected(
     """Hold a lab with at least one testbed; what was started ends with the block. The output of
     workers goes into files in `logs`."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    security = _security(description.tls)
+    started, tls = description.started, description.tls
+    if started is not None and tls is None:
+        tls = made_for_a_run()
+    security = _security(tls)
     with ExitStack() as stack:
-        settings = {"distributed.admin.tick.limit": "10s", "temporary-directory": str(logs)}
+        settings = {
+            "distributed.admin.tick.limit": "10s",
+            "distributed.scheduler.http.routes": [],  # it serves no page
+            "temporary-directory": str(logs),
+        }
         stack.enter_context(dask.config.set(settings))
         address, workers = description.address, list[LocalProcess]()
-        if (started := description.started) is not None:
+        if started is not None and tls is not None:
             cluster = stack.enter_context(_scheduler(started, security))
             address = cluster.scheduler_address
             if isinstance(started, Slurm):
-                cluster.scale(jobs=started.testbeds)
+                _submit(cluster, started.testbeds)
             else:
-                workers = stack.enter_context(
-                    _workers(started, description.tls, str(address), logs)
-                )
+                workers = stack.enter_context(_workers(started, tls, str(address), logs))
         client = stack.enter_context(_client(str(address), security))
         lab = DaskLab(client, share_machine=share_machine, told=told)
         if started is not None:
@@ -64,33 +75,45 @@ def connected(
 
 
 def worker_command(
-    python: str, address: str, name: str, tls: Tls | None, *, listen: str = "", again: bool = True
+    python: str, address: str, name: str, tls: Tls, *, again: bool = True
 ) -> tuple[str, ...]:
-    """Return the command that makes a host a testbed of the scheduler at an address, which is
-    reached at the address `listen`, or one that it finds; a worker that dies is started `again`."""
-    words = [python, "-m", "distributed.cli.dask_worker", address, "--name", name]
-    words += ["--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"]
-    words += ["--no-dashboard", "--death-timeout", "60", "--memory-limit", "0"]
-    words += ["--nanny" if again else "--no-nanny"]
-    if listen:
-        words += ["--host", listen]
-    if tls is not None:
+    """Return the command that makes a host a testbed of the scheduler at an address; a worker that
+    dies is started `again`. Of certificates that are texts it waits for a line."""
+    words = [python, "-m", _SERVE, address, "--name", name, "--nanny" if again else "--no-nanny"]
+    words += ["--death-timeout", "60", "--memory-limit", "0"]
+    if _is_text(tls):
+        words += ["--tls-stdin"]
+    else:
         words += ["--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
     return tuple(words)
 
 
 def _security(tls: Tls | None) -> Security:
+    """Return what Dask is to know of certificates: by its own configuration where none are given.
+    Unavailable for files that are not there, UsageError without any certificate."""
     if tls is None:
-        return Security()  # what Dask's own configuration says
+        security = Security(require_encryption=True)
+        if not (security.tls_ca_file and security.tls_client_cert):
+            raise UsageError(
+                "a scheduler is reached by certificates, and there are none: neither in a lab's "
+                "file nor in Dask's own configuration",
+                hint="--cluster lab.toml, with address and [tls] (docs/guide/labs.md)",
+            )
+        return security
     sides = {
-        f"tls_{role}_{what}": path
+        f"tls_{role}_{what}": given
         for role in ("client", "scheduler", "worker")
-        for what, path in (("cert", tls.cert), ("key", tls.key))
+        for what, given in (("cert", tls.cert), ("key", tls.key))
     }
-    for path in (tls.ca, tls.cert, tls.key):
+    for path in () if _is_text(tls) else (tls.ca, tls.cert, tls.key):
         if not Path(path).is_file():
             raise Unavailable(f"there is no file {path}, which [tls] names")
     return Security(tls_ca_file=tls.ca, require_encryption=True, **sides)
+
+
+def _is_text(tls: Tls) -> bool:
+    """Say whether certificates were made for this run, and are no files."""
+    return "\n" in tls.key
 
 
 @contextmanager
@@ -102,7 +125,7 @@ def _client(address: str, security: Security) -> Iterator[Client]:
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         raise Unavailable(
             f"the scheduler at {address} does not answer: {error}",
-            hint="dask scheduler --host 127.0.0.1",
+            hint="start it as docs/guide/labs.md says, with the certificates of the lab",
         ) from error
     try:
         yield client
@@ -113,15 +136,21 @@ def _client(address: str, security: Security) -> Iterator[Client]:
 
 @contextmanager
 def _scheduler(started: Local | Ssh | Slurm, security: Security) -> Iterator[Any]:
-    protocol = "tls" if security.require_encryption else "tcp"
-    options = {"host": started.listen, "port": 0, "dashboard": False, "protocol": f"{protocol}://"}
+    options = {
+        "host": started.listen,
+        "port": 0,
+        "dashboard": False,
+        "dashboard_address": "127.0.0.1:0",
+        "protocol": "tls://",
+        "security": security,
+    }
     try:
         if isinstance(started, Slurm):
-            cluster = _slurm(started, security, protocol)
+            cluster = _slurm(started, security, options)
         else:
             cluster = SpecCluster(
                 workers={},
-                scheduler={"cls": Scheduler, "options": {**options, "security": security}},
+                scheduler={"cls": Scheduler, "options": options},
                 security=security,
                 silence_logs=logging.CRITICAL,
             )
@@ -134,7 +163,7 @@ def _scheduler(started: Local | Ssh | Slurm, security: Security) -> Iterator[Any
         yield cluster
 
 
-def _slurm(started: Slurm, security: Security, protocol: str) -> Any:
+def _slurm(started: Slurm, security: Security, options: dict[str, Any]) -> Any:
     from dask_jobqueue import SLURMCluster
 
     return SLURMCluster(
@@ -147,19 +176,33 @@ def _slurm(started: Slurm, security: Security, protocol: str) -> Any:
         walltime=started.walltime,
         job_extra_directives=list(started.directives),
         job_script_prologue=list(started.prologue),
-        worker_extra_args=["--resources", f"{RESOURCE}=1", "--no-dashboard"],
+        worker_command=_SERVE,
         python=started.python or sys.executable,
-        protocol=f"{protocol}://",
-        security=security if security.require_encryption else None,
-        scheduler_options={"host": started.listen, "dashboard": False},
+        protocol="tls://",
+        security=security,
+        shared_temp_directory=started.shared or str(Path.cwd()),
+        scheduler_options=options,
         silence_logs="critical",
         log_directory=None,
     )
 
 
+def _submit(cluster: Any, jobs: int) -> None:
+    """Submit jobs as `cluster.scale` does, which keeps it to itself if Slurm refuses one."""
+    while len(cluster.worker_spec) < jobs:
+        cluster.worker_spec.update(cluster.new_worker_spec())
+    try:
+        cluster.sync(cluster._correct_state)  # noqa: SLF001 (the public one tells of no failure)
+    except (OSError, RuntimeError) as error:
+        for job in cluster.workers.values():
+            job.status = Status.failed  # else Dask does not close
+        said = indent(str(error).strip(), "  ")
+        raise Unavailable(f"Slurm takes no job\n{said}", hint="scontrol ping") from error
+
+
 @contextmanager
 def _workers(
-    started: Local | Ssh, tls: Tls | None, address: str, logs: Path
+    started: Local | Ssh, tls: Tls, address: str, logs: Path
 ) -> Iterator[list[LocalProcess]]:
     """Start a worker for each testbed, by ssh or here, where Dask's files are among its output: in
     /tmp it would leave a folder."""
@@ -168,6 +211,9 @@ def _workers(
     try:
         for name, argv in _commands(started, tls, address):
             processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker"), env=env))
+            if _is_text(tls):
+                with suppress(CommandFailed):  # why it has ended stands among its last words
+                    processes[-1].send(tls.model_dump_json())
         yield processes
     finally:
         with ThreadPoolExecutor(max(1, len(processes))) as pool:
@@ -186,7 +232,7 @@ def _stop(process: LocalProcess) -> None:
 
 
 def _commands(
-    started: Local | Ssh, tls: Tls | None, address: str
+    started: Local | Ssh, tls: Tls, address: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name of each testbed with the command that starts its worker."""
     python = started.python or sys.executable
@@ -198,8 +244,7 @@ def _commands(
             yield name, ("ssh", "-T", "-o", "BatchMode=yes", *options, "--", host, command)
     else:
         for name in _numbered(started.testbeds):
-            listen = started.listen
-            yield name, worker_command(python, address, name, tls, listen=listen, again=False)
+            yield name, worker_command(python, address, name, tls, again=False)
 
 
 def _with_last_words(error: Unavailable, workers: list[LocalProcess]) -> Unavailable:

@@ -1,0 +1,42 @@
+"""This module makes the certificate by which the scheduler, the workers and the client of one run
+know each other, where the user gave none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from switchmark.cluster.description import Tls
+
+__all__ = ["made_for_a_run"]
+
+_SKEW = timedelta(days=1)
+"""Clocks of testbeds may be behind that of this host. `Security.temporary` of Dask allows none."""
+
+_LIFE = timedelta(days=365)
+
+
+def made_for_a_run() -> Tls:
+    """Return a certificate that is its own authority, and its key, as texts: whoever has the key
+    belongs to the lab, and nobody else does."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "switchmark")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + _LIFE)
+        .sign(key, hashes.SHA256())
+    )
+    text = certificate.public_bytes(Encoding.PEM).decode()
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return Tls(ca=text, cert=text, key=secret)

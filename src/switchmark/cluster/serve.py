@@ -1,0 +1,61 @@
+"""This module makes a host a testbed: `python -m switchmark.cluster.serve ADDRESS OPTION...` starts
+a Dask worker of the scheduler at tls://HOST:PORT, with further options of Dask's.
+
+The worker does as root what it is sent, so it answers only who has a certificate of the lab, and at
+the one address by which this host reaches the scheduler. It serves no page, and its files are in a
+folder that no other user can write to. Certificates are files that `--tls-ca-file`, `--tls-cert`
+and `--tls-key` name, or, with `--tls-stdin`, a line of JSON on stdin, which stays in memory.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import tempfile
+
+import dask
+from distributed.cli.dask_worker import main as dask_worker
+from distributed.comm.addressing import get_address_host_port
+
+from switchmark.cluster.dask_lab import RESOURCE
+from switchmark.cluster.description import Tls, check_address
+
+__all__ = ["main"]
+
+
+def main(words: list[str]) -> None:
+    """Serve until the scheduler is gone. The first of the words is its address."""
+    address, *options = words or [""]
+    try:
+        check_address(address)
+        host = _own_address(address)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    settings = {"distributed.worker.http.routes": [], "distributed.comm.require-encryption": True}
+    if "--tls-stdin" in options:
+        options.remove("--tls-stdin")
+        tls = Tls.model_validate_json(sys.stdin.readline())
+        settings["distributed.comm.tls.ca-file"] = tls.ca
+        settings["distributed.comm.tls.worker"] = {"cert": tls.cert, "key": tls.key}
+    within = dask.config.get("temporary-directory", None)
+    with tempfile.TemporaryDirectory(prefix="switchmark-worker-", dir=within) as folder:
+        settings["temporary-directory"] = folder
+        ours = ["--host", host, "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
+        ours += ["--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"]
+        with dask.config.set(settings):
+            dask_worker([address, *ours, *options])
+
+
+def _own_address(scheduler: str) -> str:
+    """Return the address of this host by which it reaches a scheduler, as Dask's options have it.
+    No packet is sent."""
+    host, port = get_address_host_port(scheduler)
+    family, *_, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as end:
+        end.connect(target)
+        own = str(end.getsockname()[0])
+    return f"[{own}]" if family == socket.AF_INET6 else own
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
