@@ -347,6 +347,20 @@ def test_asking_for_the_time_leaves_a_trial_alone(program: Program) -> None:
     assert received["early"] == 0
 
 
+def test_asking_for_the_time_leaves_what_is_armed_alone(program: Program) -> None:
+    """Both ends start at a moment of the clock that they were armed with; the answer is for the
+    next trial that is armed without one."""
+    program.open_loop()
+    clock = {key: value for key, value in program.ask("clock").items() if key != "ok"}
+    ahead = {**clock, "ns": clock["ns"] + 10**15}
+    assert program.arm(clock=ahead)["ok"]
+    told = program.ask("clock")["ns"]
+    assert 0 < program.ask("start", duration_ns=10**7)["at_ns"] - ahead["ns"] < 10**14
+    assert program.ask("stop")["ok"]
+    assert program.arm()["ok"]
+    assert 0 < program.ask("start", duration_ns=10**7)["at_ns"] - told < 10**14
+
+
 def test_frames_of_another_run_are_foreign(program: Program) -> None:
     program.open_loop()
     assert program.arm()["ok"]

@@ -466,6 +466,57 @@ def assert_frames_flow(sender: Program, receiver: Program) -> None:
     assert received["corrupted"] == received["foreign"] == received["duplicated"] == 0
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, "end of stdin"], ids=str)
+def test_a_server_that_nobody_comes_to_ends_and_leaves_no_socket(
+    traffic_program: str, tmp_path: Path, how: signal.Signals | str
+) -> None:
+    """DPDK waits for the client of a virtio-user device for ever."""
+    program, path = Program(traffic_program), tmp_path / "p0.sock"
+    device = f"net_virtio_user0,path={path},server=1"
+    options = {"device": device, "memory": "no-huge", "directory": str(tmp_path)}
+    command = {
+        "cmd": "open",
+        "ports": [{"engine": "dpdk", "options": options}],
+        "threads": [{"tasks": [{"role": "sender", "ports": [0]}]}],
+    }
+    program.stdin.write(json.dumps(command).encode() + b"\n")
+    program.stdin.flush()
+    wait_for(path.exists, "the socket of the server")
+    if isinstance(how, signal.Signals):
+        program.process.send_signal(how)
+        assert program.process.wait(10) == 0
+    program.end()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("ends", ["vhost-user"], indirect=True)
+def test_threads_that_dpdk_starts_have_no_privileges(ends: Ends) -> None:
+    """The thread `vhost-events` parses what the other end says. Nobody but the thread that opens
+    ports may take privileges up again."""
+    program = ends.open("receiver", server=True)
+
+    def privileges() -> dict[str, tuple[int, int]]:
+        """Return what each thread may take up and what it has; the main thread is `main`."""
+        found = {}
+        for task in Path(f"/proc/{program.process.pid}/task").iterdir():
+            lines = (task / "status").read_text().splitlines()
+            status = dict(line.split(":\t", 1) for line in lines)
+            name = "main" if task.name == str(program.process.pid) else status["Name"]
+            found[name] = (int(status["CapPrm"], 16), int(status["CapEff"], 16))
+        return found
+
+    assert {"main", "vhost-events", "eal-intr-thread"} < privileges().keys()
+    assert privileges()["main"] > (0, 0)
+    # The main thread lays its own down once it has answered, a thread that moves frames as it begins.
+    wait_for(
+        lambda: all(
+            has == 0 and (may == 0 or name == "main") for name, (may, has) in privileges().items()
+        ),
+        "no other thread to have privileges",
+    )
+    program.end()
+
+
 @pytest.mark.parametrize("ends", ["vhost-user", "memif"], indirect=True)
 def test_a_client_that_comes_back_is_served_again(ends: Ends) -> None:
     receiver = ends.open("receiver", server=True)

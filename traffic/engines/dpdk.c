@@ -429,6 +429,20 @@ static void device_find_sockets(struct device *d, const bool *before)
 			d->sockets[d->socket_count++] = fd;
 }
 
+/* Removes the socket of a device that was to be a server: virtio-user (of DPDK 22.11) leaves it when it
+ * fails, as it does when the wait for a client is interrupted. */
+static void device_clear(const char *arguments)
+{
+	const char *path = strstr(arguments, ",path=");
+	char copy[256];
+
+	if (!path || !strstr(arguments, ",server=1"))
+		return;
+	path += strlen(",path=");
+	snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(path, ","), path);
+	(void)socket_clear(copy);
+}
+
 static int device_open(struct port *port, struct device **slot, const char *arguments,
 		       const char *name)
 {
@@ -451,6 +465,7 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 		error = rte_eth_dev_info_get(d->id, &info);
 	if (error) {
 		free(d);
+		device_clear(arguments);
 		return port_fail(port, error, "no device '%s': %s", arguments, eal_said());
 	}
 	d->bus_device = (struct rte_device *)(uintptr_t)info.device;

@@ -464,8 +464,10 @@ void control_arm(struct control *c, const struct arm_plan *arm)
 	if (arm->has_clock) {
 		c->clock = arm->clock;
 		clock_derive(&c->clock);
-	} else if (!c->clock.hz) {
-		clock_measure(&c->clock, 50);
+	} else {
+		if (!c->told.hz)
+			clock_measure(&c->told, 50);
+		c->clock = c->told;
 	}
 	c->window = (struct window){
 		.interval = clock_ticks_in(&c->clock, arm->interval_ns),

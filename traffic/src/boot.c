@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 
+#include "socket.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -106,28 +107,6 @@ static void machine_accept(struct machine *m)
 		close(fd);
 }
 
-/* Removes the socket of a machine that was killed. What else is at the path stays: a file, or a socket
- * that somebody listens at. 0 or an errno. */
-static int path_clear(const struct sockaddr_un *at)
-{
-	struct stat found;
-	int fd, error = 0;
-
-	if (lstat(at->sun_path, &found))
-		return errno == ENOENT ? 0 : errno;
-	if (!S_ISSOCK(found.st_mode))
-		return EEXIST;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return errno;
-	if (!connect(fd, (const struct sockaddr *)at, sizeof(*at)))
-		error = EADDRINUSE;
-	else if (errno != ECONNREFUSED)
-		error = errno;
-	close(fd);
-	return error || !unlink(at->sun_path) ? error : errno;
-}
-
 /* 0 or an errno. */
 static int machine_listen(struct machine *m)
 {
@@ -138,7 +117,7 @@ static int machine_listen(struct machine *m)
 	if (strlen(m->path) >= sizeof(at.sun_path))
 		return ENAMETOOLONG;
 	memcpy(at.sun_path, m->path, strlen(m->path) + 1);
-	error = path_clear(&at);
+	error = socket_clear(m->path); /* of a machine that was killed */
 	if (error)
 		return error;
 	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

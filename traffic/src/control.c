@@ -10,16 +10,20 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES (1 << 20)
+#define INTERRUPT_SIGNAL SIGUSR1
+#define INTERRUPT_MS 20
+#define INTERRUPTS_MAX 40
 
-static volatile sig_atomic_t terminated;
+static atomic_bool terminated;
 
 static void on_signal(int signal)
 {
-	(void)signal;
-	terminated = 1;
+	if (signal != INTERRUPT_SIGNAL)
+		terminated = true;
 }
 
 /* ---- answers ---------------------------------------------------------------------- */
@@ -57,17 +61,83 @@ void answer_error(struct control *c, const char *format, ...)
 	answer(c, json_pack("{s:b,s:o}", "ok", 0, "error", text_json(text)));
 }
 
+/* The end of a pipe is POLLHUP; of a socket whose peer only writes no more, POLLRDHUP. */
+static bool has_ended(const struct pollfd *in)
+{
+	return in->revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);
+}
+
 bool control_tick(struct control *c)
 {
-	/* The end of a pipe is POLLHUP; of a socket whose peer only writes no more, POLLRDHUP. */
 	struct pollfd in = { .fd = c->in, .events = POLLRDHUP };
 	const struct timespec millisecond = { .tv_nsec = 1000000 };
 
 	control_note_drops(c);
-	if (ppoll(&in, 1, &millisecond, &c->open_to) > 0 &&
-	    (in.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
+	if (ppoll(&in, 1, &millisecond, &c->open_to) > 0 && has_ended(&in))
 		c->ended = true;
 	return !c->ended && !terminated;
+}
+
+/* ---- what comes while ports are opened ---------------------------------------------- */
+
+/*
+ * A library may wait for the other end of a port for ever. Meanwhile a thread waits for the end of stdin
+ * and for signals, and interrupts the system calls of the one that opens until that fails: then ports
+ * are closed as always. Where it does not, nothing but the end of the process helps.
+ */
+struct listener {
+	struct control *c;
+	pthread_t thread, opener;
+	int done; /* an eventfd: the ports are opened, or will not be */
+};
+
+static void *listener_main(void *argument)
+{
+	const struct timespec pause = { .tv_nsec = INTERRUPT_MS * 1000000 };
+	struct listener *l = argument;
+	struct control *c = l->c;
+
+	privileges_drop();
+	for (int interrupts = 0; interrupts < INTERRUPTS_MAX;) {
+		const bool ending = c->ended || terminated;
+		struct pollfd polls[] = { { .fd = l->done, .events = POLLIN },
+					  { .fd = c->in, .events = POLLRDHUP } };
+		const int found = ppoll(polls, ending ? 1 : 2, ending ? &pause : NULL, &c->open_to);
+
+		if (found > 0 && polls[0].revents)
+			return NULL;
+		if (found > 0 && has_ended(&polls[1]))
+			c->ended = true;
+		if (ending) {
+			pthread_kill(l->opener, INTERRUPT_SIGNAL);
+			interrupts++;
+		}
+	}
+	fputs("switchmark-traffic: ended without closing its ports: one of them still opens\n",
+	      stderr);
+	_exit(70);
+}
+
+static int listener_start(struct listener *l, struct control *c)
+{
+	int error;
+
+	l->c = c;
+	l->opener = pthread_self();
+	l->done = eventfd(0, EFD_CLOEXEC);
+	if (l->done < 0)
+		return errno;
+	error = pthread_create(&l->thread, NULL, listener_main, l);
+	if (error)
+		close(l->done);
+	return error;
+}
+
+static void listener_end(struct listener *l)
+{
+	(void)eventfd_write(l->done, 1);
+	pthread_join(l->thread, NULL);
+	close(l->done);
 }
 
 /* ---- open, close ------------------------------------------------------------------ */
@@ -133,8 +203,22 @@ static int cpu_of_port(const struct open_plan *plan, uint32_t port, uint32_t cor
 	return -1;
 }
 
+static bool queues_open(struct control *c, const struct open_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->port_count; i++) {
+		c->first_queue[i] = c->port_count;
+		for (uint32_t core = 0; core < plan->ports[i].cores; core++)
+			if (!queue_open(c, &plan->ports[i], i, core, cpu_of_port(plan, i, core)))
+				return false;
+	}
+	return true;
+}
+
 static bool ports_open(struct control *c, const struct open_plan *plan)
 {
+	struct listener listener;
+	bool opened;
+	int error;
 	uint32_t total = 0;
 
 	for (uint32_t i = 0; i < plan->port_count; i++) {
@@ -150,13 +234,16 @@ static bool ports_open(struct control *c, const struct open_plan *plan)
 		answer_error(c, "open: more than %d queues of ports", PORTS_MAX);
 		return false;
 	}
-	for (uint32_t i = 0; i < plan->port_count; i++) {
-		c->first_queue[i] = c->port_count;
-		for (uint32_t core = 0; core < plan->ports[i].cores; core++)
-			if (!queue_open(c, &plan->ports[i], i, core, cpu_of_port(plan, i, core)))
-				return false;
+	error = listener_start(&listener, c);
+	if (error) {
+		answer_error(c, "open: %s", strerror(error));
+		return false;
 	}
-	return true;
+	opened = queues_open(c, plan);
+	listener_end(&listener);
+	/* There is no thread yet but those that libraries have started. */
+	privileges_drop_others();
+	return opened;
 }
 
 /* The task of a plan, on one of its cores. */
@@ -271,13 +358,9 @@ static void control_ready(struct control *c, uint64_t timeout_ms)
 /* Tells the clock anew; those who move frames go on with the one that they were armed with. */
 static void control_clock(struct control *c)
 {
-	struct clock found;
-
-	clock_measure(&found, 50);
-	if (!c->running)
-		c->clock = found;
-	answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(found.ticks0), "ns",
-			    COUNT(found.ns0), "hz", COUNT(found.hz)));
+	clock_measure(&c->told, 50);
+	answer(c, json_pack("{s:b,s:I,s:I,s:I}", "ok", 1, "ticks", COUNT(c->told.ticks0), "ns",
+			    COUNT(c->told.ns0), "hz", COUNT(c->told.hz)));
 }
 
 static void control_command(struct control *c, const char *line, size_t len)
@@ -365,7 +448,7 @@ int control_serve(int in, FILE *out)
 	char *buffer;
 	struct sigaction action = { .sa_handler = on_signal };
 	size_t filled = 0;
-	sigset_t ending, before;
+	sigset_t ending, interrupt, before;
 
 	for (const struct engine *const *e = engines; *e; e++) {
 		if (!engine_fault(*e))
@@ -388,11 +471,15 @@ int control_serve(int in, FILE *out)
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &ending, &before);
+	sigemptyset(&interrupt);
+	sigaddset(&interrupt, INTERRUPT_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
 	c->open_to = before;
 	sigdelset(&c->open_to, SIGTERM);
 	sigdelset(&c->open_to, SIGINT);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
+	sigaction(INTERRUPT_SIGNAL, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	clock_begin();
 	c->in = in;

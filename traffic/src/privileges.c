@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "privileges.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <linux/capability.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define DROP_SIGNAL SIGUSR2
+#define DROP_MS 1000
 
 /* A thread may always do with fewer, so that nothing here can fail but by a kernel without them. */
 static void set(bool effective, bool permitted)
@@ -34,4 +42,57 @@ void privileges_lower(void)
 void privileges_drop(void)
 {
 	set(false, false);
+}
+
+static void on_drop(int number)
+{
+	const int before = errno;
+
+	(void)number;
+	privileges_drop();
+	errno = before;
+}
+
+/* Has a thread privileges that the signal would take from it? */
+static bool thread_keeps(const char *thread)
+{
+	unsigned long long blocked = 0, permitted = 0;
+	char path[300], line[128];
+	FILE *status;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
+	status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status)) {
+		(void)sscanf(line, "SigBlk: %llx", &blocked);
+		(void)sscanf(line, "CapPrm: %llx", &permitted);
+	}
+	if (status)
+		fclose(status);
+	return permitted && !(blocked >> (DROP_SIGNAL - 1) & 1);
+}
+
+/* Signals each of them; false when there is none. */
+static bool others_signal(void)
+{
+	DIR *threads = opendir("/proc/self/task");
+	bool any = false;
+
+	for (struct dirent *e; threads && (e = readdir(threads));) {
+		const pid_t thread = atoi(e->d_name);
+
+		if (thread > 0 && thread != gettid() && thread_keeps(e->d_name))
+			any |= !tgkill(getpid(), thread, DROP_SIGNAL);
+	}
+	if (threads)
+		closedir(threads);
+	return any;
+}
+
+void privileges_drop_others(void)
+{
+	const struct sigaction action = { .sa_handler = on_drop, .sa_flags = SA_RESTART };
+
+	sigaction(DROP_SIGNAL, &action, NULL);
+	for (int waited = 0; waited < DROP_MS && others_signal(); waited++)
+		usleep(1000);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Root's privileges are there while ports are opened, looked at and closed, and at no other time: who
- * moves frames and reads what a network brings has none.
+ * moves frames and reads what a network brings has none. Nor has a thread that a library starts as it
+ * opens a port, and that serves the other end of it.
  */
 #ifndef SWITCHMARK_PRIVILEGES_H
 #define SWITCHMARK_PRIVILEGES_H
@@ -12,5 +13,9 @@ void privileges_lower(void);
 
 /* Gives up those of the calling thread for good. */
 void privileges_drop(void);
+
+/* Makes all other threads of the process give theirs up for good, by a signal that the kernel runs on
+ * each. One that blocks all signals keeps them: only those of a sanitizer do. */
+void privileges_drop_others(void);
 
 #endif

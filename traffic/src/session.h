@@ -19,7 +19,7 @@
 struct control {
 	int in;
 	FILE *out;
-	bool ended; /* of stdin */
+	atomic_bool ended; /* of stdin */
 	sigset_t open_to; /* the signals while it waits: SIGTERM and SIGINT come at no other time */
 
 	struct port ports[PORTS_MAX];
@@ -30,7 +30,8 @@ struct control {
 	struct worker workers[THREADS_MAX];
 	uint32_t worker_count;
 
-	struct clock clock;
+	struct clock told; /* the last answer to `clock`; hz 0: there was none */
+	struct clock clock; /* that tasks were armed with */
 	struct window window;
 	struct engine_stats at_start[PORTS_MAX];
 	bool armed, running;

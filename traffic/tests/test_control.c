@@ -3,16 +3,23 @@
 #include "clock.h"
 #include "control.h"
 #include "loop.h"
+#include "privileges.h"
 #include "session.h"
 #include "socket.h"
 #include "tap.h"
 #include "text.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -415,6 +422,171 @@ static void a_signal_is_not_lost_before_the_wait(void)
 	close(ends[1]);
 }
 
+/* A program that opens a port in a network namespace of that path. */
+static pid_t serve_open(const char *netns, const int ends[2], bool (*before)(void))
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		FILE *out = fopen("/dev/null", "w");
+
+		close(ends[1]);
+		_exit(before && !before() ? 99 : control_serve(ends[0], out));
+	}
+	dprintf(ends[1],
+		"{\"cmd\":\"open\",\"ports\":[{\"engine\":\"null\",\"netns\":\"%s\"}],\"threads\":"
+		"[{\"tasks\":[{\"role\":\"sender\",\"ports\":[0]}]}]}\n",
+		netns);
+	usleep(100000); /* too early a signal only makes the test easier */
+	return pid;
+}
+
+/* How a process ended within ten seconds; else it is killed, and -1. */
+static int ended_as(pid_t pid)
+{
+	int status = -1;
+
+	for (int i = 0; i < 10000 && waitpid(pid, &status, WNOHANG) != pid; i++) {
+		usleep(1000);
+		status = -1;
+	}
+	if (status == -1) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	return status;
+}
+
+/* A FIFO that nobody writes to is opened for ever, as a device whose other end never comes. */
+static void signals_and_the_end_of_stdin_reach_an_open_that_waits(void)
+{
+	char folder[] = "/tmp/switchmark-control-XXXXXX", path[64];
+
+	EXPECT(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/fifo", folder);
+	EXPECT_EQ(mkfifo(path, 0600), 0);
+	for (int how = 0; how < 4; how++) {
+		int ends[2];
+		pid_t pid;
+
+		/* `pipe` tells its end only by a hang-up, a socket's may still read. */
+		EXPECT_EQ(how == 3 ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends), 0);
+		pid = serve_open(path, ends, NULL);
+		close(ends[0]);
+		if (how < 2)
+			kill(pid, how ? SIGINT : SIGTERM);
+		else if (how == 2)
+			close(ends[1]);
+		else
+			shutdown(ends[1], SHUT_WR);
+		EXPECT_EQ(ended_as(pid), 0);
+		if (how != 2)
+			close(ends[1]);
+	}
+	unlink(path);
+	rmdir(folder);
+}
+
+static void sleep_on(int number)
+{
+	(void)number;
+	for (;;)
+		pause();
+}
+
+/* Its ports cannot be entered, and no signal makes that fail. */
+static bool setns_sleeps(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setns, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog filter = { sizeof(code) / sizeof(*code), code };
+	const struct sigaction action = { .sa_handler = sleep_on };
+
+	return !sigaction(SIGSYS, &action, NULL) && !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+static void an_open_that_cannot_be_interrupted_ends_with_its_process(void)
+{
+	int ends[2];
+	pid_t pid;
+
+	EXPECT_EQ(pipe(ends), 0);
+	pid = serve_open("/proc/self/ns/net", ends, setns_sleeps);
+	close(ends[0]);
+	kill(pid, SIGTERM);
+	EXPECT_EQ(ended_as(pid), 70 << 8);
+	close(ends[1]);
+}
+
+/* ---- privileges ------------------------------------------------------------------- */
+
+static void *wait_for_ever(void *argument)
+{
+	*(atomic_int *)argument = gettid();
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* What /proc says of a thread. */
+static unsigned long long permitted_to(pid_t thread)
+{
+	unsigned long long permitted = 0;
+	char path[64], line[128];
+	FILE *status;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+	status = fopen(path, "r");
+	while (status && fgets(line, sizeof(line), status))
+		(void)sscanf(line, "CapPrm: %llx", &permitted);
+	if (status)
+		fclose(status);
+	return permitted;
+}
+
+/* In a process that may anything: in a namespace of users if need be. */
+static int others_dropped(void)
+{
+	atomic_int threads[3] = { 0 };
+
+	if (geteuid() && unshare(CLONE_NEWUSER))
+		return 77;
+	for (int i = 0; i < 3; i++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, wait_for_ever, &threads[i]))
+			return 99;
+		while (!threads[i])
+			usleep(1000);
+		if (!permitted_to(threads[i]))
+			return 77;
+	}
+	privileges_drop_others();
+	for (int i = 0; i < 3; i++)
+		if (permitted_to(threads[i]))
+			return 1;
+	return permitted_to(gettid()) ? 0 : 2;
+}
+
+static int others_dropped_apart(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(others_dropped());
+	return ended_as(pid);
+}
+
+static void threads_of_libraries_lose_their_privileges(void)
+{
+	EXPECT_EQ(others_dropped_apart(), 0);
+}
+
 /* Where a page is, as the kernel tells; -1 where it does not. */
 static int node_of_page(void *page)
 {
@@ -466,6 +638,12 @@ int main(void)
 	TEST(an_announcement_is_as_short_as_frames_of_the_port_or_refused);
 	TEST(a_sum_of_nanoseconds_has_more_than_64_bits);
 	TEST(a_signal_is_not_lost_before_the_wait);
+	TEST(signals_and_the_end_of_stdin_reach_an_open_that_waits);
+	TEST(an_open_that_cannot_be_interrupted_ends_with_its_process);
+	if (others_dropped_apart() == 77 << 8)
+		SKIP(threads_of_libraries_lose_their_privileges, "no privileges here");
+	else
+		TEST(threads_of_libraries_lose_their_privileges);
 	TEST(memory_is_on_the_node_of_the_cpu_that_it_is_written_on);
 	return tap_end();
 }
