@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.errors import UsageError
+from switchmark.errors import Unavailable, UsageError
 from switchmark.machine import leases
 from switchmark.machine.clean import Cleaned, clean
 from switchmark.machine.executor import Executor
@@ -83,6 +83,33 @@ def dead(base: Path) -> Workspace:
     workspace = Workspace(base)
     workspace.journal.close()
     return workspace
+
+
+@pytest.mark.parametrize("which", ["", "{run}", "{run}/journal"])
+@pytest.mark.parametrize("change", ["owner", "writable", "link"])
+def test_what_another_user_may_have_written_is_not_carried_out(
+    base: Path, tmp_path: Path, which: str, change: str
+) -> None:
+    workspace = Workspace(base)
+    workspace.journal.intend(Command(host="local", argv=("touch", str(tmp_path / "owned"))))
+    workspace.journal.close()
+    path = base / which.format(run=workspace.run)
+    if change == "owner":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file away")
+        os.chown(path, 7001, 7001)
+    elif change == "writable":
+        path.chmod(path.stat().st_mode | 0o002)
+    else:
+        path.symlink_to(path.rename(tmp_path / "elsewhere"))
+    if which:
+        (cleaned,) = clean(base)
+        assert cleaned.state == "incomplete"
+        assert str(path) in cleaned.failures[0]
+    else:
+        with pytest.raises(Unavailable, match=str(path)):
+            clean(base)
+    assert not (tmp_path / "owned").exists()
 
 
 @pytest.mark.parametrize("length", range(6))

@@ -26,7 +26,7 @@ from switchmark.machine.processes import end, marked, open_process
 from switchmark.machine.signals import shielded
 from switchmark.machine.ssh_sockets import sweep
 from switchmark.machine.undo import carry_out, in_words
-from switchmark.machine.workspace import claims, default_base, remove_folder
+from switchmark.machine.workspace import claims, default_base, remove_folder, require_own
 
 __all__ = ["Cleaned", "clean", "clean_there"]
 
@@ -60,6 +60,8 @@ def clean(
     what would be undone. An interruption is held back until the run at hand is done with.
     """
     base = base or default_base()
+    if os.path.lexists(base):
+        require_own(base)
     known = sorted(
         path.name for path in base.glob("sm*") if re.fullmatch("sm[0-9a-f]{4}", path.name)
     )
@@ -117,6 +119,7 @@ def _tried(
 def _clean_run(
     base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
 ) -> Cleaned:
+    require_own(base / run)
     with claims(base):
         try:
             journal = Journal.reopen(base / run / "journal")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from switchmark.errors import Unavailable
 from switchmark.machine import facts
 from switchmark.machine.host import LocalHost
 from switchmark.machine.jsonl import Entry, append_entry, whole_lines
@@ -173,9 +175,14 @@ class Journal:
         when somebody else is cleaning up after it.
 
         What a death tore or a disk spoilt is skipped. FileNotFoundError when there is none,
-        another OSError where something else has its name.
+        another OSError where something else has its name. Unavailable where another user may have
+        written it: its commands would be carried out in this user's name.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            os.close(descriptor)
+            raise Unavailable(f"other users can write to {path}", hint=f"remove {path.parent}")
         if not _lock(descriptor):
             os.close(descriptor)
             return None

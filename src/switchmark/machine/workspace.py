@@ -25,7 +25,7 @@ from switchmark.machine.processes import MARK
 from switchmark.machine.signals import shielded
 from switchmark.machine.ssh import SshHost
 
-__all__ = ["Workspace", "claims", "default_base", "remove_folder"]
+__all__ = ["Workspace", "claims", "default_base", "remove_folder", "require_own"]
 
 
 class Workspace:
@@ -122,16 +122,23 @@ def remove_folder(folder: Path) -> None:
         raise SetupFailed(f"{folder} cannot be removed", hint=f"ls -laR {folder}")
 
 
+def require_own(folder: Path) -> None:
+    """Raise Unavailable for a folder that another user made or can write to: what it says would be
+    carried out in this user's name, and in /tmp anybody may have made it."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise Unavailable(f"{folder} is not a folder of this user", hint=f"remove {folder}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Unavailable(f"other users can write to {folder}", hint=f"remove {folder}")
+
+
 def _prepared(base: Path) -> Path:
-    """Make the folder of all runs if need be. Somebody else's is Unavailable: in /tmp anybody may
-    have made it."""
+    """Make the folder of all runs if need be. Somebody else's is Unavailable."""
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = base.lstat()
+        require_own(base)
     except OSError as error:
         raise Unavailable(f"no folder for runs can be made at {base}: {error.strerror}") from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise Unavailable(f"{base} is not a folder of this user", hint=f"remove {base}")
     return base
 
 
