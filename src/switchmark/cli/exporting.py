@@ -175,7 +175,7 @@ def schema_(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[NAME]", help="records or trials (files of a run), or json [records]"
+            metavar="[NAME]", help="records, trials (files of a run), or json"
         ),
     ] = "records",
 ) -> int:
