@@ -22,6 +22,7 @@ import switchmark
 import switchmark.cli.steps
 import switchmark.lab.measure
 import switchmark.machine.anchor
+import switchmark.machine.noise
 from switchmark.campaign.load import from_options
 from switchmark.cli import main
 from switchmark.cli.app import COMMANDS
@@ -84,6 +85,7 @@ def cli(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(switchmark.lab.measure, "Lab", FakeLab)
     monkeypatch.setattr(switchmark.machine.anchor, "anchor", lambda: None)
+    monkeypatch.setattr(switchmark.machine.noise, "busy_cpus", lambda *_: {})
 
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["switchmark", *arguments])
@@ -541,8 +543,43 @@ def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.Monkey
         "            mend: apt-get install iproute2",
         "cores",
         "  ✓ usable  8 (0-7)",
+        "",
+        "✓ there   - missing, and optional   ! makes figures unreliable   ✗ needed by every test",
+        "No test can run here without ip.",
     ]
     assert json.loads(cli("doctor", "--json").out)[0]["mend"] == "apt-get install iproute2"
+
+
+@pytest.mark.parametrize(
+    ("more", "summary"),
+    [
+        ([], "Tests run here, and nothing was found that makes their figures unreliable."),
+        (
+            [Finding("noise", "CPU 0", False, "lost 84%", spoils=True)],
+            "Tests run here, but their figures are not reliable now: see CPU 0.",
+        ),
+    ],
+)
+def test_the_doctor_tells_what_is_optional_from_what_spoils_figures(
+    cli, monkeypatch: pytest.MonkeyPatch, more: list[Finding], summary: str
+) -> None:
+    findings = [Finding("switches", "netkit", False, "not in your kernel"), *more]
+    monkeypatch.setattr("switchmark.cli.doctor.examine", lambda: findings)
+    ended = cli("doctor")
+    assert ended.status == 0
+    assert ended.out.splitlines()[-1] == summary
+    assert re.search(r"^  - netkit ", ended.out, re.MULTILINE)
+    assert bool(more) == bool(re.search(r"^  ! CPU 0 ", ended.out, re.MULTILINE))
+
+
+def test_a_run_on_a_busy_host_says_so_before_it_measures(
+    cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switchmark.machine.noise, "busy_cpus", lambda *_: {"0": 0.8412})
+    ended = cli("run")
+    assert ended.err.startswith("warning: this host is too busy to measure: others take 84% of CPU")
+    assert ended.err.index("warning: ") < ended.err.index("[1/1]")
+    assert "warning" not in cli("run", "--quiet").err
 
 
 def test_every_axis_is_an_option_of_run_plan_and_paper(cli) -> None:

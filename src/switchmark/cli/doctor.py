@@ -20,10 +20,11 @@ from switchmark.machine.anchor import privileges
 from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.facts import host_facts
 from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.noise import Steal, certificate
+from switchmark.machine.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certificate
 from switchmark.machine.perf import probe as probe_counters
 from switchmark.machine.programs import find_program
 from switchmark.machine.softirq import within_threads
+from switchmark.model.noise import BUSY
 
 __all__ = ["TOOLS", "Finding", "examine", "print_findings"]
 
@@ -44,9 +45,10 @@ _LINKS = {
 }
 """Kind of link: the rest of the command that makes one."""
 
+_MARKS = "✓ there   - missing, and optional   ! makes figures unreliable   ✗ needed by every test"
+
 _HOST = LocalHost()
 _AF_XDP = 44
-_CORES_OF_A_PAIR = 3
 _STEAL_WINDOW_S = 0.3
 _STEAL_LIMIT = 0.01
 _LOST_LIMIT = 0.01
@@ -55,8 +57,9 @@ _PRESSURE_LIMIT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding is one thing that was looked at. `needed` by every run; `mend` is a command, or a
-    parameter."""
+    """A finding is one thing that was looked at. Where it is not `ok`: what is `needed` keeps every
+    run from starting, what `spoils` makes figures unreliable, and nothing else matters to a run
+    that does not ask for it. `mend` is a command, or a parameter."""
 
     area: str
     name: str
@@ -64,6 +67,12 @@ class Finding:
     found: str
     mend: str | None = None
     needed: bool = False
+    spoils: bool = False
+
+    @property
+    def mark(self) -> str:
+        """Return the sign that stands for it."""
+        return "✓" if self.ok else "✗" if self.needed else "!" if self.spoils else "-"
 
 
 def examine(host: Host = _HOST) -> list[Finding]:
@@ -82,13 +91,25 @@ def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
         if finding.area != area:
             area = finding.area
             print(area, file=stream)
-        mark = "✓" if finding.ok else "✗" if finding.needed else "-"
         first, *rest = finding.found.splitlines() or [""]
-        print(f"  {mark} {finding.name:{width}}  {first}", file=stream)
+        print(f"  {finding.mark} {finding.name:{width}}  {first}", file=stream)
         for line in rest:
             print(f"    {'':{width}}  {line}", file=stream)
         if finding.mend and not finding.ok:
             print(f"    {'':{width}}  mend: {finding.mend}", file=stream)
+    print(f"\n{_MARKS}\n{_summary(findings)}", file=stream)
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    """Say in a line whether this host can measure."""
+    names: dict[str, list[str]] = {}
+    for finding in findings:
+        names.setdefault(finding.mark, []).append(finding.name)
+    if missing := names.get("✗"):
+        return f"No test can run here without {', '.join(missing)}."
+    if spoilt := names.get("!"):
+        return f"Tests run here, but their figures are not reliable now: see {', '.join(spoilt)}."
+    return "Tests run here, and nothing was found that makes their figures unreliable."
 
 
 def _privileges(host: Host) -> Iterator[Finding]:
@@ -154,15 +175,13 @@ def _tried(host: Host, area: str, name: str, argv: tuple[str, ...], mend: str) -
 def _cores(host: Host) -> Iterator[Finding]:
     facts = host_facts(host)
     cpus = read_cpus(host)
-    enough = len(cpus) >= _CORES_OF_A_PAIR
+    enough = len(cpus) >= NEEDED_CPUS
     yield Finding(
         "cores",
         "usable",
         enough,
         f"{len(cpus)} ({format_cpus([cpu.id for cpu in cpus])}), {facts['cpu_model'] or 'unknown'}",
-        None
-        if enough
-        else f"{_CORES_OF_A_PAIR} would do: one each for sender, receiver and switch",
+        None if enough else f"{NEEDED_CPUS} would do: one each for sender, receiver and switch",
     )
     isolated = [cpu.id for cpu in cpus if cpu.isolated]
     yield Finding(
@@ -179,6 +198,7 @@ def _cores(host: Host) -> Iterator[Finding]:
         governor in (None, "performance"),
         governor or "not scaled by this system",
         None if governor in (None, "performance") else "cpupower frequency-set -g performance",
+        spoils=True,
     )
     steal = Steal(host)
     time.sleep(_STEAL_WINDOW_S)
@@ -189,9 +209,11 @@ def _cores(host: Host) -> Iterator[Finding]:
         stolen < _STEAL_LIMIT,
         f"{stolen:.1%} in {_STEAL_WINDOW_S} s",
         None if stolen < _STEAL_LIMIT else "give this virtual machine cores of its own",
+        spoils=True,
     )
     steady = len(facts["tsc"]) == 2
-    yield Finding("cores", "TSC", steady, "constant, nonstop" if steady else "not steady")
+    text = "constant, nonstop" if steady else "not steady"
+    yield Finding("cores", "TSC", steady, text, spoils=True)
     counting = probe_counters(host)
     events = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
     yield Finding(
@@ -205,7 +227,7 @@ def _cores(host: Host) -> Iterator[Finding]:
 def _noise(host: Host) -> Iterator[Finding]:
     """Return the noise certificate of every CPU that may be used, as a test keeps it."""
     cpus = [cpu.id for cpu in read_cpus(host)]
-    noise = certificate(host, traffic_program(), cpus)
+    noise = certificate(host, traffic_program(), cpus, LONG_JITTER_MS)
     if noise.jitter is None:
         yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
     for cpu, jitter in (noise.jitter or {}).items():
@@ -221,6 +243,7 @@ def _noise(host: Host) -> Iterator[Finding]:
             f"a busy loop lost {lost:.2%}, at most {longest:.3f} ms at once; "
             f"{noise.interrupts_per_s.get(cpu, 0):g} device interrupts/s{skew}",
             None if quiet else "end what else runs, or boot with isolcpus=",
+            spoils=lost > BUSY,
         )
     pressure = noise.pressure
     if pressure is not None:

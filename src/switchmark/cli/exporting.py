@@ -174,9 +174,7 @@ def query(
 def schema_(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="[NAME]", help="records, trials (files of a run), or json"
-        ),
+        typer.Argument(metavar="[NAME]", help="records, trials (files of a run), or json"),
     ] = "records",
 ) -> int:
     """Print the JSON Schema of what a run folder holds, or of what --json prints."""

@@ -151,6 +151,8 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
             told=_told_of_waiting,
         ),
     ):
+        if not show.quiet:
+            _warn_of_others()
         run(folder, OnSharedMachine(lab) if shared else lab, progress)
     return status_of(folder.latest, strict)
 
@@ -188,6 +190,22 @@ def _told_of_waiting(holder: str) -> None:
         file=sys.stderr,
         flush=True,
     )
+
+
+def _warn_of_others() -> None:
+    """Say that this host has too few quiet CPUs, before any time is spent on measuring there."""
+    from switchmark.engines.base import traffic_program
+    from switchmark.machine.host import LocalHost
+    from switchmark.machine.noise import busy_cpus
+
+    if taken := busy_cpus(LocalHost(), traffic_program()):
+        shares = ", ".join(f"{share:.0%} of CPU {cpu}" for cpu, share in taken.items())
+        print(
+            f"warning: this host is too busy to measure: others take {shares}\n"
+            "  hint: end what else runs; switchmark doctor says when it is quiet",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _write_report(folder: RunFolder) -> None:

@@ -18,6 +18,7 @@ from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import ClockEvidence, Evidence
+from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
@@ -29,7 +30,6 @@ __all__ = ["Outcome"]
 
 _SHORT_S = 1.0
 _STEAL = 0.01
-_TAKEN = 0.2
 _COUNTED = (
     *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
 )
@@ -329,7 +329,7 @@ class Outcome:
     ) -> tuple[str, ...]:
         late_ns = max(started_late.values(), default=0)
         reasons: dict[str, object] = {
-            "host-busy": any(share > _TAKEN for share in taken.values()),
+            "host-busy": any(share > BUSY for share in taken.values()),
             "clock": unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS,
             "cpu-stolen": stolen > _STEAL,
             "started-late": late_ns > _STARTED_LATE * spec.duration_s * 1e9,

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import Unavailable
-from switchmark.machine.cpus import format_cpus
+from switchmark.machine.cpus import format_cpus, read_cpus
 from switchmark.machine.facts import steady_tsc
 from switchmark.machine.host import Host
 from switchmark.machine.taken import Reads
-from switchmark.model.noise import HostActivity, Jitter, NoiseCertificate
+from switchmark.model.noise import BUSY, HostActivity, Jitter, NoiseCertificate
 
 __all__ = [
     "HZ",
@@ -21,11 +21,14 @@ __all__ = [
     "IOWAIT",
     "IRQ",
     "JITTER_MS",
+    "LONG_JITTER_MS",
+    "NEEDED_CPUS",
     "SOFTIRQ",
     "STAT",
     "STEAL",
     "Snapshot",
     "Steal",
+    "busy_cpus",
     "certificate",
     "cpu_times",
     "parse_cpu_times",
@@ -35,6 +38,10 @@ __all__ = [
 ]
 
 JITTER_MS = 10
+NEEDED_CPUS = 3
+"""Of a test: for the sender, the receiver and the switch."""
+LONG_JITTER_MS = 100
+"""Some turns of the scheduler, which are 4 ms and longer."""
 HZ = 100  # of /proc/stat, whatever the kernel's own
 IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL = 3, 4, 5, 6, 7
 STAT = "/proc/stat"
@@ -42,11 +49,13 @@ _COUNTS = (STAT, "/proc/interrupts", "/proc/pressure/cpu")
 _FREQUENCY = "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
 
 
-def certificate(host: Host, program: str, cpus: Collection[int]) -> NoiseCertificate:
+def certificate(
+    host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS
+) -> NoiseCertificate:
     """Return the noise of some CPUs now: a jitter probe by the traffic program, and
-    what the kernel counted meanwhile. Takes some 20 ms."""
+    what the kernel counted meanwhile. Takes some 10 ms more than the probe."""
     before = Snapshot.read(host, cpus)
-    jitter = probe_jitter(host, program, cpus)
+    jitter = probe_jitter(host, program, cpus, ms)
     meanwhile = Snapshot.read(host, cpus).since(before)
     return NoiseCertificate(
         at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -83,6 +92,16 @@ def probe_jitter(
         )
         for cpu in json.loads(done.stdout)["cpus"]
     }
+
+
+def busy_cpus(host: Host, program: str) -> dict[str, float]:
+    """Return what others take of CPUs now, as shares by CPU, where they leave too few quiet ones
+    for a test; nothing where enough are quiet, or the program cannot be run. Takes 0.1 s."""
+    cpus = [cpu.id for cpu in read_cpus(host)]
+    jitter = probe_jitter(host, program, cpus, LONG_JITTER_MS) or {}
+    lost = {cpu: each.lost or 0.0 for cpu, each in jitter.items()}
+    taken = {cpu: share for cpu, share in lost.items() if share > BUSY}
+    return taken if len(cpus) - len(taken) < min(NEEDED_CPUS, len(cpus)) else {}
 
 
 @dataclass(frozen=True, slots=True)
