@@ -134,6 +134,15 @@ def test_each_test_on_a_path_has_its_own_capture(switchmark: Run, tmp_path: Path
     assert steps(tmp_path).count("type bridge") == 1
 
 
+def test_each_visit_of_a_test_has_its_own_capture(switchmark: Run, tmp_path: Path) -> None:
+    """The log of an earlier one would say that tcpdump listens."""
+    switchmark("--rate 1k,2k --duration 0.1 --warmup 0 --capture 5 --repeat 2")
+    names = sorted(file.name for file in tmp_path.glob("runs/*/captures/*-f0.pcap"))
+    assert names == ["0001-f0.pcap", "0001.2-f0.pcap", "0002-f0.pcap", "0002.2-f0.pcap"]
+    for log in tmp_path.glob("runs/*/logs/capture-*"):
+        assert log.read_text().count("listening on") == 1
+
+
 # --- rates in percent of R+ -------------------------------------------------------------------
 
 

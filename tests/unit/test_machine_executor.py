@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.errors import CommandFailed, Interrupted, NotReady, SetupFailed, Unavailable
+from switchmark.layout.layout import lay_out
 from switchmark.machine.clean import clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
@@ -25,6 +26,8 @@ from switchmark.machine.recording import RecordingHost
 from switchmark.machine.signals import interruptible
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
+from switchmark.model.spec import Test as SwitchmarkTest
+from switchmark.switches.links import set_sysctls
 
 NODE = Node("sm0000-f0", "netns")
 
@@ -269,6 +272,21 @@ def test_a_machine_wide_value_is_leased(workspace: Workspace) -> None:
     assert workspace.leases.held_by(workspace.run) == [("local", "/proc/sys/vm/x")]
     assert executor.unwind() == ()
     assert host.files == {"/proc/sys/vm/x": b"1\n"}
+
+
+def test_an_optional_value_that_the_kernel_does_not_have_is_passed_over(
+    workspace: Workspace,
+) -> None:
+    """As those of br_netfilter, where it is not loaded."""
+    host = RecordingHost(files={"/x": b"1\n"})
+    executor = recorded(host, workspace)
+    test = SwitchmarkTest(environment="host", switch_environment="host")
+    wiring = lay_out(test, prefix="smtest", run_dir="/run/smtest").wiring
+    executor.execute(
+        set_sysctls(wiring, "no iptables", {"net.bridge.bridge-nf-call-iptables": "0"})
+    )
+    assert host.files == {"/x": b"1\n"}
+    assert executor.unwind() == ()
 
 
 def test_a_value_that_could_not_be_set_does_not_cost_an_earlier_lease(

@@ -4,7 +4,9 @@ given back."""
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +16,11 @@ from switchmark.errors import SwitchmarkError, Unavailable, UsageError
 from switchmark.layout.resolve import check
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed
-from switchmark.machine.pci import UIO, VFIO, Device, find_device, hand_over
+from switchmark.machine.pci import UIO, VFIO, Device, _remember, find_device, hand_over
 from switchmark.machine.recording import RecordingHost
+from switchmark.machine.undo import _GONE
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Node
+from switchmark.model.plan import Node, Run
 from switchmark.model.spec import Test
 from switchmark.model.topology import pci_address
 from switchmark.scenarios.base import Nic, nics
@@ -44,6 +47,7 @@ class Machine(RecordingHost):
         module: int = 0,
         noiommu: bytes = b"N",
         drivers: tuple[str, ...] = (VFIO, UIO),
+        upper: bytes = b"",
     ) -> None:
         link = {"ifname": "eth1", "flags": ["UP"], "address": "aa:bb:cc:00:00:01"} | (link or {})
         self.driver = {A: "e1000e", B: ""}
@@ -56,6 +60,7 @@ class Machine(RecordingHost):
             ("ip", "-j", "address"): json.dumps([link]).encode(),
             ("ip", "-j", "route"): routes,
             ("ip", "-j", "-6"): b"[]",
+            ("ls", "/sys/class/net/eth1"): b"address\nqueues\n" + upper,
             ("modprobe", "--dry-run"): Completed(module, b"", b""),
         }
         for address in (A, B):
@@ -159,6 +164,14 @@ def test_what_cannot_work_is_refused(axes: dict[str, Any], words: str) -> None:
         ({"routes": b'[{"dst": "default", "dev": "eth1"}]'}, "default route"),
         ({"link": {"addr_info": [{"local": "10.0.0.1", "scope": "global"}]}}, "10.0.0.1"),
         ({"link": {"master": "br0"}}, "belongs to br0"),
+        ({"upper": b"upper_eth1.100\n"}, "eth1.100 is upon it"),
+        (
+            {
+                "upper": b"upper_eth1.100\n",
+                "routes": b'[{"dst": "default", "nexthops": [{"dev": "eth1.100"}]}]',
+            },
+            "default route by eth1.100",
+        ),
         ({"kind": "0x010802"}, "is no NIC"),
         ({"group": False}, "has no IOMMU.*intel_iommu=on.*--driver uio_pci_generic"),
         ({"others": b"0000:00:1c.0\n0000:03:00.2\n"}, r"group 7 .*: 0000:03:00.2 \(someone\)"),
@@ -232,8 +245,60 @@ def test_a_nic_is_found_handed_over_and_given_back(
             assert executor.unwind() == ()
         assert host.driver == {A: "e1000e", B: ""}
         assert host.override == {A: "", B: ""}
-    assert ("ip", "link", "set", "eth1", "up") in host.ran
+    assert host.ran[-1][-2:] == (f"{BUS}/devices/{A}", "eth1")
     assert hand_over(host, [Device(A, "8086:10d3", VFIO, (), "7")], VFIO, memory) == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "virtio", "after", "told"),
+    [
+        (("eth1",), False, "eth1", ""),
+        (("eth0", "eth1"), False, "eth1", ""),
+        (("eth0", "eth1"), True, "eth1", ""),
+        (("eth0",), False, "eth0", ""),
+        ((), False, "", "no interface of"),
+    ],
+    ids=["at once", "named later", "virtio", "never named", "never there"],
+)
+def test_an_interface_is_up_again_once_it_has_its_name(
+    tmp_path: Path, names: tuple[str, ...], virtio: bool, after: str, told: str
+) -> None:
+    """An `ip` that knows the interfaces of a device as long as they have their names."""
+    undo = _remember([Device(A, "8086:10d3", "e1000e", ("eth1",))], {A: ["eth1"]})[0]
+    assert isinstance(undo, Run)
+    assert undo.undo is not None
+    device, tools = tmp_path / "device", tmp_path / "tools"
+    net = device / ("virtio0/net" if virtio else "net")
+    for folder in (net, tools):
+        folder.mkdir(parents=True)
+    (tools / "ip").write_text(
+        f'#!/bin/sh\n[ -e {net}/"$3" ] && echo "$3" >>{tmp_path}/up || {{\n'
+        'echo "Cannot find device $3" >&2; exit 1; }\n'
+    )
+    (tools / "sleep").write_text(  # time passes by looking at it
+        f'#!/bin/sh\necho x >>{tmp_path}/slept\n[ "$(wc -l <{tmp_path}/slept)" -ne 3 ] ||'
+        f" mv {net}/{names[0] if names else 'none'} {net}/{names[-1] if names else 'none'} 2>&-\n"
+        "exit 0\n"
+    )
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    for name in names[:1]:
+        (net / name).mkdir()
+    argv = [*undo.undo[:-2], str(device), undo.undo[-1]]
+    path = f"{tools}:{os.environ['PATH']}"
+    done = subprocess.run(argv, env={"PATH": path}, capture_output=True, text=True)
+    assert done.stderr.startswith(told)
+    assert (done.returncode == 0) is bool(after)
+    up = tmp_path / "up"
+    assert (up.read_text().split()[-1] if up.exists() else "") == after
+    assert not _GONE.search(done.stderr.encode())
+
+
+def test_a_nic_that_is_gone_need_not_be_up_again(tmp_path: Path) -> None:
+    undo = _remember([Device(A, "8086:10d3", "e1000e", ("eth1",))], {A: ["eth1"]})[0]
+    assert isinstance(undo, Run)
+    assert undo.undo is not None
+    assert subprocess.run([*undo.undo[:-2], str(tmp_path / "gone"), "eth1"]).returncode == 0
 
 
 def _inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -244,13 +245,24 @@ class Lab:
         try:
             if self._capture:
                 (self._folder / "captures").mkdir(exist_ok=True)
-            kept = captures(self._folder, path.layout, visit.number, self._capture)
+            name = self._capture_name(visit.number)
+            kept = captures(self._folder, path.layout, name, self._capture)
             self._executor.execute(kept)
             self._executor.execute(noise)
             return SEARCHES[visit.test.search].find(measure, bounds)
         finally:
             if not self._keep:
                 self._not_undone += self._executor.unwind(to=mark)
+
+    def _capture_name(self, number: int) -> str:
+        """Return a name for the captures of a visit of a test: its number, and from its second
+        visit on which visit it is."""
+        later = (f"{number:04d}.{visit}" for visit in count(2))
+        return next(
+            name
+            for name in chain([f"{number:04d}"], later)
+            if not any((self._folder / "logs").glob(f"capture-{name}-*"))
+        )
 
     def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
         """Turn the path that is up to another test; False if it does not serve or is dead, or

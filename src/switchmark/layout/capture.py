@@ -26,9 +26,10 @@ def check_capture(layout: Layout) -> None:
             raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
 
 
-def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan:
+def captures(run: Path, layout: Layout, name: str, frames: int | None) -> Plan:
     """Return the steps that capture the first `frames` frames at the switch's end of every port, or
-    at the function's where it has none; `run` is the folder of the run, `number` the test's."""
+    at the function's where it has none; `run` is the folder of the run. No other capture there may
+    have the `name`: its files would be overwritten, and its log says that tcpdump listens."""
     if not frames:
         return ()
     steps: Plan = ()
@@ -40,7 +41,7 @@ def captures(run: Path, layout: Layout, number: int, frames: int | None) -> Plan
                 at, ifname = layout.wiring.at, endpoint.switch_ifname
             # A container has neither the folder of the run nor, of an image, tcpdump.
             at = network_stack(at)
-            steps += _capture(run, f"{number:04d}-{port.id}", at, ifname, frames)
+            steps += _capture(run, f"{name}-{port.id}", at, ifname, frames)
     return steps
 
 

@@ -150,6 +150,8 @@ class Executor(Commands):
             self._write_inside(step, path, content)
             return
         host = self.host(step.at)
+        if step.optional and not host.exists(path):
+            return
         try:
             if step.machine_wide:
                 lease(self._workspace, host, path, content)

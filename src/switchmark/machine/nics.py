@@ -122,18 +122,41 @@ def _listed(host: Host, folder: str, beginning: str) -> list[str]:
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:
     """Return what `ip` tells of a NIC that nobody uses. UsageError if there is none of that name,
-    or it carries a default route, has an address, or belongs to a bridge or bond."""
+    or it or a device upon it carries a default route, or it has an address, belongs to a bridge or
+    bond, or has a device upon it, such as a VLAN."""
     link = _link(host, name)
+    upper = _upper(host, name)
     routes = _json(host, ("ip", "-j", "route", "show", "default"))
     routes += _json(host, ("ip", "-j", "-6", "route", "show", "default"))
-    if any(route.get("dev") == name for route in routes):
-        raise UsageError(f"the NIC {name} carries the default route: a run would cut this host off")
+    ways = {hop.get("dev") for route in routes for hop in (route, *route.get("nexthops", []))}
+    if device := next((each for each in (name, *upper) if each in ways), None):
+        by = "" if device == name else f" by {device}"
+        raise UsageError(
+            f"the NIC {name} carries the default route{by}: a run would cut this host off"
+        )
     addresses = [a["local"] for a in link.get("addr_info", []) if a.get("scope") == "global"]
     if addresses:
         raise UsageError(f"the NIC {name} is in use: it has the address {', '.join(addresses)}")
     if "master" in link:
         raise UsageError(f"the NIC {name} is in use: it belongs to {link['master']}")
+    if upper:
+        raise UsageError(
+            f"the NIC {name} is in use: {', '.join(upper)} is upon it",
+            hint=f"ip -d link show dev {upper[0]}",
+        )
     return link
+
+
+def _upper(host: Host, name: str) -> list[str]:
+    """Return the devices upon a NIC, and those upon them: VLANs, bonds, tunnels."""
+    found: list[str] = []
+    left = [name]
+    while left:
+        uppers = _listed(host, f"/sys/class/net/{left.pop()}", "upper_")
+        new = [each for upper in uppers if (each := upper.removeprefix("upper_")) not in found]
+        found += new
+        left += new
+    return found
 
 
 def _link(host: Host, name: str) -> dict[str, Any]:

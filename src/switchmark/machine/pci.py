@@ -8,7 +8,7 @@ and Documentation/driver-api/vfio.rst of the kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,15 @@ asked for."""
 
 _BUS = "/sys/bus/pci"
 _NO_IOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
+_UP_AGAIN = (
+    '[ -e "$1" ] || exit 0; for n in $(seq 50) last; do for p in "$1"/net/* "$1"/*/net/*; do '
+    '[ -e "$p" ] || continue; [ "${p##*/}" = "$2" ] || [ "$n" = last ] || continue; '
+    'ip link set "${p##*/}" up 2>/dev/null && exit 0; done; sleep 0.1; done; '
+    'echo "no interface of $1 is up again" >&2; exit 1'
+)
+"""This sets an interface up whose driver has just taken it: the kernel names it, and udev gives it
+its name some milliseconds later. One that never gets that is set up by the name that it has."""
+
 _NETWORK, _BRIDGE = "0x02", "0x06"  # classes of devices
 _IPC_LOCK = 1 << 14
 _UNPROTECTED = (
@@ -107,7 +116,7 @@ def hand_over(
             )
         steps.append(Run(f"the driver {driver}; it stays", ("modprobe", driver)))
     others = [device for device in devices if device.driver != driver]
-    steps += _remember(others, [name for device in others for name in up[device.address]])
+    steps += _remember(others, up)
     for device in others:
         steps += _give(device, driver)
     return tuple(steps)
@@ -132,13 +141,18 @@ def guest_devices(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
     return tuple(end.guest_device for end in endpoints if end.guest_device)
 
 
-def _remember(devices: Sequence[Device], up: Sequence[str]) -> Plan:
+def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Plan:
     """Return steps that do nothing, and whose undos, which come last, have the kernel's drivers
     take the devices again: the one with the first interface first, as the kernel numbers them
-    so."""
+    so. The interfaces that were `up`, by address, are set up again."""
     ways = [
-        Run(f"{name} is up, and will be again", ("true",), undo=("ip", "link", "set", name, "up"))
-        for name in up
+        Run(
+            f"{name} is up, and will be again",
+            ("true",),
+            undo=("sh", "-c", _UP_AGAIN, "sh", _path(device.address), name),
+        )
+        for device in devices
+        for name in up[device.address]
     ]
     taken = sorted(filter(lambda device: device.driver, devices), key=_by_interface, reverse=True)
     return (

@@ -96,7 +96,8 @@ class Write:
     file.
 
     `machine_wide` marks a value of the whole host (a sysctl): it is leased, so that the first run
-    saves the old value and the last one restores it.
+    saves the old value and the last one restores it. Where the file of an `optional` one is not
+    there, there is nothing to be set.
     """
 
     why: str
@@ -104,6 +105,7 @@ class Write:
     content: bytes
     at: Node = HOST
     machine_wide: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,10 +203,17 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = Tr
 
 def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
     """Set the kernel's parameters of the switch's network stack: its node's own, or leased on the
-    host."""
+    host. One that a kernel does not have, such as those of br_netfilter where it is not loaded, is
+    passed over."""
     if not wiring.isolated:
         return tuple(
-            Write(why, f"/proc/sys/{name.replace('.', '/')}", value.encode(), machine_wide=True)
+            Write(
+                why,
+                f"/proc/sys/{name.replace('.', '/')}",
+                value.encode(),
+                machine_wide=True,
+                optional=True,
+            )
             for name, value in values.items()
         )
     settings = tuple(f"{name}={value}" for name, value in values.items())
