@@ -203,6 +203,16 @@ def test_records_are_in_order_whatever_is_read_at_once(
     assert [row["status"] for row in rows] == ["ok"] * 40 + ["failed"] * 40
 
 
+def test_what_sql_cannot_compute_is_of_the_record_in_whatever_order_its_lines_are_read(
+    mixed: Path,
+) -> None:
+    with opened([mixed]) as database:
+        database.execute("create table turned as from stored.lines order by r.number desc")
+        database.execute("create or replace table stored.lines as from turned")
+        sql = "select number, (record->>'$.number')::int from records order by number"
+        assert ask(database, sql).rows == [(number, number) for number in (1, 2, 4, 5)]
+
+
 def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
     failed = fresh(1, status="failed", error="x" * (query._USUAL_LINE + 1), trials=())
     folder = kept(tmp_path, [failed, fresh(2)])

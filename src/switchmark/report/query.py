@@ -60,6 +60,7 @@ def opened(folders: Sequence[Path]) -> Iterator[DuckDBPyConnection]:
 
     with tempfile.TemporaryDirectory(prefix="switchmark-") as scratch, duckdb.connect() as database:
         database.execute("set autoinstall_known_extensions = false")
+        database.execute("set preserve_insertion_order = true")  # of a number the last line counts
         _make_known(database)
         try:
             _load(database, folders, Path(scratch))
@@ -149,8 +150,7 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
         f" record: '{in_sql(structure(Record))}'}}, {form})",
         [records],
     )
-    texts = _Texts(records)
-    database.create_function("text_of", texts.of, ["BIGINT"], "VARCHAR")
+    database.create_function("text_of", _Texts().of, ["VARCHAR", "BIGINT"], "VARCHAR")
     spoilt = "schema is null or schema > ? or r.number is null or r.status is null"
     query = f"select count(*) from stored.lines where {spoilt}"
     if database.execute(query, [SCHEMA]).fetchall() != [(0,)]:
@@ -158,7 +158,7 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
     latest = "select max(rowid) from stored.lines group by filename, r.number"
     database.execute(
         "create view stored.records as select * replace (coalesce(versions, map()) as versions),"
-        " text_of(lines.rowid) as record"
+        " text_of(filename, r.number) as record"
         f" from stored.lines join stored.runs using (filename) where lines.rowid in ({latest})"
         " order by run, r.number"
     )
@@ -193,25 +193,30 @@ def _longest(paths: Sequence[str]) -> int:
 
 
 class _Texts:
-    """Texts are records as they are stored, which are read when one is asked for."""
+    """Texts are records as they are stored, which are read when one is asked for: by its file and
+    its number, of which the last line counts."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
-        self._places: list[tuple[str, int]] = []
+    def __init__(self) -> None:
+        self._places: dict[str, dict[int, int]] = {}
 
-    def of(self, row: int) -> str:
-        """Return a record by its row, which counts the lines of all files."""
-        if not self._places:
-            for path in self._paths:
-                at = 0
-                with Path(path).open("rb") as file:
-                    for line in file:
-                        self._places += [(path, at)] if line.strip() else []
-                        at += len(line)
-        path, at = self._places[row]
+    def of(self, path: str, number: int) -> str:
+        """Return a record."""
+        if path not in self._places:
+            self._places[path] = _places(path)
         with Path(path).open("rb") as file:
-            file.seek(at)
+            file.seek(self._places[path][number])
             return json.dumps(json.loads(file.readline())["record"])
+
+
+def _places(path: str) -> dict[int, int]:
+    """Return where the last line of each record of a file begins, by the number of the record."""
+    places, at = {}, 0
+    with Path(path).open("rb") as file:
+        for line in file:
+            if line.strip():
+                places[json.loads(line)["record"]["number"]] = at
+            at += len(line)
+    return places
 
 
 def _whole(path: Path, copy: Path) -> Path:
