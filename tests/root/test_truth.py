@@ -67,7 +67,6 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     calibrations = Calibrations(
         "auto",
         lambda *those: measured_by[-1]._without_switch(*those),
-        LocalHost(),
         tmp_path / "cache.json",
     )
 

@@ -77,7 +77,7 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
 def drawn(**axes: Any) -> Drawn:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {})
+    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {}, "", "")
 
 
 def of_1_kpps(frames: int | None = None) -> TrialSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from switchmark.layout.layout import lay_out
 from switchmark.layout.roles import cpu_users_of
 from switchmark.machine.cpus import Cpu
 from switchmark.machine.placement import Placement, place
-from switchmark.machine.recording import RecordingHost
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.record import PartReport, TrialResult
 from switchmark.model.spec import Test
@@ -27,12 +27,7 @@ PARTS = tuple(
     for part, role in (("f0", "sender"), ("f1", "receiver"))
 )
 
-HOST = RecordingHost(
-    files={
-        "/proc/sys/kernel/random/boot_id": b"c0ffee\n",
-        "/proc/cpuinfo": b"flags\t\t: fpu tsc\nmodel name\t: Some CPU @ 2.00GHz\nmodel name\t: x\n",
-    }
-)
+BOOT, CPU = "c0ffee", "Some CPU @ 2.00GHz"
 
 
 class Bench:
@@ -50,7 +45,7 @@ class Bench:
 
     def begin(self, mode: Mode = "auto") -> None:
         """Begin a run of its own."""
-        self.kept = Calibrations(mode, self._measure, HOST, self.path, lambda: self.now)
+        self.kept = Calibrations(mode, self._measure, self.path, lambda: self.now)
 
     def _measure(
         self,
@@ -95,7 +90,7 @@ class Bench:
 def drawn(**axes: Any) -> Drawn:
     test = Test(**axes)
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {})
+    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {}, BOOT, CPU)
 
 
 @pytest.fixture
@@ -216,11 +211,11 @@ def test_again_forgets_what_was_kept(bench: Bench) -> None:
     "form",
     [
         lambda known: known | {"recent": None},
-        lambda known: {"boot": known["boot"], **known["recent"][0]},
+        lambda known: known["recent"][0],
         lambda known: known | {"recent": [{}]},
         lambda known: known | {"recent": [{"at": 0}]},
         lambda known: known | {"recent": [{"at": 0, "rate_pps": [1]}]},
-        lambda known: {"boot": known["boot"], "recent": known["recent"]},
+        lambda known: {"recent": known["recent"]},
     ],
     ids=("no trials", "an earlier form", "no time", "no rate", "half a rate", "no null_pps"),
 )
@@ -250,12 +245,36 @@ def test_keys_of_calibrations_stay_valid(
     """What was kept by an earlier version of the same calibration is found."""
     those = drawn(**axes)
     versions = {"switchmark": "1", "switch ovs": "2", "engine udp": "1", "placement": "pinned"}
-    bench.kept.of(Drawn(those.test, those.layout, those.placement, versions))
+    bench.kept.of(replace(those, versions=versions))
     known = json.loads(bench.path.read_text())
     assert list(known) == keys
-    assert {"boot": "c0ffee", "null_pps": 100.0}.items() <= known[keys[0]].items()
+    assert known[keys[0]]["null_pps"] == 100
     figures = ("rate_pps", "sent_pps", "empty_polls", "sender_ns", "receiver_ns", "doubts")
     assert list(known[keys[0]]["recent"][0]) == ["at", *figures]
+
+
+@pytest.mark.parametrize("changed", [{"boot": "decaf"}, {"cpu": "Another"}])
+def test_another_boot_or_processor_of_its_host_is_calibrated_anew(
+    bench: Bench, changed: Any
+) -> None:
+    bench.of()
+    assert rate(bench.kept.of(replace(drawn(), **changed))) == 200
+    bench.begin()
+    assert rate(bench.of()) == 100, "what is known of one host is kept beside the other's"
+    assert rate(bench.kept.of(replace(drawn(), **changed))) == 200
+
+
+def test_two_processes_keep_what_each_measured(tmp_path: Path) -> None:
+    one, other = Bench(tmp_path), Bench(tmp_path)
+    one.of()
+    other.of(burst=8)
+    for axes in ({}, {"burst": 8}):
+        later = Bench(tmp_path)
+        later.of(**axes)
+        assert later.asked == []
+    old = Bench(tmp_path, now=3601)
+    old.of(burst=16)
+    assert len(json.loads(old.path.read_text())) == 1, "what is older than an hour goes"
 
 
 def test_latency_has_no_calibration(bench: Bench) -> None:

@@ -79,6 +79,6 @@ def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
 
     test = Test(**POLLING)
     layout, placement = drawn(test)
-    kept = Calibrations("auto", measure, LocalHost(), tmp_path / "cache.json")
-    kept.of(Drawn(test, layout, placement, {}))
+    kept = Calibrations("auto", measure, tmp_path / "cache.json")
+    kept.of(Drawn(test, layout, placement, {}, "", ""))
     assert asked == ["shared-process"]

@@ -408,6 +408,21 @@ def test_a_build_that_is_made_anew_is_another(tmp_path: Path) -> None:
     assert [k for k in found[0] if found[0][k] != found[1][k]] == ["switch build"]
 
 
+def test_a_calibration_is_of_the_boot_and_the_processor_of_the_hosts_of_its_test() -> None:
+    def host(name: str) -> RecordingHost:
+        files = {
+            "/proc/sys/kernel/random/boot_id": f"boot-{name}\n".encode(),
+            "/proc/cpuinfo": f"model name\t: CPU {name}\n".encode(),
+        }
+        return RecordingHost(name=name, files=files)
+
+    probes = Probes(Hosts({name: host(name) for name in ("local", "a", "b")}))
+    remote = Test(locality="remote", hosts="a,b")
+    assert probes.booted(Test()) == ("boot-local", "CPU local")
+    assert probes.booted(Test(hosts="a")) == ("boot-a", "CPU a")
+    assert probes.booted(remote) == ("boot-a, boot-b", "CPU a, CPU b")
+
+
 def test_a_build_that_is_a_tree_is_known_by_the_file_that_runs(tmp_path: Path) -> None:
     class Built(RecordingHost):
         def answer(self, argv: tuple[str, ...]) -> Completed:

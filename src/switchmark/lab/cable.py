@@ -34,13 +34,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A test and what this host makes of it: its layout, who has which CPUs, and the versions of
-    all that it needs."""
+    """A test and what this host makes of it: its layout, who has which CPUs, the versions of all
+    that it needs, and the `boot` and the `cpu` of its host, or of both."""
 
     test: Test
     layout: Layout
     placement: Placement
     versions: Mapping[str, str]
+    boot: str
+    cpu: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 receiver on a cable, and the functions of a chain on cables, at the test's own axes and on its CPUs.
 
 The last trials of each kind that nothing disturbed are kept in the user's cache, for an hour of
-this boot of this host and for these versions; their median is the calibration.
+this boot of the hosts they were made on and for these versions; their median is the calibration.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from switchmark.lab.cable import (
 from switchmark.layout.cables import CABLE, pins_on_cable, without_switch
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import steering_of
-from switchmark.machine.caches import cache_folder, read_cache, write_cache
-from switchmark.machine.facts import boot_id, cpu_model
-from switchmark.machine.host import Host
+from switchmark.machine.caches import cache_folder, read_cache, update_cache
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.cable import CableFigures, CableRate, Calibration, NoCalibration
@@ -61,7 +59,7 @@ _NOT_OF_CABLE = ("switch ", "placement")
 
 
 class Calibrations(OnCable[CableFigures]):
-    """This object holds the calibrations of this host. `auto` measures what is missing before a
+    """This object holds calibrations. `auto` measures what is missing before a
     test that saturates, `never` measures nothing but uses what is kept, `again` forgets that and
     measures each once."""
 
@@ -69,18 +67,15 @@ class Calibrations(OnCable[CableFigures]):
         self,
         mode: Mode,
         measure: MeasureOnCable,
-        host: Host,
         cache: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(measure, clock)
         self._mode = mode
         self._cache = cache or cache_folder() / "calibration.json"
-        self._boot = boot_id(host)
-        self._cpu = cpu_model(host)
         self._into_nothing: dict[str, float | None] = {}
         self._measured: set[str] = set()
-        for key, trials, null_pps in _kept(read_cache(self._cache), self._boot, clock()):
+        for key, trials, null_pps in _kept(read_cache(self._cache), clock()):
             self._shown[key], self._into_nothing[key] = trials, null_pps
 
     def of(self, drawn: Drawn) -> Calibration | NoCalibration | None:
@@ -111,7 +106,7 @@ class Calibrations(OnCable[CableFigures]):
         cables = {}
         for name, cable in without_switch(drawn.test, drawn.layout).items():
             placed = pins_on_cable(cable, drawn.layout, drawn.placement)
-            key = key_of(cable, placed, versions=versions, boot=self._boot, cpu=self._cpu)
+            key = key_of(cable, placed, versions=versions, boot=drawn.boot, cpu=drawn.cpu)
             cables[name] = Cable(cable, placed, key)
         return cables
 
@@ -175,7 +170,6 @@ class Calibrations(OnCable[CableFigures]):
     def _write(self) -> None:
         content = {
             key: {
-                "boot": self._boot,
                 "recent": [
                     {"at": each.at, **each.shown.model_dump(mode="json")} for each in trials
                 ],
@@ -184,7 +178,8 @@ class Calibrations(OnCable[CableFigures]):
             for key, trials in self._shown.items()
             if any(each.calm for each in trials)
         }
-        write_cache(self._cache, content)
+        now = self._clock()
+        update_cache(self._cache, content, lambda known: any(_kept({"": known}, now)))
 
 
 def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Calibration:
@@ -195,10 +190,10 @@ def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Ca
 
 
 def _kept(
-    cache: Mapping[str, Any], boot: str, now: float
+    cache: Mapping[str, Any], now: float
 ) -> Iterator[tuple[str, list[Dated[CableFigures]], float | None]]:
-    """Yield each key that a cache has of this boot, with its trials of late and its `null_pps`;
-    nothing of what is of another form."""
+    """Yield each key that a cache has, with its trials of late and its `null_pps`; nothing of what
+    is of another form."""
     for key, known in cache.items():
         with suppress(KeyError, TypeError, ValueError):
             recent = [
@@ -207,7 +202,7 @@ def _kept(
                 if 0 <= now - each["at"] < _RECENT_S
             ]
             null_pps = known["null_pps"]
-            if known["boot"] == boot and recent:
+            if recent:
                 yield key, recent, null_pps
 
 

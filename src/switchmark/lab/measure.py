@@ -82,7 +82,7 @@ class Lab:
         self._rerun = rerun
         self._hosts = Hosts(hosts)
         self._host = self._hosts[HOST.host]  # of the test that is measured
-        self._calibrations = Calibrations(calibrate, self._without_switch, self._host)
+        self._calibrations = Calibrations(calibrate, self._without_switch)
         self._cable_latencies = CableLatencies(calibrate != "never", self._without_switch)
         self._probes = Probes(self._hosts)
         self._counting: dict[Host, Counting] = {}
@@ -164,7 +164,7 @@ class Lab:
         path = self._up
         layout, placement = (path.layout, path.placement) if path else self._drawn(test)
         noise = self._noise(layout, placement)
-        drawn = Drawn(test, layout, placement, versions)
+        drawn = Drawn(test, layout, placement, versions, *self._probes.booted(test))
         calibration, cable_latency = self._calibrations.of(drawn), self._cable_latencies.of(drawn)
         before = time.monotonic()
         path = path or self._bring_up(layout, placement)
@@ -270,7 +270,7 @@ class Lab:
         if (path := self._up) is None or not path.serves(test):
             return False
         layout = replace(path.layout, test=test)
-        drawn = Drawn(test, layout, path.placement, versions)
+        drawn = Drawn(test, layout, path.placement, versions, *self._probes.booted(test))
         if self._calibrations.lacks(drawn) or self._cable_latencies.lacks(drawn):
             return False
         with suppress(TrialFailed):

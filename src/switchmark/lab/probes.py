@@ -16,7 +16,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.lab.prepare import followed
 from switchmark.layout.sides import environments_of, home_of, hosts_of
 from switchmark.machine import profile
-from switchmark.machine.facts import identity
+from switchmark.machine.facts import boot_id, cpu_model, identity
 from switchmark.machine.host import Host
 from switchmark.machine.hosts import Hosts
 from switchmark.machine.placement import AUTO
@@ -86,6 +86,12 @@ class Probes:
         if test.placement == AUTO:
             versions["placement"] = followed(self.host_of(test), test, ours.mode, self.far_of(test))
         return versions
+
+    def booted(self, test: Test) -> tuple[str, str]:
+        """Return the boot and the processor of a test's host, or of both: they are asked anew, as a
+        host may have been booted since."""
+        hosts = [self.hosts[name] for name in hosts_of(test) or (HOST.host,)]
+        return ", ".join(map(boot_id, hosts)), ", ".join(map(cpu_model, hosts))
 
     def of_switch(self, test: Test) -> Version:
         """Return the version and mode of a test's switch, on two hosts the same."""

@@ -3,13 +3,15 @@ run. One that cannot be read or written costs only time."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_folder", "read_cache", "write_cache"]
+__all__ = ["cache_folder", "read_cache", "update_cache"]
 
 
 def cache_folder() -> Path:
@@ -26,10 +28,14 @@ def read_cache(path: Path) -> dict[str, Any]:
     return {}
 
 
-def write_cache(path: Path, content: dict[str, Any]) -> None:
-    """Write a file whole or not at all."""
+def update_cache(path: Path, content: dict[str, Any], keep: Callable[[Any], bool]) -> None:
+    """Write members of the object that a file holds; those that others wrote stay where their
+    values are to be kept. The file is written whole or not at all, by one process at a time."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.write_text(json.dumps(content, indent=1))
-        new.replace(path)
+        with path.with_name(f"{path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            kept = {key: value for key, value in read_cache(path).items() if keep(value)}
+            new = path.with_name(f"{path.name}.{os.getpid()}")
+            new.write_text(json.dumps({**kept, **content}, indent=1))
+            new.replace(path)
