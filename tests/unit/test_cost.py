@@ -155,9 +155,11 @@ def test_a_kernel_says_whether_threads_pay_for_interrupts() -> None:
         "within": {"/proc/config.gz": gzip.compress(b"# CONFIG_IRQ_TIME_ACCOUNTING is not set\n")},
         "off": {"/proc/cmdline": b"quiet tsc=noirqtime", "/proc/pressure/irq": b""},
         "on": {"/proc/pressure/irq": b""},
+        "cut off": {"/proc/config.gz": gzip.compress(b"CONFIG_IRQ_TIME_ACCOUNTING=y\n")[:-9]},
     }
     said = {name: within_threads(host(0, 0, 0, **files)) for name, files in cases.items()}
-    assert said == {"unknown": None, "apart": False, "within": True, "off": True, "on": False}
+    told = {"unknown": None, "apart": False, "within": True, "off": True, "on": False}
+    assert said == {**told, "cut off": None}
 
 
 # --- of a frame ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import Unavailable
 from switchmark.layout.resolve import check
+from switchmark.machine.facts import kernel_options
 from switchmark.machine.host import Completed
 from switchmark.machine.recording import RecordingHost
 from switchmark.model.spec import Test
@@ -23,6 +24,7 @@ from switchmark.switches.kernel_probes import probe_kernel
 from switchmark.switches.verified import verifications
 
 CONFIG = b"CONFIG_NF_TABLES=y\n# CONFIG_IPVLAN is not set\nCONFIG_MACVLAN=m\n"
+GARBLED = gzip.compress(CONFIG)[:10] + b"\xff" * 40
 OPTIONS = {
     "nft-flowtable": "CONFIG_NF_FLOW_TABLE, CONFIG_NFT_FLOW_OFFLOAD",
     "ipvlan": "CONFIG_IPVLAN",
@@ -42,6 +44,8 @@ def kernel(files: dict[str, bytes], **answers: bytes | Completed) -> RecordingHo
         {"/proc/config.gz": gzip.compress(CONFIG)},
         {"/boot/config-6.1.0-9": CONFIG},
         {"/proc/config.gz": b"no gzip", "/boot/config-6.1.0-9": CONFIG},
+        {"/proc/config.gz": gzip.compress(CONFIG)[:20], "/boot/config-6.1.0-9": CONFIG},
+        {"/proc/config.gz": GARBLED, "/boot/config-6.1.0-9": CONFIG},
     ],
 )
 def test_an_option_that_a_kernel_was_built_without_is_named(files: dict[str, bytes]) -> None:
@@ -49,6 +53,7 @@ def test_an_option_that_a_kernel_was_built_without_is_named(files: dict[str, byt
     with pytest.raises(Unavailable, match="6.1.0-9 was built without CONFIG_IPVLAN\n") as caught:
         require_options(kernel(files), "CONFIG_NF_TABLES", "CONFIG_IPVLAN")
     assert "grep CONFIG_IPVLAN /boot/config-" in (caught.value.hint or "")
+    assert kernel_options(kernel(files)) == {"CONFIG_NF_TABLES", "CONFIG_MACVLAN"}
 
 
 def test_a_kernel_that_does_not_say_what_it_has_is_tried() -> None:

@@ -21,6 +21,7 @@ from switchmark.layout.layout import lay_out
 from switchmark.machine.clean import clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
+from switchmark.machine.journal import Far
 from switchmark.machine.processes import start_time
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.signals import interruptible
@@ -303,6 +304,17 @@ def test_a_value_that_could_not_be_set_does_not_cost_an_earlier_lease(
     assert host.files == {"/x": b"2"}
     assert executor.unwind() == ()
     assert host.files == {"/x": b"1\n"}
+
+
+def test_the_end_of_the_first_block_lets_no_host_go(workspace: Workspace) -> None:
+    """The first mark of a run is 0."""
+    executor = recorded(RecordingHost(), workspace)
+    assert (mark := executor.mark()) == 0
+    workspace.journal.intend(Far(host="far", folder="/run/x"))
+    executor.execute((Run("do", ("do",), undo=("undo",)),))
+    assert executor.unwind(to=mark) == ()
+    assert list(workspace.journal.pending.values()) == [Far(host="far", folder="/run/x")]
+    workspace.journal.done(0)
 
 
 def test_a_value_that_cannot_be_set_says_why(executor: Executor) -> None:

@@ -17,7 +17,10 @@ from switchmark.lab.prepare import prepare
 from switchmark.lab.probes import Probes
 from switchmark.layout.roles import processes_of
 from switchmark.machine.cpus import Cpu
+from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost
+from switchmark.machine.hosts import Hosts
+from switchmark.machine.workspace import Workspace
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
@@ -82,3 +85,26 @@ def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
     kept = Calibrations("auto", measure, tmp_path / "cache.json")
     kept.of(Drawn(test, layout, placement, {}, "", ""))
     assert asked == ["shared-process"]
+
+
+@pytest.mark.parametrize("fails", ["unwind", "close"])
+def test_connections_end_whatever_else_cannot_be_ended(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(Workspace):
+        def close(self) -> None:
+            super().close()
+            if fails == "close":
+                raise OSError("something is still mounted")
+
+    def unwind(executor: Executor, to: int | None = None) -> tuple[str, ...]:
+        raise OSError("something is still mounted")
+
+    closed: list[Hosts] = []
+    monkeypatch.setattr("switchmark.lab.measure.Workspace", lambda: Stuck(tmp_path))
+    monkeypatch.setattr(Hosts, "close", lambda hosts: closed.append(hosts))
+    if fails == "unwind":
+        monkeypatch.setattr(Executor, "unwind", unwind)
+    with pytest.raises(OSError, match="still mounted"), Lab(tmp_path):
+        pass
+    assert len(closed) == 1

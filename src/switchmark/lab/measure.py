@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -109,12 +109,13 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self.kept:
-            failures = self._executor.unwind()
-            clean = f"what is left is undone by: switchmark clean {self._workspace.run}"
-            self.left = (*failures, clean) if failures else ()
-        self._workspace.close()
-        self._hosts.close()
+        with ExitStack() as ending:
+            ending.callback(self._hosts.close)
+            ending.callback(self._workspace.close)
+            if not self.kept:
+                failures = self._executor.unwind()
+                clean = f"what is left is undone by: switchmark clean {self._workspace.run}"
+                self.left = (*failures, clean) if failures else ()
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return what a figure depends on beside its axes: versions, and the placement that this

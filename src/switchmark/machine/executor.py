@@ -83,8 +83,9 @@ class Executor(Commands):
         """Return a place to unwind to, so that a block can end while the run goes on."""
         return self._journal.next_number
 
-    def unwind(self, to: int = 0) -> tuple[str, ...]:
-        """Undo everything since the mark `to`, the latest first.
+    def unwind(self, to: int | None = None) -> tuple[str, ...]:
+        """Undo everything since the mark `to`, the latest first; without one the whole run, and let
+        its hosts go.
 
         A failure stops nothing: all are returned, in words, and stay in the journal for
         `clean`. An interruption is held back until the end.
@@ -95,7 +96,7 @@ class Executor(Commands):
             left = [
                 number
                 for number, undo in self._journal.pending.items()
-                if number >= to and not (to and isinstance(undo, Far))
+                if to is None or (number >= to and not isinstance(undo, Far))
             ][::-1]
             while left:
                 undos = [self._journal.pending[number] for number in left]

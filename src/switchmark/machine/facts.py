@@ -11,7 +11,9 @@ import gzip
 import os
 import platform
 import re
+import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from fnmatch import fnmatch
 from typing import Any
 
@@ -20,7 +22,15 @@ from switchmark.machine.cpus import allowed_there
 from switchmark.machine.host import Host
 from switchmark.machine.ssh import SshHost
 
-__all__ = ["boot_id", "cpu_model", "host_facts", "identity", "kernel_options", "steady_tsc"]
+__all__ = [
+    "boot_id",
+    "cpu_model",
+    "host_facts",
+    "identity",
+    "kernel_config",
+    "kernel_options",
+    "steady_tsc",
+]
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -31,6 +41,7 @@ _CMDLINE = re.compile(
 _CPU = "/sys/devices/system/cpu"
 _CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
 _RELEASE, _DISTRIBUTION = "/proc/sys/kernel/osrelease", "/etc/os-release"
+_CONFIG = "/proc/config.gz"
 _MACHINE_ID = "/etc/machine-id"
 _CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _KERNEL_BUILD, _NODES = "/proc/sys/kernel/version", "/sys/devices/system/node/online"
@@ -137,12 +148,20 @@ def identity(host: Host) -> str:
 def kernel_options(host: Host) -> frozenset[str]:
     """Return the options that a host's kernel was built with, such as `CONFIG_RPS`; none where it
     does not say."""
-    release = host.read(_RELEASE).decode().strip()
-    paths = ("/proc/config.gz", f"/boot/config-{release}")
-    content = host.read_all(*paths)
-    text = gzip.decompress(content[paths[0]]) if paths[0] in content else content.get(paths[1], b"")
-    lines = text.decode(errors="replace").splitlines()
+    lines = kernel_config(host).splitlines()
     return frozenset(line.partition("=")[0] for line in lines if line.endswith(("=y", "=m")))
+
+
+def kernel_config(host: Host) -> str:
+    """Return the configuration with which a host's kernel was built: what the kernel itself holds,
+    else the file in /boot; empty where neither tells."""
+    release = host.read_all(_RELEASE).get(_RELEASE, b"").decode(errors="replace").strip()
+    stored = f"/boot/config-{release}"
+    files = host.read_all(_CONFIG, stored)
+    content = files.get(stored, b"")
+    with suppress(KeyError, OSError, EOFError, zlib.error):  # not there, no gzip, or cut off
+        content = gzip.decompress(files[_CONFIG])
+    return content.decode(errors="replace")
 
 
 def cpu_model(host: Host) -> str:

@@ -4,13 +4,13 @@ forgotten."""
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from switchmark.machine.facts import kernel_config
 from switchmark.machine.host import Host
 from switchmark.machine.noise import (
     HZ,
@@ -28,9 +28,8 @@ from switchmark.model.cost import InterruptCost, InterruptTimes
 
 __all__ = ["SoftirqTimes", "softirq_files", "within_threads"]
 
-_CMDLINE, _RELEASE = "/proc/cmdline", "/proc/sys/kernel/osrelease"
-_CONFIG = "/proc/config.gz"
-_OPTION = re.compile(rb"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re.MULTILINE)
+_CMDLINE = "/proc/cmdline"
+_OPTION = re.compile(r"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +117,12 @@ def within_threads(host: Host) -> bool | None:
     `tsc=noirqtime`. Without it /proc/stat has samples, a tick each. None where neither the kernel's
     configuration nor the pressure of interrupts (PSI, 6.1) tells.
     """
-    files = host.read_all(_CMDLINE, _RELEASE, _CONFIG)
-    if b"tsc=noirqtime" in files.get(_CMDLINE, b"").split():
+    if b"tsc=noirqtime" in host.read_all(_CMDLINE).get(_CMDLINE, b"").split():
         return True
     if host.exists("/proc/pressure/irq"):
         return False
-    stored = f"/boot/config-{files.get(_RELEASE, b'').decode().strip()}"
-    packed = gzip.decompress(files[_CONFIG]) if _CONFIG in files else b""
-    for content in (packed, host.read_all(stored).get(stored, b"")):
-        if match := _OPTION.search(content):
-            return match[1] != b"=y"
-    return None
+    match = _OPTION.search(kernel_config(host))
+    return match[1] != "=y" if match else None
 
 
 @cache
