@@ -201,36 +201,54 @@ def test_what_is_lost_in_a_chain_has_its_place(measure: Measure, function: str) 
     assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
 
 
-def test_a_function_that_dies_fails_the_test_with_its_name(
-    traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+BRIDGE = {"switch": "direct", "function": "pcap-bridge", **LOOPBACK}
+
+
+@pytest.mark.parametrize(
+    ("axes", "words", "number", "said"),
+    [
+        (BRIDGE, "-f1.counts", signal.SIGKILL, "function f1 (pcap-bridge) died during the trial"),
+        (BRIDGE, "-f1.counts", signal.SIGSTOP, "function f1 (pcap-bridge) was stopped during the"),
+        ({"switch": "ovs"}, "/vswitchd.pid", signal.SIGSTOP, "switch ovs was stopped during the"),
+    ],
+    ids=["dies", "is stopped", "switch is stopped"],
+)
+def test_what_dies_or_is_stopped_fails_the_test_with_its_name(
+    traffic_program: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    axes: dict[str, Any],
+    words: str,
+    number: signal.Signals,
+    said: str,
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("namespaces are made as root here")
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
-    test = Test(switch="direct", function="pcap-bridge", duration=1.5, warmup=0, **LOOPBACK)
+    test = Test(duration=1.5, warmup=0, **axes)
 
-    def kill(lab: Lab) -> None:
-        bridges: list[int] = []
+    def strike(lab: Lab) -> None:
+        found: list[int] = []
         until = time.monotonic() + 10
-        while not bridges and time.monotonic() < until:
+        while not found and time.monotonic() < until:
             run = lab._workspace.run
-            bridges = [
+            found = [
                 int(process.name)
                 for process in Path("/proc").glob("[0-9]*")
-                if f"{run}-f1.counts".encode() in _words(process)
+                if run.encode() in _words(process) and words.encode() in _words(process)
             ]
             time.sleep(0.05)
         time.sleep(1.0)
-        os.kill(bridges[0], signal.SIGKILL)
+        os.kill(found[0], number)
 
     with Lab(tmp_path) as lab:
-        killer = threading.Thread(target=kill, args=(lab,))
-        killer.start()
+        striker = threading.Thread(target=strike, args=(lab,))
+        striker.start()
         record = lab.run(test)
-        killer.join()
+        striker.join()
     assert record.status == "failed"
     assert record.error is not None
-    assert record.error.startswith("function f1 (pcap-bridge) died during the trial")
+    assert record.error.startswith(said)
 
 
 def _words(process: Path) -> bytes:
@@ -238,7 +256,7 @@ def _words(process: Path) -> bytes:
         words = (process / "cmdline").read_bytes()
     except OSError:
         return b""
-    return words if b"pcap-bridge\0" in words.partition(b"/bin/ip")[0] else b""
+    return b"" if b"netns\0exec\0" in words else words  # which is about to be the program
 
 
 # --- the bridge itself -----------------------------------------------------------------------

@@ -554,6 +554,11 @@ def judged(
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 989_999)})},
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 990_000)})},
         ),
+        (
+            "nothing-arrived",
+            {"found": trial(1000, lost=1000), "rate": "1000"},
+            {"found": trial(1000, lost=999), "rate": "1000"},
+        ),
         ("flooded", {"found": trial(stray=1)}, {}),
         (
             "flooded",
@@ -640,6 +645,7 @@ RAISED_BY = {
     "clock": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
     "foreign-frames": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "not-equivalent": "root/test_truth.py::test_a_broken_switch_is_measured_with_a_doubt_if_asked",
+    "nothing-arrived": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "past-switch": "netns/test_past_the_switch.py::test_each_trial_past_the_switch_is_doubted",
     "flooded": "netns/test_flooding.py::test_what_is_flooded_is_doubted",
     "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
@@ -676,7 +682,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
-            *("profiled", "slow-path", "flooded"),
+            *("profiled", "slow-path", "flooded", "nothing-arrived"),
         ),
     }.items():
         text = (package / file).read_text()

@@ -4,6 +4,7 @@ test's own."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.threads import (
-    children,
     cpu_ns,
     in_network,
+    of_machine,
+    stopped,
     switched_since,
     thread_switches,
     thread_times,
@@ -40,7 +42,7 @@ OTHER = RecordingHost(
 
 
 def test_a_host_is_asked_for_its_processes() -> None:
-    assert children(OTHER, 7) == {8}
+    assert of_machine(OTHER, 7) == {8}
     assert threads(OTHER, (7, 8)) == {8, 9}
     assert cpu_ns(OTHER, (8,)) == (1400, 25)
     assert thread_times(OTHER, (8,)) == {"child/8": 500, "poll 1/9": 900}
@@ -50,10 +52,35 @@ def test_a_host_is_asked_for_its_processes() -> None:
 
 @pytest.mark.parametrize("host", [OTHER, LocalHost()], ids=("another", "this"))
 def test_who_is_gone_has_used_nothing(host: Host) -> None:
-    assert children(host, 2**22 + 1) == threads(host, (2**22 + 1,)) == frozenset()
+    assert (
+        of_machine(host, 2**22 + 1)
+        == stopped(host, (2**22 + 1,))
+        == threads(host, (2**22 + 1,))
+        == frozenset()
+    )
     assert cpu_ns(host, (2**22 + 1,)) == (0, 0)
     assert thread_switches(host, (2**22 + 1,)) == {}
     assert in_network(host, "/run/netns/no-such") == frozenset()
+
+
+def test_a_machine_has_the_kernels_threads_that_copy_its_frames() -> None:
+    """As Linux 6.1 shows them; since 6.4 they are threads of the machine's own process. Who else is
+    called so copies nothing for it."""
+    stats = {
+        2: "(kthreadd) S 0 0 0",
+        40: "(boot (a) S 7) S 1 40 40",
+        41: "(qemu-system-x86) S 40 40 40",
+        42: "(vhost-41) S 2 0 0",
+        43: "(vhost-41) R 2 0 0",
+        44: "(vhost-99) S 2 0 0",
+        45: "(vhost-41) S 1 0 0",
+        46: "(vhost-40) S 2 0 0",
+    }
+    files = {f"/proc/{pid}/stat": f"{pid} {stat} 0 -1\n".encode() for pid, stat in stats.items()}
+    files |= {f"/proc/{pid}/task/{pid}/schedstat": b"100 0 1\n" for pid in stats}
+    host = RecordingHost(files=files)
+    assert of_machine(host, 40) == {41, 42, 43}
+    assert cpu_ns(host, of_machine(host, 40)) == (300, 0)
 
 
 def test_a_kernel_that_does_not_tell_of_moves() -> None:
@@ -71,7 +98,11 @@ def test_this_host_tells_of_this_process() -> None:
     host, own = LocalHost(), os.getpid()
     with subprocess.Popen(("sleep", "60")) as child:
         try:
-            assert child.pid in children(host, own)
+            assert child.pid in of_machine(host, own)
+            assert stopped(host, (own, child.pid)) == set()
+            child.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+            assert stopped(host, (own, child.pid)) == {child.pid}
             assert {own, child.pid} <= in_network(host, f"/proc/{own}/ns/net")
         finally:
             child.kill()

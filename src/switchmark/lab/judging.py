@@ -126,6 +126,9 @@ class JudgedTrials:
             "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
+            "nothing-arrived": {}
+            if trial.distinct or not trial.tx_frames
+            else {"sent": trial.tx_frames},
             "past-switch": past_switch(trial),
             "flooded": flooded(trial, feeds_of(self.layout)),
             "slow-path": slow_path(trial),

@@ -24,7 +24,7 @@ from switchmark.machine.host import Host, Process
 from switchmark.machine.pci import Device
 from switchmark.machine.perf import Counting
 from switchmark.machine.placement import Placement
-from switchmark.machine.threads import children, in_network
+from switchmark.machine.threads import in_network, of_machine, stopped
 from switchmark.model.counters import PathCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
@@ -112,15 +112,26 @@ def build_path(
                         f"{who} died during the trial"
                         + "".join(f"\n  {line}" for line in process.last_words().splitlines())
                     )
+        for place, pids in working().items():
+            if still := sorted(stopped(hosts[place], pids)):
+                raise TrialFailed(
+                    f"{daemons[place][0]} was stopped during the trial: it forwards nothing"
+                    f"\n  process {', '.join(map(str, still))} is in state T: it got SIGSTOP, or a "
+                    "debugger has it"
+                )
 
-    def hosted() -> dict[str, Collection[int]]:
-        """The processes that do the work of the switch, of functions and of machines."""
-        at_work = {
+    def working() -> dict[str, Collection[int]]:
+        """The processes that do the work of the switch and of functions."""
+        return {
             place: _at_work(hosts[place], at, processes)
             for place, (_, at, processes) in daemons.items()
             if processes
         }
-        return {**at_work, **{part: children(hosts[part], boot.pid) for part, boot in vms.items()}}
+
+    def hosted() -> dict[str, Collection[int]]:
+        """These, and the processes of machines."""
+        machines = {part: of_machine(hosts[part], boot.pid) for part, boot in vms.items()}
+        return {**working(), **machines}
 
     @cache  # the traffic program stays, and to look for it in a container takes a while
     def playing() -> dict[str, Collection[int]]:

@@ -11,10 +11,11 @@ from switchmark.machine.taken import Reads
 
 __all__ = [
     "Switches",
-    "children",
     "cpu_ns",
     "cpu_time_files",
     "in_network",
+    "of_machine",
+    "stopped",
     "switch_files",
     "switched_since",
     "thread_switches",
@@ -26,15 +27,39 @@ __all__ = [
 Switches = Mapping[int, tuple[int, int | None]]
 """By the number of a thread: how often it was taken off a CPU, and moved to another one."""
 
+_STAT = re.compile(rb"\d+ \((.*)\) (\S) (\d+) ", re.DOTALL)  # a name may hold anything
+_KTHREADD = 2
 _PROCESS = re.compile(r"/proc/(\d+)/ns/net")
 
 
-def children(host: Host, pid: int) -> frozenset[int]:
-    """Return the processes whose parent is `pid`."""
-    stats = host.read_all("/proc/[0-9]*/stat")
-    # The name, in parentheses, may hold anything.
-    parents = {path: int(stat.rpartition(b")")[2].split()[1]) for path, stat in stats.items()}
-    return frozenset(int(path.split("/")[2]) for path, parent in parents.items() if parent == pid)
+def of_machine(host: Host, pid: int) -> frozenset[int]:
+    """Return the processes of a virtual machine that `pid` started: its children, and the kernel's
+    threads that copy frames for these. Until Linux 6.4 such a thread is none of the process that
+    has it: its name says whose it is."""
+    every = _stats(host, "[0-9]*")
+    machine = {each for each, (_, _, parent) in every.items() if parent == pid}
+    names = {f"vhost-{each}".encode() for each in machine}
+    copying = {
+        each for each, (name, _, parent) in every.items() if parent == _KTHREADD and name in names
+    }
+    return frozenset(machine | copying)
+
+
+def stopped(host: Host, pids: Iterable[int]) -> frozenset[int]:
+    """Return those of some processes that a signal or a debugger has stopped."""
+    every = _stats(host, *map(str, pids))
+    return frozenset(each for each, (_, state, _) in every.items() if state in (b"T", b"t"))
+
+
+def _stats(host: Host, *processes: str) -> dict[int, tuple[bytes, bytes, int]]:
+    """Return by number the name, the state and the parent of some processes."""
+    stats = host.read_all(*(f"/proc/{process}/stat" for process in processes))
+    told = {path: _STAT.match(stat) for path, stat in stats.items()}
+    return {
+        int(path.split("/")[2]): (match[1], match[2], int(match[3]))
+        for path, match in told.items()
+        if match
+    }
 
 
 def threads(host: Host, pids: Iterable[int]) -> frozenset[int]:

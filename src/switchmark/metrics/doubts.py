@@ -156,6 +156,12 @@ _DOUBTS = (
         "mending the switch; --gate refuse does not measure it",
     ),
     Doubt(
+        "nothing-arrived",
+        "frames were sent, and none arrived",
+        "the switch stood still, or dropped everything: its rate of 0 is not how fast it is",
+        "--keep, to look at the path while it is up, or a lower --rate",
+    ),
+    Doubt(
         "past-switch",
         "a port of the switch counted less than 99 % of the frames that arrived by way of it",
         "frames went past the switch: it is not, or not alone, what was measured",
