@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from switchmark.errors import CommandFailed, Interrupted, NotReady, SetupFailed, Unavailable
 from switchmark.layout.layout import lay_out
+from switchmark.machine import signals
 from switchmark.machine.clean import clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.journal import Far
 from switchmark.machine.processes import start_time
 from switchmark.machine.recording import RecordingHost
-from switchmark.machine.signals import interruptible
+from switchmark.machine.signals import interruptible, shielded
 from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
 from switchmark.model.spec import Test as SwitchmarkTest
@@ -273,6 +274,37 @@ def test_a_machine_wide_value_is_leased(workspace: Workspace) -> None:
     assert workspace.leases.held_by(workspace.run) == [("local", "/proc/sys/vm/x")]
     assert executor.unwind() == ()
     assert host.files == {"/proc/sys/vm/x": b"1\n"}
+
+
+def test_a_further_signal_ends_an_undo_that_hangs_and_only_that(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "_HANGS_S", 0)
+    begun, other = tmp_path / "begun", tmp_path / "other"
+    once = f"[ -e {begun} ] || {{ touch {begun}; exec sleep 30; }}"
+    executor.execute(
+        (
+            Run("other", ("touch", str(other)), undo=("rm", str(other))),
+            Run("hangs", ("true",), undo=("sh", "-c", once)),
+        )
+    )
+
+    def press() -> None:
+        for _ in range(2):
+            while not begun.exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)  # until the first is taken
+
+    pressing = threading.Thread(target=press)
+    with pytest.raises(Interrupted), interruptible(), shielded():
+        pressing.start()
+        failures = executor.unwind()
+    pressing.join()
+    assert [failure[-15:] for failure in failures] == ["ended by SIGINT"]
+    assert not other.exists()
+    (hung,) = executor._journal.pending.values()
+    assert "sleep 30" in str(hung)
 
 
 def test_an_optional_value_that_the_kernel_does_not_have_is_passed_over(

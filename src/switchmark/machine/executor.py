@@ -7,6 +7,7 @@ Before each step its undo is in the journal, so that a death at any moment leave
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
@@ -16,7 +17,7 @@ from switchmark.machine.host import Host
 from switchmark.machine.journal import Command, Far, Restore, Stop, Undo
 from switchmark.machine.leasing import lease, reserve_pages
 from switchmark.machine.script import Inside, command, describe, fill, is_host
-from switchmark.machine.signals import shielded
+from switchmark.machine.signals import ending_what_hangs, shielded
 from switchmark.machine.ssh import SshHost
 from switchmark.machine.undo import carry_out, in_words, undone_together
 from switchmark.machine.workspace import Workspace
@@ -88,7 +89,8 @@ class Executor(Commands):
         its hosts go.
 
         A failure stops nothing: all are returned, in words, and stay in the journal for
-        `clean`. An interruption is held back until the end.
+        `clean`. An interruption is held back until the end; a further one ends an undo that hangs,
+        and that is a failure.
         """
         failures = []
         with shielded():
@@ -100,11 +102,14 @@ class Executor(Commands):
             ][::-1]
             while left:
                 undos = [self._journal.pending[number] for number in left]
-                gone = undone_together(undos, self._hosts)
+                gone = [False]
+                with suppress(SwitchmarkError), ending_what_hangs():
+                    gone = undone_together(undos, self._hosts)
                 for number, undo, is_gone in zip(left, undos, gone, strict=False):
                     try:
                         if not is_gone:
-                            self._undo(number, undo)
+                            with ending_what_hangs():
+                                self._undo(number, undo)
                         self._journal.done(number)
                     except (SwitchmarkError, OSError) as error:
                         failures.append(f"could not undo ({in_words(undo)}): {error}")

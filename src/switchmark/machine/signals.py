@@ -7,30 +7,37 @@ It knows nothing of runs. State is of the process, as signal handlers are; main 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
-from switchmark.errors import Interrupted
+from switchmark.errors import CommandTimedOut, Interrupted
 
-__all__ = ["interruptible", "shielded"]
+__all__ = ["ending_what_hangs", "interruptible", "shielded"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_HANGS_S = 1.0
+"""Who presses Ctrl-C twice means no more than once."""
 
 
 class _State:
     depth = 0
     pending: int | None = None
     raised = False
+    endable: tuple[int, float] | None = None
+    """The depth of shields around what a further signal may end, and when it was begun."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise Interrupted at the first signal; the cleaning that follows cannot be interrupted.
+    """Raise Interrupted at the first signal; the cleaning that follows cannot be interrupted, but
+    where it hangs (`ending_what_hangs`).
 
     A signal that was ignored before (SIGHUP under nohup) stays ignored.
     """
-    _State.pending, _State.raised = None, False
+    _State.pending, _State.raised, _State.endable = None, False, None
     previous = {
         number: signal.signal(number, _handle)
         for number in _SIGNALS
@@ -64,8 +71,20 @@ class shielded:  # noqa: N801 (reads as a verb: `with shielded():`)
             _interrupt(_State.pending)
 
 
+@contextmanager
+def ending_what_hangs() -> Iterator[None]:
+    """Let a further signal, after the first, end a body that hangs by CommandTimedOut; within a
+    shield of the body none does."""
+    _State.endable = (_State.depth, time.monotonic())
+    try:
+        yield
+    finally:
+        _State.endable = None
+
+
 def _handle(number: int, frame: FrameType | None) -> None:
-    if _State.raised:
+    if _State.raised or _State.pending is not None:
+        _end_what_hangs(number)
         return
     if _State.depth:
         _State.pending = number
@@ -76,3 +95,12 @@ def _handle(number: int, frame: FrameType | None) -> None:
 def _interrupt(number: int) -> None:
     _State.pending, _State.raised = None, True
     raise Interrupted(f"interrupted by {signal.Signals(number).name}")
+
+
+def _end_what_hangs(number: int) -> None:
+    if _State.endable is None:
+        return
+    depth, begun = _State.endable
+    if depth == _State.depth and time.monotonic() - begun >= _HANGS_S:
+        _State.endable = None
+        raise CommandTimedOut(f"ended by {signal.Signals(number).name}")
