@@ -92,7 +92,7 @@ class Held:
         self.workspace.close()
 
     def die(self) -> None:
-        """Unlock the journal and leave the seat, as the kernel does when a run dies."""
+        """Unlock the journal and its byte of the ledger, as the kernel does when a run dies."""
         self.workspace.leases.close()
         self.workspace.journal.close()
 

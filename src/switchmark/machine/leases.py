@@ -6,8 +6,8 @@ A ledger is a file of JSON lines, locked while it is read and a value is changed
 machine's own values is in /dev: roots that share a kernel may each have their /run, and share
 the file system in /dev. Where it cannot be there, and for other hosts, it is with the runs. A
 change is in it before it is made, and marked when it is made. Who finds one that is not marked
-settles it first. A run that lives has the lock on a byte of the ledger, its seat. Values of an
-earlier boot are gone and never restored.
+settles it first. A run that lives has the lock on a byte of the ledger. Values of an earlier
+boot are gone and never restored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MACHINE_WIDE = Path("/dev/switchmark-leases")
 """The ledger of this machine's own values."""
 
 _OF_A_NETWORK = "/proc/sys/net/"
-_SEATS = 1 << 62
+_LENGTH = 1 << 62
 
 
 class _About(Entry):
@@ -65,7 +65,7 @@ class _Take(_About):
     content: bytes
     added: int | None = None
     root: str = ""
-    seat: int = Field(default=-1, ge=-1, lt=_SEATS)
+    byte: int = Field(default=-1, ge=-1, lt=_LENGTH)
 
     @model_validator(mode="after")
     def _counts(self) -> _Take:
@@ -85,10 +85,10 @@ class _Give(_About):
 
 
 class _Done(_About):
-    """The change of the line before about `path` was made, and `found` was read there then."""
+    """The change of the line before about `path` was made, and `content` was read there then."""
 
     entry: Literal["done"] = "done"
-    found: bytes
+    content: bytes
 
 
 class _Free(_About):
@@ -104,12 +104,12 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 @dataclass
 class _Ledger:
     """A ledger is open and locked: who holds what, the changes that may not have been made, and
-    what was found where one was."""
+    the contents where one was."""
 
     descriptor: int
     takes: list[_Take] = field(default_factory=list)
     unmade: dict[tuple[str, str, str], _Take | _Give] = field(default_factory=dict)
-    found: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    contents: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
     def append(self, line: _Line) -> None:
         append_entry(self.descriptor, line)
@@ -122,7 +122,7 @@ class _Ledger:
         match line:
             case _Take():
                 self.takes.append(line)
-                self.found.pop(line.value, None)
+                self.contents.pop(line.value, None)
                 self.unmade[line.value] = line
             case _Give():
                 mine = [take for take in self.of(line) if _owner(take) == _owner(line)]
@@ -131,7 +131,7 @@ class _Ledger:
                 if line.target is not None:
                     self.unmade[line.value] = line
             case _Done():
-                self.found[line.value] = line.found
+                self.contents[line.value] = line.content
             case _Free():
                 self.takes = [take for take in self.takes if take.value != line.value]
 
@@ -139,9 +139,9 @@ class _Ledger:
         return [take for take in self.takes if take.value == about.value]
 
     def lives(self, take: _Take) -> bool:
-        """Say whether the run that took it lives: somebody has its seat."""
-        asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.seat, 1, 0)
-        if take.seat < 0:
+        """Say whether the run that took it lives: its byte is locked."""
+        asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.byte, 1, 0)
+        if take.byte < 0:
             return False
         answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, asked)
         return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
@@ -153,17 +153,17 @@ class Leases:
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self._seats: dict[Path, tuple[int, int]] = {}
+        self._bytes: dict[Path, tuple[int, int]] = {}
 
     def close(self) -> None:
-        """Leave the seats: what is still held is held by a dead run."""
-        while self._seats:
-            _, (descriptor, _) = self._seats.popitem()
+        """Let go of its bytes: what is still held is held by a dead run."""
+        while self._bytes:
+            _, (descriptor, _) = self._bytes.popitem()
             os.close(descriptor)
 
     def take(self, run: str, host: Host, path: str, content: bytes) -> None:
         """Set `path` for `run`. SetupFailed while a live run needs another value there."""
-        with self._ledger_of(host) as (ledger, seat):
+        with self._ledger_of(host) as (ledger, byte):
             about = _About(host=host.name, path=path, space=_space(host, path))
             held = ledger.of(about)
             for take in held:
@@ -177,14 +177,14 @@ class Leases:
             old = held[0].old if held else host.read(path)
             owner = {"run": run, "root": self._root}
             ledger.append(
-                _Take(**dict(about), **owner, boot=boot_id(), old=old, content=content, seat=seat())
+                _Take(**dict(about), **owner, boot=boot_id(), old=old, content=content, byte=byte())
             )
             try:
                 host.write(path, content)
             except OSError:
                 ledger.append(_Give(**dict(about), **owner))
                 raise
-            ledger.append(_Done(**dict(about), found=host.read(path)))
+            ledger.append(_Done(**dict(about), content=host.read(path)))
 
     def add(
         self,
@@ -203,7 +203,7 @@ class Leases:
         `wanted` could be had; if fewer, the count is as it was and there is no lease. Unavailable
         where the count cannot be set.
         """
-        with self._ledger_of(host) as (ledger, seat):
+        with self._ledger_of(host) as (ledger, byte):
             about = _About(host=host.name, path=path, space=_space(host, path))
             _settle(ledger, host, about)
             held = ledger.of(about)
@@ -225,7 +225,7 @@ class Leases:
                     old=b"%d\n" % before,
                     content=raised,
                     added=lacking,
-                    seat=seat(),
+                    byte=byte(),
                 )
             )
             give = _Give(**dict(about), run=run, root=self._root)
@@ -243,7 +243,7 @@ class Leases:
                 host.write(path, b"%d\n" % before)
                 ledger.append(give)
                 return max(0, wanted - missing)
-            ledger.append(_Done(**dict(about), found=raised))
+            ledger.append(_Done(**dict(about), content=raised))
             return wanted
 
     def give_back(self, run: str, host: Host, path: str) -> None:
@@ -313,8 +313,8 @@ class Leases:
                 ledger.append(give)
             else:
                 with suppress(FileNotFoundError):  # it is gone, with its module
-                    if about.value not in ledger.found or (
-                        host.read(path) == ledger.found[about.value]
+                    if about.value not in ledger.contents or (
+                        host.read(path) == ledger.contents[about.value]
                     ):
                         host.write(path, held[0].old)
                 ledger.append(_Free(**dict(about)))
@@ -355,10 +355,10 @@ class Leases:
 
     @contextmanager
     def _ledger_of(self, host: Host) -> Iterator[tuple[_Ledger, Callable[[], int]]]:
-        """Yield the ledger of a host's values, locked, and what takes a seat in it."""
+        """Yield the ledger of a host's values, locked, and what locks this run's byte of it."""
         file = self._of_this_machine() if isinstance(host, LocalHost) else self._of_runs
         with self._opened(file) as ledger:
-            yield ledger, lambda: self._seat(file)
+            yield ledger, lambda: self._byte_of(file)
 
     @contextmanager
     def _opened(self, file: Path) -> Iterator[_Ledger]:
@@ -370,15 +370,15 @@ class Leases:
             finally:
                 os.close(descriptor)
 
-    def _seat(self, file: Path) -> int:
+    def _byte_of(self, file: Path) -> int:
         """Return the number of the byte of a ledger that is locked as long as this run lives."""
-        if file not in self._seats:
-            seat = secrets.randbelow(_SEATS)
+        if file not in self._bytes:
+            byte = secrets.randbelow(_LENGTH)
             descriptor = os.open(file, _FLAGS, 0o600)
-            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, seat, 1, 0)
+            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
-            self._seats[file] = (descriptor, seat)
-        return self._seats[file][1]
+            self._bytes[file] = (descriptor, byte)
+        return self._bytes[file][1]
 
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -427,7 +427,7 @@ def _settle(ledger: _Ledger, host: Host, about: _About) -> None:
         case _Give(target=int(target)):
             if _count(host, about.path) > target:
                 host.write(about.path, b"%d\n" % target)
-            ledger.append(_Done(**dict(about), found=b"%d\n" % target))
+            ledger.append(_Done(**dict(about), content=b"%d\n" % target))
 
 
 def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
@@ -441,7 +441,7 @@ def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
         return
     ledger.append(give.model_copy(update={"target": target}))
     host.write(given.path, b"%d\n" % target)
-    ledger.append(_Done(host=give.host, path=give.path, space=give.space, found=b"%d\n" % target))
+    ledger.append(_Done(host=give.host, path=give.path, space=give.space, content=b"%d\n" % target))
 
 
 def _space(host: Host, path: str) -> str:
@@ -453,8 +453,8 @@ def _space(host: Host, path: str) -> str:
 
 def _process_in(space: str, host: Host) -> str:
     """Return a process that is in a network namespace; empty where there is none."""
-    found = host.inodes("/proc/[0-9]*/ns/net").items()
-    return next((path.split("/")[2] for path, inode in found if str(inode) == space), "")
+    inodes = host.inodes("/proc/[0-9]*/ns/net").items()
+    return next((path.split("/")[2] for path, inode in inodes if str(inode) == space), "")
 
 
 def _text(content: bytes) -> str:

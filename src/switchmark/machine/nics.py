@@ -149,14 +149,14 @@ def unused_link(host: Host, name: str) -> dict[str, Any]:
 
 def _upper(host: Host, name: str) -> list[str]:
     """Return the devices upon a NIC, and those upon them: VLANs, bonds, tunnels."""
-    found: list[str] = []
+    devices: list[str] = []
     left = [name]
     while left:
         uppers = _listed(host, f"/sys/class/net/{left.pop()}", "upper_")
-        new = [each for upper in uppers if (each := upper.removeprefix("upper_")) not in found]
-        found += new
+        new = [each for upper in uppers if (each := upper.removeprefix("upper_")) not in devices]
+        devices += new
         left += new
-    return found
+    return devices
 
 
 def _link(host: Host, name: str) -> dict[str, Any]:
