@@ -3,6 +3,8 @@ the frame."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,15 @@ import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only, skip_refused
 from switchmark.engines import TABLE as ENGINES
-from switchmark.functions.traffic import TrafficProcess
+from switchmark.functions.traffic import TrafficProcess, Worker
+from switchmark.functions.workers import Workers
 from switchmark.lab import trial as trials
+from switchmark.lab.meter import Window
 from switchmark.layout.resolve import check
 from switchmark.machine import perf
 from switchmark.machine.host import LocalHost
 from switchmark.metrics.latency import PERCENTILES, merged
+from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
@@ -258,6 +263,52 @@ def test_perf_counts_what_the_kernel_counts(
     assert of_both.roles == ("sender", "receiver")
     turns = sum(part.context_switches for part in shared.cost.scheduler.values())
     assert (of_both.model_extra or {})["context_switches"] >= 0.9 * turns > 100
+
+
+@pytest.mark.parametrize("engine", ["mmap", "udp"])
+def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """Neither while all wait for the start, nor while the path falls quiet: a switch that sleeps
+    meanwhile would seem to take less than it does."""
+    happened: list[tuple[str, int]] = []
+    tell, begin, stop = Workers.tell, Window.begin, Window.stop
+
+    def noted(name: str, ns: int | None = None) -> None:
+        now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        happened.append((name, now_ns if ns is None else ns))
+
+    def telling(
+        workers: Workers,
+        command: str,
+        members: Callable[[Worker], Message] = lambda _: {},
+        **more: Any,
+    ) -> list[Message]:
+        if command == "start":
+            start = members(next(iter(workers)))
+            noted("starts", start["at_ns"])
+            noted("ends", start["at_ns"] + start["duration_ns"])
+        elif command == "drain":
+            noted("drain")
+        return tell(workers, command, members, **more)
+
+    def beginning(window: Window) -> None:
+        noted("begin")
+        begin(window)
+
+    def stopping(window: Window) -> None:
+        stop(window)
+        noted("stop")
+
+    monkeypatch.setattr(Workers, "tell", telling)
+    monkeypatch.setattr(Window, "begin", beginning)
+    monkeypatch.setattr(Window, "stop", stopping)
+    trial = only(measure(switch="ovs", engine=engine))
+    in_turn = sorted(happened[-5:], key=lambda event: event[1])
+    assert [name for name, _ in in_turn] == ["starts", "begin", "ends", "stop", "drain"]
+    assert trial.cost is not None
+    times = dict(in_turn)
+    assert trial.cost.elapsed_ns <= times["stop"] - times["begin"]
 
 
 def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:

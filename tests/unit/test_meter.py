@@ -47,11 +47,13 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
         for _ in range(2):  # what never changes is asked for once
             with meter.armed(layout, None) as window:
                 host.times = 0
+                window.ready()
                 window.begin()
                 assert host.times <= 2
                 done = threading.Event()
                 done.wait(0.05)  # which takes this thread off its CPU
-                cost = window.end(None)
+                window.stop()
+                cost = window.told(None)
         assert host.times == 2
     assert cost.elapsed_ns > 0
     assert cost.scheduler["f0"].context_switches > 0

@@ -68,10 +68,10 @@ class Meter:
 
 
 class Window:
-    """A window is the time from `begin` to `end`. perf starts with it, and does not count yet. A
+    """A window is the time from `begin` to `stop`. perf starts with it, and does not count yet. A
     counter that fails is missing, with its reason; the trial is none the worse.
 
-    At its end it has what the traffic program does not tell: `used` are the cores that the hosted
+    After it it has what the traffic program does not tell: `used` are the cores that the hosted
     processes used, and those that they were kept waiting for, by place, `stolen` is the share of
     the host's CPU time that its hypervisor kept.
     """
@@ -89,28 +89,40 @@ class Window:
         }
         self._missing = meter.counting.missing
         self._since_ns = 0
+        self._elapsed_ns = 0
         self._began: KernelCounts | None = None
+        self._stopped: KernelCounts | None = None
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
         where = (meter.host, meter.executor, meter.folder, meter.cpus)
         self._profiler = Profiler(*where, hz, traffic_program())
 
+    def ready(self) -> None:
+        """Wait until what counts has started."""
+        self._tell("ping")  # by its answer it has
+        self._profiler.ready()
+
     def begin(self) -> None:
         """Count from now on."""
-        self._tell("ping")  # by its answer it has started
         self._began = self._kernels_counts()
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
         self._profiler.begin()
 
-    def end(self, tsc_hz: int | None) -> TrialCost:
-        """Return what was counted. The cycle counter has `tsc_hz` ticks a second."""
+    def stop(self) -> None:
+        """Count no more."""
         self._tell("disable")
         self._profiler.end()
-        elapsed_ns = time.monotonic_ns() - self._since_ns
-        began, now = self._began, self._kernels_counts()
+        self._elapsed_ns = time.monotonic_ns() - self._since_ns
+        self._stopped = self._kernels_counts()
+
+    def told(self, tsc_hz: int | None) -> TrialCost:
+        """Return what was counted, and end what counted it. The cycle counter has `tsc_hz` ticks a
+        second."""
+        began, now = self._began, self._stopped
         assert began is not None
+        assert now is not None
         self.used, self.stolen = now.used_since(began), now.softirq.stolen_since(began.softirq)
         scheduler = {place: self._scheduled(place, now) for place in self._pids}
         whose = {tid: place for place, switches in now.switches.items() for tid in switches}
@@ -118,7 +130,7 @@ class Window:
         self.disarm()
         counts = self._counts()
         return TrialCost(
-            elapsed_ns=elapsed_ns,
+            elapsed_ns=self._elapsed_ns,
             softirq=now.softirq.since(began.softirq, within=within_threads(self._meter.host)),
             scheduler=scheduler,
             perf=PerfCost(

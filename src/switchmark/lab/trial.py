@@ -164,11 +164,10 @@ class Trials:
         # At full rate queues were full, and what is left in one may wait for the next frame.
         full = spec.rate_pps is None
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
-        window.begin()
-        self._phase("measured", spec.duration_s)
+        window.ready()
+        self._phase("measured", spec.duration_s, window)
         self._alive()
-        # They work until the path is quiet, which is after the measured phase.
-        cost = window.end(self._workers.tsc_hz)
+        cost = window.told(self._workers.tsc_hz)
         after = self._counted()
         reports = self._workers.tell("report", timeout_s=30.0)
         layout = self._layout
@@ -200,18 +199,25 @@ class Trials:
         played = [part for worker in self._workers for part in worker.parts]
         return load_of(self._layout, played, job, spec)
 
-    def _phase(self, phase: str, duration_s: float) -> None:
-        """Send for `duration_s`, then wait until the path is quiet."""
+    def _phase(self, phase: str, duration_s: float, window: Window | None = None) -> None:
+        """Send for `duration_s`, which is the time of `window`, then wait until the path is
+        quiet."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
         start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
         self._workers.tell("start", lambda worker: start)
+        if window:
+            wait_ns = at_ns - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            time.sleep(max(0, wait_ns) / 1e9)
+            window.begin()
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # in turn: who waits looks again and again
             worker.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
+        if window:
+            window.stop()
         quiet_ms = min(_QUIET_MAX_MS, self.quiet_ms + self._apart_ms())
         if self._layout.test.limits:
             quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then

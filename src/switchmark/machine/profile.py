@@ -198,9 +198,12 @@ class Profiler:
         if hz is not None:
             self._try(lambda: self._start(hz))
 
+    def ready(self) -> None:
+        """Wait until it has started."""
+        self._tell("ping")
+
     def begin(self) -> None:
         """Begin to sample."""
-        self._tell("ping")
         self._tell("enable")
 
     def end(self) -> None:

@@ -89,7 +89,7 @@ def cost(record: Record) -> CostFigures | None:
 
     A thread that polls is busy to the scheduler, however little it forwards, and a cycle counter
     knows better (Emmerich 2014, fig. 13). Switches of threads, interrupts by CPU and the
-    processor's counters are of the measured phase and its drain.
+    processor's counters are of the measured phase.
     """
     if not record.trials:
         return None

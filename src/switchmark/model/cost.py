@@ -111,7 +111,7 @@ class PerfCost(Written):
 
 
 class TrialCost(Written):
-    """This record says what the measured phase of a trial cost, and its drain."""
+    """This record says what the measured phase of a trial cost."""
 
     elapsed_ns: int
     """How long that took, in nanoseconds."""

@@ -197,8 +197,8 @@ class TrialResult(_Frozen):
     its slow path, if it has a fast one."""
 
     cost: OrEmpty[TrialCost] = None
-    """What the kernel and the processor counted of the measured phase and its drain; an empty
-    object where they were not asked."""
+    """What the kernel and the processor counted in the measured phase; an empty object where they
+    were not asked."""
 
     @property
     def distinct(self) -> int:
