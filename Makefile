@@ -65,6 +65,7 @@ check-fuzz: build/strict
 check-threads: build/thread
 	@mkdir -p build/corpus/threads
 	build/thread/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/threads
+	meson test -C build/thread --no-rebuild --quiet control loop machine
 	SWITCHMARK_TRAFFIC_BUILD=build/thread .venv/bin/python -m pytest -q tests/contract/test_traffic_protocol.py
 check-structure:
 	.venv/bin/python -m pytest -q tests/unit/test_structure.py tests/unit/test_packaging.py

@@ -507,7 +507,7 @@ def test_threads_that_dpdk_starts_have_no_privileges(ends: Ends) -> None:
 
     assert {"main", "vhost-events", "eal-intr-thread"} < privileges().keys()
     assert privileges()["main"] > (0, 0)
-    # The main thread lays its own down once it has answered, a thread that moves frames as it begins.
+    # The main thread lays its own down after its answer, one that moves frames as it begins.
     wait_for(
         lambda: all(
             has == 0 and (may == 0 or name == "main") for name, (may, has) in privileges().items()

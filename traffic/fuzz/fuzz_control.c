@@ -105,7 +105,7 @@ static void say_port(struct script *s, uint32_t i)
 	if (once_in(s, 32))
 		say_text(s);
 	say(s, "\",\"burst\":%.0f,\"frame_bytes\":%.0f", NUMBER(s, 32, 8, 1, 64, 2, 128),
-	    NUMBER(s, 1518, 64, 68, 9000));
+	    NUMBER(s, 1518, 64, 68, 64, 9000, 114));
 	if (engine[0] == 'n') {
 		if (!once_in(s, 8))
 			say(s, ",\"options\":{\"loop\":1,\"take\":%.0f}", NUMBER(s, 0, 1, 3, 40));
@@ -202,6 +202,21 @@ static void say_address(struct script *s)
 	say(s, "}");
 }
 
+/* Addresses of any kind, so that an announcement is longer than what many a port was opened for. */
+static void say_announced(struct script *s)
+{
+	static const char *const kinds[] = {
+		"",
+		",\"vlan\":5",
+		",\"src_ip6\":\"2001:2::6\"",
+		",\"vxlan\":{\"vni\":7,\"src_ip\":\"172.16.0.1\"}",
+		",\"vxlan\":{\"vni\":7,\"src_ip6\":\"2001:2::5\"}",
+		",\"src_ip6\":\"2001:2::6\",\"vxlan\":{\"vni\":7,\"src_ip6\":\"2001:2::5\"}",
+	};
+
+	say(s, "{\"src_mac\":\"02:00:00:00:00:02\"%s}", word_of(s, kinds, 6));
+}
+
 static void say_load(struct script *s)
 {
 	static const char *const vary[] = { "", "\"src_port\"", "\"src_mac\",\"dst_ip\"",
@@ -226,7 +241,7 @@ static void say_load(struct script *s)
 		say(s, ",\"first_flow\":%.0f", NUMBER(s, 1, 16383, 100));
 	if (once_in(s, 4)) {
 		say(s, ",\"announce\":");
-		say_address(s);
+		say_announced(s);
 		if (once_in(s, 2))
 			say(s, ",\"announce_again\":[%s]",
 			    once_in(s, 2) ? "null" : "\"02:00:00:00:00:02\"");

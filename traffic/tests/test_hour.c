@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An hour of a phase, from arm to report, by a clock that is told what time it is. */
+#include "clock.h"
+
+#include <stdint.h>
+
+/* A receiver reads the counter itself, once it has a burst. */
+static uint64_t counter;
+#define clock_ticks() counter
+#include "receive.c"
+
+#include "session.h"
+#include "tap.h"
+
+#include <string.h>
+
+#define SECOND 1000000000ull /* ticks of that clock, which are nanoseconds */
+#define START SECOND
+#define HOUR (3600 * SECOND)
+
+/* A program without threads: its tasks are stepped here. */
+struct bench {
+	struct control c;
+	struct task tasks[2]; /* a sender, a receiver */
+	char *answers;
+	size_t length;
+};
+
+static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, double rate_pps,
+				enum touch touch)
+{
+	struct bench *b = aligned_alloc(_Alignof(struct bench), sizeof(*b));
+	const struct start_plan start = { .at_ns = START,
+					  .duration_ns = HOUR,
+					  .phase = PHASE_MEASURED };
+	struct control *c;
+	struct port *port;
+	struct arm_plan *arm;
+
+	memset(b, 0, sizeof(*b));
+	c = &b->c;
+	c->out = open_memstream(&b->answers, &b->length);
+	port = &c->ports[0];
+	port->engine = engine_find("null");
+	port->config = (struct port_config){ .sends = true,
+					     .receives = loop,
+					     .burst = burst,
+					     .cores = 1,
+					     .frame_max = FRAME_MIN,
+					     .option_count = 1,
+					     .options = { { .name = "loop", .number = loop } } };
+	EXPECT_EQ(port_open(port), 0);
+	c->port_count = 1;
+	c->tasks = b->tasks;
+	c->task_count = tasks;
+	arm = &c->command.arm;
+	*arm = (struct arm_plan){ .run = 9,
+				  .touch = touch,
+				  .has_clock = true,
+				  .clock = { .hz = SECOND },
+				  .longest_ns = HOUR,
+				  .interval_ns = SECOND,
+				  .task_count = tasks };
+	for (uint32_t i = 0; i < tasks; i++) {
+		struct task_load *load = &arm->tasks[i];
+
+		b->tasks[i].cores = 1;
+		b->tasks[i].role = i ? ROLE_RECEIVER : ROLE_SENDER;
+		b->tasks[i].sender.port = b->tasks[i].receiver.port = port;
+		load->flows = load->len_count = load->sent.count = 1;
+		load->lens[0] = FRAME_MIN;
+		load->burst = burst;
+		load->rate_pps = rate_pps;
+		load->latency = true;
+	}
+	control_arm(c, arm);
+	EXPECT(c->armed);
+	control_start(c, &start);
+	return b;
+}
+
+/* What was done, as the program tells it. */
+static json_t *bench_report(struct bench *b)
+{
+	size_t before;
+	json_t *report;
+
+	fflush(b->c.out);
+	before = b->length;
+	control_report(&b->c);
+	report = json_loads(b->answers + before, 0, NULL);
+	EXPECT(json_is_true(json_object_get(report, "ok")));
+	return report;
+}
+
+static void bench_free(struct bench *b, json_t *report)
+{
+	json_decref(report);
+	for (uint32_t i = 0; i < b->c.task_count; i++)
+		task_free(&b->tasks[i]);
+	b->c.ports[0].engine->close(&b->c.ports[0]);
+	fclose(b->c.out);
+	free(b->answers);
+	free(b);
+}
+
+static const json_t *part(const json_t *report, size_t task, const char *what)
+{
+	return json_object_get(json_array_get(json_object_get(report, "tasks"), task), what);
+}
+
+static json_int_t count_of(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+/* Every frame is sent half a microsecond after it is due, and arrives two later. */
+static void an_hour_of_a_slow_rate_adds_up(void)
+{
+	const uint64_t period = SECOND / 1000, frames = HOUR / period;
+	struct bench *b = bench_make(1, true, 2, 1000, TOUCH_HEADER);
+	const json_t *sent, *received, *latency, *intervals;
+	uint64_t wrong = 0;
+	json_t *report;
+
+	for (uint64_t i = 0; i < frames; i++) {
+		const uint64_t now = START + i * period + 500;
+
+		wrong += b->tasks[0].step(&b->tasks[0], now) != 1;
+		counter = now + 2000;
+		wrong += b->tasks[1].step(&b->tasks[1], counter) != 1;
+	}
+	EXPECT_EQ(wrong, 0);
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + HOUR), 0);
+	EXPECT(b->tasks[0].sent_all);
+	report = bench_report(b);
+	sent = part(report, 0, "sent");
+	received = part(report, 1, "received");
+	latency = json_object_get(received, "latency");
+	intervals = json_object_get(received, "intervals");
+	EXPECT_EQ(count_of(report, "duration_ns"), HOUR);
+	EXPECT_EQ(count_of(sent, "frames"), frames);
+	EXPECT_EQ(count_of(sent, "unsent"), 0);
+	EXPECT_EQ(count_of(json_object_get(sent, "lag"), "sum"), frames * 500);
+	EXPECT_EQ(count_of(received, "frames"), frames);
+	EXPECT_EQ(count_of(received, "late"), 0);
+	EXPECT_EQ(count_of(latency, "count"), frames);
+	EXPECT_EQ(count_of(latency, "sum"), frames * 2500);
+	for (size_t i = 0; i < 3600; i++)
+		wrong += json_integer_value(json_array_get(intervals, i)) != 1000;
+	EXPECT_EQ(wrong, 0);
+	bench_free(b, report);
+}
+
+/* One frame in two hundred of 10 Mpps finds its moment: more are offered than 32 bits count, and their
+ * lag has more nanoseconds than 64 bits do. */
+static void an_hour_of_overload_adds_up(void)
+{
+	const double rate = 1e7;
+	const uint64_t pause = SECOND / 1000 * 75, period = BURST_MAX * SECOND / 10000000;
+	struct bench *b = bench_make(BURST_MAX, false, 1, rate, TOUCH_NONE);
+	uint64_t frames = 0;
+	const json_t *sent, *lag;
+	double sum = 0;
+	json_t *report;
+
+	for (uint64_t i = 0, now = START; now < START + HOUR; now += pause, i++) {
+		const uint64_t late = now - START - i * period;
+
+		frames += b->tasks[0].step(&b->tasks[0], now);
+		sum += BURST_MAX * (double)(late < HISTOGRAM_HIGHEST ? late : HISTOGRAM_HIGHEST);
+	}
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + 2 * HOUR), 0);
+	EXPECT(b->tasks[0].sent_all);
+	report = bench_report(b);
+	sent = part(report, 0, "sent");
+	lag = json_object_get(sent, "lag");
+	EXPECT_EQ(count_of(sent, "frames"), frames);
+	EXPECT_EQ(count_of(sent, "frames") + count_of(sent, "unsent"), 3600 * 10000000ll);
+	EXPECT_EQ(count_of(lag, "count"), frames);
+	EXPECT(sum > 1.9e19);
+	EXPECT(json_number_value(json_object_get(lag, "sum")) / sum > 0.9999);
+	EXPECT(json_number_value(json_object_get(lag, "sum")) / sum < 1.0001);
+	bench_free(b, report);
+}
+
+int main(void)
+{
+	TEST(an_hour_of_a_slow_rate_adds_up);
+	TEST(an_hour_of_overload_adds_up);
+	return tap_end();
+}
