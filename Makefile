@@ -41,6 +41,10 @@ test: setup-all build/sanitize ## every test: unit, contract, golden, netns, roo
 soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host
 	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
 
+.PHONY: soak-kills
+soak-kills: setup ## as root: kill COUNT=20 runs at random, clean up, compare the host; SEED=1 repeats them
+	@.venv/bin/python tests/soak_kills.py --count $(or $(COUNT),20) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)')
+
 .PHONY: check
 check: setup-all ## formats, lints and types, of Python and C; fuzzers, threads; the structure of the code
 	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-threads check-structure

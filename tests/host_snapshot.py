@@ -53,6 +53,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
             "the kernel loads it with the first link, mount or rule of its kind, and keeps it"
         ),
     },
+    "tmp": {r"/tmp/switchmark-measuring$": "the lock of all that measure stays"},
     "mounts": {
         r"\S+ /run/netns ": "the first `ip netns add` makes it a mount, for everybody",
         r"\S+ /proc/sys/fs/binfmt_misc ": "mounted when it is looked at",

@@ -197,6 +197,20 @@ def test_pages_that_go_with_their_program_are_not_counted_as_there(tmp_path: Pat
     assert host.files[COUNT] == b"0\n"
 
 
+def test_lines_of_a_later_version_are_kept_and_read_as_far_as_they_are_known(
+    tmp_path: Path,
+) -> None:
+    host = Kernel({COUNT: b"3\n", SETTING: b"0\n"})
+    root = Root(tmp_path, host)
+    root.start(8)
+    run = root.live[0]
+    lines = leases.MACHINE_WIDE.read_text().replace('{"host"', '{"new":1,"host"')
+    leases.MACHINE_WIDE.write_text(f'{lines}{{"entry":"unheard of"}}\n')
+    root.end(run)
+    assert (host.files[COUNT], host.files[SETTING].strip()) == (b"3\n", b"0")
+    assert "unheard of" in leases.MACHINE_WIDE.read_text()
+
+
 def test_a_value_that_the_administrator_set_meanwhile_stays(tmp_path: Path) -> None:
     host = Kernel({SETTING: b"0\n"})
     with Workspace(tmp_path) as run:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.machine.host import Host, LocalHost
@@ -42,7 +42,9 @@ _LENGTH = 1 << 62
 
 class _About(Entry):
     """A line is about a value: `space` is the network namespace that the value belongs to, if
-    any."""
+    any. A later version of switchmark, whose runs share the ledger, may say more."""
+
+    model_config = ConfigDict(extra="ignore")
 
     host: str
     path: NulFree
@@ -104,17 +106,18 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 @dataclass
 class _Ledger:
     """A ledger is open and locked: who holds what, the changes that may not have been made, and
-    the contents where one was."""
+    the contents where one was. `unread` is how many of its lines say nothing to this version."""
 
     descriptor: int
     takes: list[_Take] = field(default_factory=list)
     unmade: dict[tuple[str, str, str], _Take | _Give] = field(default_factory=dict)
     contents: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    unread: int = 0
 
     def append(self, line: _Line) -> None:
         append_entry(self.descriptor, line)
         self.apply(line)
-        if not self.takes and not self.unmade:
+        if not (self.takes or self.unmade or self.unread):
             os.ftruncate(self.descriptor, 0)
 
     def apply(self, line: _Line) -> None:
@@ -390,6 +393,7 @@ def _parsed(descriptor: int) -> _Ledger:
         try:
             entry = _LINE.validate_json(line)
         except ValidationError:
+            ledger.unread += 1
             continue
         if not isinstance(entry, _Take) or entry.boot == boot:
             ledger.apply(entry)
