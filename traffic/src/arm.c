@@ -6,7 +6,6 @@
 #include "watch.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static void sender_free(struct sender *s)
@@ -24,10 +23,8 @@ static void receiver_free(struct receiver *r)
 	free(r->frames);
 	free(r->arrivals);
 	free(r->sequences);
-	if (r->windows_bytes)
-		munmap(r->windows, r->windows_bytes);
-	else
-		free(r->windows);
+	free(r->windows);
+	merged_free(r->merged);
 	free(r->too_late);
 	order_free(r->order);
 	free(r->latency);
@@ -201,31 +198,6 @@ static uint32_t window_bits(uint32_t flows)
 	return bits;
 }
 
-/*
- * Windows that every number of a phase fits in, so that those of several cores can be put together:
- * memory is taken as numbers come, by the thread that counts them. Returns the bits of each.
- */
-static uint64_t windows_map(struct receiver *r, uint32_t tasks)
-{
-	for (uint64_t bits = 1ull << 32; bits >= 1 << 20; bits /= 2) {
-		size_t bytes = (size_t)(bits / 8 * r->flows);
-		void *memory;
-
-		if (bytes * tasks > 1ull << 38)
-			continue;
-		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (memory == MAP_FAILED)
-			continue;
-		/* Else the first number of each flow would take 2 MB. */
-		(void)madvise(memory, bytes, MADV_NOHUGEPAGE);
-		r->windows = memory;
-		r->windows_bytes = bytes;
-		return bits;
-	}
-	return 0;
-}
-
 /* What a receiver's frames are to have in their headers; and where its engine does not see them,
  * something that does, if it may. */
 static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
@@ -290,7 +262,7 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 {
 	struct receiver *r = &t->receiver;
 	struct port *port = r->port;
-	uint64_t bits = window_bits(load->flows);
+	const uint64_t bits = t->cores > 1 ? CHUNK : window_bits(load->flows);
 
 	receiver_free(r);
 	r->port = port;
@@ -306,22 +278,23 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	if (port->notes_arrivals)
 		r->arrivals = lines_alloc(r->burst, sizeof(*r->arrivals));
 	r->sequences = aligned_alloc(CACHE_LINE, sizeof(*r->sequences) * r->flows);
+	r->windows = lines_alloc((size_t)(r->flows * bits / 64), sizeof(uint64_t));
 	if (t->cores > 1) {
-		bits = windows_map(r, c->task_count);
+		const struct receiver *first = &t[-(ptrdiff_t)t->core].receiver;
+
 		r->too_late = calloc(TOO_LATE_MAX, sizeof(*r->too_late));
-		if (!r->too_late)
+		r->merged = merged_make(t->core, t->cores, r->sequences, r->flows,
+					t->core ? first->merged->all : NULL);
+		if (!r->too_late || !r->merged)
 			return "no memory";
 		if (arm->touch != TOUCH_NONE) {
-			const struct order *first = (t - t->core)->receiver.order;
-
-			r->order = order_make(t->core, r->flows, t->core ? first->shared : NULL);
+			r->order = order_make(t->core, r->flows,
+					      t->core ? first->order->shared : NULL);
 			if (!r->order)
 				return "no memory";
 			if (!t->core)
 				r->order->shared->slack = cores_slack(c, t);
 		}
-	} else {
-		r->windows = lines_alloc((size_t)(r->flows * bits / 64), sizeof(uint64_t));
 	}
 	r->intervals = lines_alloc(r->interval_count, sizeof(uint64_t));
 	if (load->latency) {
@@ -339,8 +312,8 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 		if (why)
 			return why;
 	}
-	if (!bits || !r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences ||
-	    !r->windows || !r->intervals ||
+	if (!r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences || !r->windows ||
+	    !r->intervals ||
 	    (load->latency &&
 	     (!r->latency || !r->widths || (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";

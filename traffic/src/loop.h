@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "frames.h"
 #include "histogram.h"
+#include "merged.h"
 #include "order.h"
 #include "pacing.h"
 #include "sequence.h"
@@ -125,7 +126,7 @@ struct receiver {
 
 	struct sequence *sequences; /* a flow each */
 	uint64_t *windows; /* their memory */
-	size_t windows_bytes; /* mapped; 0: of malloc */
+	struct merged_core *merged; /* of a task on several cores; else NULL */
 	struct histogram *latency; /* NULL: not asked for */
 	struct histogram *ipdv; /* NULL: not asked for; absolute values */
 	struct neighbour *neighbours; /* a flow each; NULL without ipdv */
@@ -261,6 +262,10 @@ void worker_quit(struct worker *w);
 
 /* Chooses the step for the role, the touch mode and the engine. */
 void task_choose_step(struct task *t, enum touch touch, enum timing timing);
+
+/* When nothing moves any more: counts of one of several cores what others have counted, too, as the
+ * copies that it is. */
+void receiver_finish(struct receiver *r);
 
 /* Compares the headers of one frame of that flow, and of that number in it. */
 void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint32_t seq);

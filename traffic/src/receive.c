@@ -69,6 +69,52 @@ static __attribute__((noinline)) uint32_t stretch_jump(struct receiver *r, const
 	return fresh;
 }
 
+/* Takes back what was counted of copies that another core had seen; of the last intervals, as these
+ * were in a chunk until now. */
+static void receiver_forget(struct receiver *r, const struct merged_found *found)
+{
+	uint64_t left = found->copies;
+
+	r->rx -= found->copies;
+	r->bytes -= found->bytes;
+	for (uint32_t i = r->interval + 1; left && i-- > 0;) {
+		const uint64_t some = left < r->intervals[i] ? left : r->intervals[i];
+
+		r->intervals[i] -= some;
+		left -= some;
+	}
+}
+
+/* Counts a stretch where other cores count the same flow. Returns how many frames were not seen
+ * before. */
+static __attribute__((noinline)) uint32_t stretch_merge(struct receiver *r, const struct stretch *s,
+							bool vary)
+{
+	uint32_t fresh = 0;
+
+	for (uint32_t seq = s->first, some; seq != s->next; seq += some) {
+		struct merged_found found;
+
+		some = merged_count(r->merged, s->flow, seq, s->next - seq, s->len, &found);
+		if (unlikely(found.copies))
+			receiver_forget(r, &found);
+		fresh += found.fresh ? some : 0;
+		if (vary && found.fresh)
+			receiver_vary(r, s, seq, some);
+	}
+	return fresh;
+}
+
+void receiver_finish(struct receiver *r)
+{
+	for (uint32_t f = 0; r->merged && f < r->flows; f++) {
+		struct merged_found found;
+
+		merged_finish(r->merged, f, &found);
+		receiver_forget(r, &found);
+	}
+}
+
 static void tally_end(struct receiver *r, const struct tally *t)
 {
 	if (t->delay_ns < 0)
@@ -88,10 +134,11 @@ always_inline uint32_t stretch_end(struct receiver *r, const struct stretch *s, 
 
 	if (s->flow == NO_FLOW)
 		return 0;
-	if (unlikely(s->first != (uint32_t)sequence->next)) {
+	if (unlikely(s->first != (uint32_t)sequence->next) ||
+	    (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len))) {
 		const struct stretch copy = *s; /* the stretch itself stays in registers */
 
-		fresh = stretch_jump(r, &copy, vary);
+		fresh = r->merged ? stretch_merge(r, &copy, vary) : stretch_jump(r, &copy, vary);
 	} else {
 		if (count == 1)
 			sequence_add(sequence, s->first);
@@ -263,6 +310,14 @@ void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint
 	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
 }
 
+/* Counts one frame. True if it was not seen before. */
+static bool receiver_add(struct receiver *r, uint32_t flow, uint32_t seq, uint32_t len)
+{
+	const struct stretch s = { .flow = flow, .first = seq, .next = seq + 1, .len = len };
+
+	return r->merged ? stretch_merge(r, &s, false) : sequence_add(&r->sequences[flow], seq);
+}
+
 /* Counts the frames of a burst and compares the headers of each; any touch and form. */
 static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 {
@@ -283,7 +338,7 @@ static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 			r->other_phase += p.phase != PHASE_ANNOUNCE;
 		} else if (flow >= r->flows) {
 			r->stray++;
-		} else if (r->touch == TOUCH_NONE || sequence_add(&r->sequences[flow], p.seq)) {
+		} else if (r->touch == TOUCH_NONE || receiver_add(r, flow, p.seq, f->len)) {
 			fresh++;
 			r->bytes += f->len;
 			promise_check(&r->promise, f, flow, p.seq);
@@ -438,12 +493,10 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 
 void receiver_begin(struct receiver *r)
 {
-	for (uint32_t i = 0; i < r->flows; i++) {
-		if (r->windows_bytes)
-			sequence_reset_used(&r->sequences[i]);
-		else
-			sequence_reset(&r->sequences[i]);
-	}
+	for (uint32_t i = 0; i < r->flows; i++)
+		sequence_reset(&r->sequences[i]);
+	if (r->merged)
+		merged_begin(r->merged);
 	r->too_late_count = 0;
 	if (r->order)
 		order_begin(r->order);

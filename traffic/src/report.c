@@ -127,39 +127,37 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 	into->promise.broken += r->promise.broken;
 }
 
-/* Of frames that came after the drain, those that no core had seen before. */
-static uint64_t too_late_merge(struct task *t)
+static int too_late_compare(const void *a, const void *b)
 {
-	struct sequence *const sequences = t->receiver.sequences;
-	uint64_t fresh = 0, marked = 0;
-	struct too_late **marks =
-		calloc((size_t)t->cores * TOO_LATE_MAX, sizeof(struct too_late *));
+	const struct too_late *one = a, *other = b;
 
-	for (uint32_t core = 0; marks && core < t->cores; core++) {
-		struct receiver *r = &t[core].receiver;
+	if (one->flow != other->flow)
+		return one->flow < other->flow ? -1 : 1;
+	return (one->seq > other->seq) - (one->seq < other->seq);
+}
+
+/* Of frames that came after the drain, those that no core had seen before; of copies one. */
+static uint64_t too_late_merge(const struct task *t)
+{
+	const struct merged *m = t->receiver.merged->all;
+	struct too_late *unseen = malloc((size_t)t->cores * TOO_LATE_MAX * sizeof(*unseen));
+	uint64_t count = 0, fresh = 0;
+
+	for (uint32_t core = 0; unseen && core < t->cores; core++) {
+		const struct receiver *r = &t[core].receiver;
 
 		for (uint32_t i = 0; i < r->too_late_count; i++) {
-			struct too_late *late = &r->too_late[i];
-			uint64_t *word = &sequences[late->flow].window[late->seq / 64];
-			const uint64_t bit = 1ull << (late->seq % 64);
-			bool seen = late->seq >= sequences[late->flow].bits || (*word & bit);
+			const struct too_late *late = &r->too_late[i];
 
-			for (uint32_t k = 1; !seen && k < t->cores; k++)
-				seen = sequence_has(&t[k].receiver.sequences[late->flow],
-						    late->seq);
-			if (seen)
-				continue;
-			/* So that a second copy of it is none that was not seen. */
-			*word |= bit;
-			marks[marked++] = late;
-			fresh++;
+			if (merged_unseen(m, late->flow, late->seq) != UINT64_MAX)
+				unseen[count++] = *late;
 		}
 	}
-	/* Nothing of it stays: a report may be asked for again. */
-	for (uint64_t i = 0; i < marked; i++)
-		sequences[marks[i]->flow].window[marks[i]->seq / 64] &=
-			~(1ull << (marks[i]->seq % 64));
-	free(marks);
+	if (unseen)
+		qsort(unseen, count, sizeof(*unseen), too_late_compare);
+	for (uint64_t i = 0; i < count; i++)
+		fresh += !i || too_late_compare(&unseen[i - 1], &unseen[i]);
+	free(unseen);
 	return fresh;
 }
 
@@ -235,38 +233,29 @@ static bool order_merge(struct task *t, struct sequence *flows, bool *mixed, str
 	return right;
 }
 
-/* What the tasks of a row have counted together: into `sum`, and of each flow into `flows`. False if
- * frames of flows that came to several cores were too many to tell which were the same. */
+/* What the tasks of a row have counted together: into `sum`, and of each flow into `flows`. False
+ * without memory. */
 static bool receivers_merge(struct task *t, struct receiver *sum, struct sequence *flows,
 			    struct mixture *m)
 {
 	const struct sequence *ways[THREADS_MAX];
 	bool *mixed = calloc(sum->flows, sizeof(*mixed));
-	uint64_t distinct = 0, merged = 0;
-	bool known = mixed;
+	bool known;
 
 	for (uint32_t f = 0; mixed && f < sum->flows; f++) {
 		uint32_t seen = 0;
 
 		for (uint32_t core = 0; core < t->cores; core++) {
 			ways[core] = &t[core].receiver.sequences[f];
-			distinct += ways[core]->distinct;
-			seen += ways[core]->distinct > 0;
+			seen += ways[core]->distinct + ways[core]->duplicated > 0;
 		}
 		mixed[f] = seen > 1;
-		known &= sequence_merge(ways, t->cores, &flows[f]);
-		merged += flows[f].distinct;
+		flows[f] = merged_flow_of(sum->merged->all, f, ways);
 	}
 	for (uint32_t core = 1; core < t->cores; core++)
 		receiver_merge(sum, &t[core].receiver);
 	sum->after_drain += too_late_merge(t);
-	/* Copies that came to different cores are duplicates. Frames of a flow are of one size, but
-	 * for IMIX, where their bytes are the mean's. */
-	if (distinct > merged) {
-		sum->bytes -= sum->bytes / sum->rx * (distinct - merged);
-		sum->rx -= distinct - merged;
-	}
-	known = known && order_merge(t, flows, mixed, m);
+	known = mixed && order_merge(t, flows, mixed, m);
 	free(mixed);
 	return known;
 }
@@ -327,6 +316,8 @@ static json_t *receiver_report(const struct control *c, struct task *t, const ch
 
 	if (t->cores == 1)
 		return received_report(c, &t->receiver, NULL);
+	for (uint32_t core = 0; core < t->cores; core++)
+		receiver_finish(&t[core].receiver);
 	merged = calloc(t->receiver.flows, sizeof(*merged));
 	known = receiver_copy(&sum, &t->receiver) && merged &&
 		receivers_merge(t, &sum, merged, &mixture);
@@ -336,7 +327,7 @@ static json_t *receiver_report(const struct control *c, struct task *t, const ch
 	json_object_set_new(report, "unfollowed", json_integer(COUNT(mixture.unfollowed)));
 	json_object_set_new(report, "ties", json_integer(COUNT(mixture.ties)));
 	if (!known)
-		*why = "frames of a flow came to several cores, too many to be told apart";
+		*why = "no memory to put together what several cores received";
 	receiver_copy_free(&sum);
 	free(merged);
 	return report;

@@ -17,29 +17,17 @@ struct sequence {
 	uint64_t corrupted; /* frames that name this flow and failed their check: of no number */
 	uint64_t beyond; /* older than the window: seen before, or not. In no other count */
 	uint64_t *window;
-	uint64_t bits; /* a power of two, at least 64 */
+	uint32_t bits; /* a power of two, at least 64 */
+	uint32_t bytes; /* of frames in the window; of a flow that cores share alone (merged.h) */
 }; /* a cache line; in a table of many flows each is one */
 
 /* Forgets all frames: the one with number 0 is expected. */
 static inline void sequence_reset(struct sequence *s)
 {
 	s->next = s->distinct = s->duplicated = s->reordered = s->beyond = 0;
-	s->corrupted = 0;
+	s->corrupted = s->bytes = 0;
 	memset(s->window, 0, s->bits / 8);
 }
-
-/* The same where only numbers that came have been written to, and memory may be given back. */
-void sequence_reset_used(struct sequence *s);
-
-/*
- * One flow that came by several ways, each counted on its own. The result has no window, and is
- * exact: but for `reordered`, which is that within each way, where more than one has seen frames. It
- * needs windows that nothing has fallen out of; false: something has.
- */
-bool sequence_merge(const struct sequence *const *ways, uint32_t count, struct sequence *out);
-
-/* Has any way seen this number? */
-bool sequence_has(const struct sequence *s, uint64_t number);
 
 /* A frame that is not the one expected. True if it was not seen before. */
 bool sequence_add_slow(struct sequence *s, uint64_t number);
@@ -85,5 +73,8 @@ bool sequence_add_late(struct sequence *s, uint32_t seq);
 /* Counts frames beyond the window as duplicates as far as they must have been seen before: no more
  * of them can be new than numbers older than the window have not come. */
 void sequence_settle(struct sequence *s);
+
+/* The same of a window that is elsewhere: `held` frames are in it, and so many numbers are older. */
+void sequence_settle_by(struct sequence *s, uint64_t older, uint64_t held);
 
 #endif

@@ -376,64 +376,6 @@ static void sequence_counts_agree_with_a_list_of_all_that_came(void)
 	}
 }
 
-/* A flow that came by three ways, each with a table of its own, against a list of all that came. */
-static void a_flow_that_came_by_several_ways_is_counted_as_one(void)
-{
-	enum { NUMBERS = 3000, BITS = 4096, WAYS = 3 };
-	static uint64_t windows[WAYS][BITS / 64];
-	static uint32_t times[NUMBERS];
-	uint64_t seed = 7;
-
-	for (uint32_t round = 0; round < 200; round++) {
-		struct sequence s[WAYS], merged;
-		const struct sequence *ways[WAYS];
-		uint64_t distinct = 0, duplicated = 0;
-		const uint32_t used = 1 + round % WAYS;
-
-		memset(times, 0, sizeof(times));
-		for (uint32_t i = 0; i < WAYS; i++) {
-			s[i] = (struct sequence){ .window = windows[i], .bits = BITS };
-			sequence_reset(&s[i]);
-			ways[i] = &s[i];
-		}
-		for (uint32_t i = 0; i < 2000; i++) {
-			uint32_t number;
-
-			seed = seed * 6364136223846793005u + 1442695040888963407u;
-			number = (uint32_t)(seed >> 33) % (1 + 14 * round);
-			sequence_add(&s[(seed >> 20) % used], number);
-			times[number]++;
-		}
-		for (uint32_t i = 0; i < NUMBERS; i++) {
-			distinct += times[i] > 0;
-			duplicated += times[i] > 1 ? times[i] - 1 : 0;
-		}
-		EXPECT(sequence_merge(ways, WAYS, &merged));
-		EXPECT_EQ(merged.distinct, distinct);
-		EXPECT_EQ(merged.duplicated, duplicated);
-		if (used == 1)
-			EXPECT_EQ(merged.reordered, s[0].reordered);
-	}
-}
-
-static void ways_that_forgot_what_came_are_not_put_together(void)
-{
-	static uint64_t windows[2][4096 / 64];
-	struct sequence s[2], merged;
-	const struct sequence *ways[2] = { &s[0], &s[1] };
-
-	for (uint32_t i = 0; i < 2; i++) {
-		s[i] = (struct sequence){ .window = windows[i], .bits = 4096 };
-		sequence_reset(&s[i]);
-	}
-	sequence_add(&s[0], 5000);
-	/* One way alone needs no window. */
-	EXPECT(sequence_merge(ways, 2, &merged));
-	EXPECT_EQ(merged.distinct, 1);
-	sequence_add(&s[1], 5);
-	EXPECT(!sequence_merge(ways, 2, &merged));
-}
-
 static void sequence_numbers_go_on_past_32_bits(void)
 {
 	static uint64_t window[4096 / 64];
@@ -1040,8 +982,6 @@ int main(void)
 	TEST(histogram_indices_are_those_of_hdrhistogram);
 	TEST(histogram_counts_what_is_beyond_it_as_the_highest);
 	TEST(sequence_counts_agree_with_a_list_of_all_that_came);
-	TEST(a_flow_that_came_by_several_ways_is_counted_as_one);
-	TEST(ways_that_forgot_what_came_are_not_put_together);
 	TEST(sequence_numbers_go_on_past_32_bits);
 	TEST(a_frame_older_than_the_window_is_said_to_be);
 	TEST(a_duplicate_older_than_the_window_hides_no_loss);
