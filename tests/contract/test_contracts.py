@@ -16,11 +16,13 @@ from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.environments.base import Attachment, Environment, Needs
+from switchmark.environments.containers import mounts
 from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.layout.assembly import build
 from switchmark.layout.layout import Layout, lay_out
+from switchmark.layout.needs import needs_of, switch_needs
 from switchmark.layout.resolve import check
 from switchmark.layout.roles import hosted_parts, played_parts
 from switchmark.machine.host import Completed, LocalHost
@@ -141,7 +143,7 @@ HERE = Node("sm0000-f0", "netns", run_dir="/run/x y/sm0000")
 END = Endpoint(PortKind.VETH, "02:00:00:00:00:01", ifname="sm0000-e0", staged="sm0000-e0")
 ATTACHMENTS = (Attachment(END, replace(HERE, name="sm0000-sw"), address="198.18.0.1/24"),)
 NEEDS = Needs(
-    run_dir="/run/x y/sm0000",
+    folders=("/run/x y/sm0000/ports",),
     attachments=ATTACHMENTS,
     programs=("/opt/a b", "/opt/a b", "/usr/bin", "relative"),
     capabilities=frozenset({"NET_RAW"}),
@@ -181,10 +183,23 @@ def test_the_way_into_a_node_ends_with_the_command(name: str) -> None:
     assert found == argv or "sm0000-f0" in " ".join(found)
 
 
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs-dpdk"])
+@pytest.mark.parametrize("name", ["docker", "lxc", "podman"])
+def test_a_function_sees_neither_the_runs_folder_nor_the_switchs(name: str, switch: str) -> None:
+    engine = "dpdk" if switch == "ovs-dpdk" else "raw"
+    test = Test(environment=name, switch_environment=name, switch=switch, engine=engine)
+    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    for part in layout.parts:
+        assert needs_of(layout, part).folders == ("/run/x/ports",)
+        seen = {mount.path for mount in mounts(needs_of(layout, part)) if mount.writable}
+        assert seen == {"/run/x/ports"}
+    assert switch_needs(layout).folders == ("/run/x/ports", "/run/x/switch")
+
+
 @pytest.mark.parametrize("name", sorted(ROOTED))
 def test_two_nodes_are_two(name: str) -> None:
     environment = ENVIRONMENTS[name]
-    a, b = (Node(f"sm0000-f{n}", name, run_dir=NEEDS.run_dir) for n in range(2))
+    a, b = (Node(f"sm0000-f{n}", name, run_dir=HERE.run_dir) for n in range(2))
     assert environment.inside(a, ("true",)) != environment.inside(b, ("true",))
     assert environment.own_kernel or environment.netns(a) != environment.netns(b)
 

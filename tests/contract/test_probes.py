@@ -33,7 +33,7 @@ from switchmark.switches.base import Switch
 TABLES: tuple[Mapping[str, Any], ...] = (SWITCHES, ENGINES, ENVIRONMENTS, FUNCTIONS, NOISES)
 HERE = Node("sm0000-f0", "netns", run_dir="/run/x/sm0000")
 END = Endpoint(PortKind.VETH, "02:00:00:00:00:01", ifname="sm0000-e0", staged="sm0000-e0")
-NEEDS = Needs("/run/x/sm0000", attachments=(Attachment(END, HERE),))
+NEEDS = Needs(attachments=(Attachment(END, HERE),))
 
 
 class Quiet(RecordingHost):

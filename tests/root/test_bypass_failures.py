@@ -33,6 +33,7 @@ from host_state import (
 from real_frames import skip_unpackaged
 from switchmark.lab.measure import Lab
 from switchmark.machine.host import Completed, LocalHost
+from switchmark.model.plan import PORTS_DIR
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from traffic_program import ADDRESS, Program
@@ -266,7 +267,7 @@ def test_sockets_of_before_are_in_nobodys_way(
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.chdir("/")
     with Lab(tmp_path) as lab, socket.socket(socket.AF_UNIX) as left:
-        folder = lab._workspace.folder
+        folder = lab._workspace.folder / PORTS_DIR
         left.bind(str(folder / "p0.sock"))
         (folder / "p1.sock").write_text("not a socket at all")
         record = run_in(lab, switch=switch, port=port)

@@ -30,7 +30,7 @@ from switchmark.machine.executor import Executor
 from switchmark.machine.host import LocalHost
 from switchmark.machine.threads import in_network
 from switchmark.machine.workspace import Workspace
-from switchmark.model.plan import Check, Node, Spawn, Wait
+from switchmark.model.plan import PORTS_DIR, Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.switches import TABLE as SWITCHES
@@ -164,7 +164,7 @@ def test_functions_live_in_an_image_of_the_users_which_stays_as_it_is(
     workspace, executor = lab
     node = replace(node_of(workspace, runtime), image=image)
     mode = ENVIRONMENTS[runtime].probe(LocalHost()).mode
-    needs = Needs(run_dir=str(workspace.folder), image=image, mode=mode)
+    needs = Needs((str(workspace.folder / PORTS_DIR),), image=image, mode=mode)
     executor.execute(ENVIRONMENTS[runtime].create(node, needs))
     there = in_network(LocalHost(), ENVIRONMENTS[runtime].netns(node) or "")
     assert any(Path(f"/proc/{pid}/root/mine").exists() for pid in there)
@@ -337,7 +337,7 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
     programs.mkdir()
     (programs / "x").write_text("read")
     needs = Needs(
-        run_dir=str(workspace.folder),
+        folders=(str(workspace.folder / PORTS_DIR),),
         programs=(str(programs),),
         capabilities=frozenset({"NET_RAW"}),
         cpu_limit=25,
@@ -358,13 +358,19 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
     assert "CapBnd:\t0000000000002000" in output(workspace, node, "cat", "/proc/self/status")
     assert output(workspace, node, "cat", str(programs / "x")) == "read"
     assert output(workspace, node, "env").count(f"SWITCHMARK_RUN={workspace.run}\n") == 1
-    made = workspace.folder / f"made-{runtime}"
+    made = workspace.folder / PORTS_DIR / f"made-{runtime}"
     output(workspace, node, "touch", str(made))
     assert made.exists()
     output(workspace, node, "touch", "/dev/shm/of-a-program")
     assert not Path("/dev/shm/of-a-program").exists()
-    for argv in (("touch", "/usr/x"), ("touch", str(programs / "y")), ("ls", "/root")):
+    # Whoever writes the journal has `clean` carry it out, and who reaches a daemon has its rights.
+    (workspace.folder / "docker.sock").touch(exist_ok=True)
+    of_the_run = [("cat", f"{workspace.folder}/{name}") for name in ("journal", "docker.sock")]
+    usual = (("touch", "/usr/x"), ("touch", str(programs / "y")), ("ls", "/root"))
+    for argv in (*usual, *of_the_run):
         assert LocalHost().run(inside(node, argv), env=workspace.env).status != 0
+    LocalHost().run(inside(node, ("touch", f"{workspace.folder}/made")), env=workspace.env)
+    assert not (workspace.folder / "made").exists()
     links = json.loads(output(workspace, node, "ip", "-j", "link"))
     assert [link["ifname"] for link in links] == ["lo"]
 

@@ -202,9 +202,9 @@ def test_testpmd_gets_the_devices_of_our_engine() -> None:
     track = Track(layout, Placement("pinned", {}, None, ()))
     assert track.opened_by_programs
     (server,), (client,) = devices(track, ("f0",)), devices(track, ("f1",))
-    assert server == "net_vhost0,iface=/run/sm0000/p0.sock,queues=1,client=0"
+    assert server == "net_vhost0,iface=/run/sm0000/ports/p0.sock,queues=1,client=0"
     assert client.startswith("net_virtio_user0,")
-    assert {"path=/run/sm0000/p0.sock", "queue_size=1024", "server=0"} <= {*client.split(",")}
+    assert {"path=/run/sm0000/ports/p0.sock", "queue_size=1024", "server=0"} <= {*client.split(",")}
 
 
 def test_a_path_of_interfaces_is_up_without_programs() -> None:

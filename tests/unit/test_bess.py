@@ -54,7 +54,7 @@ def test_every_queue_of_a_port_is_joined_on_the_workers_in_turn() -> None:
         ["p1", "p0", 1, 1],
     ]
     assert found["ports"]["p1"] == {
-        "vdev": "eth_vhost1,iface=/run/x/p1.sock,queues=2,client=0",
+        "vdev": "eth_vhost1,iface=/run/x/ports/p1.sock,queues=2,client=0",
         **dict.fromkeys(("num_inc_q", "num_out_q"), 2),
         **dict.fromkeys(("size_inc_q", "size_out_q"), 256),
     }
@@ -68,7 +68,7 @@ def test_unpinned_it_has_its_own_worker() -> None:
 
 def test_other_ports_are_other_devices() -> None:
     memif = told(wiring(kind=PortKind.MEMIF))["ports"]["p0"]["vdev"]
-    assert memif == "net_memif0,role=master,id=0,socket=/run/x/p0.sock,mac=02:52:4d:00:00:00"
+    assert memif == "net_memif0,role=master,id=0,socket=/run/x/ports/p0.sock,mac=02:52:4d:00:00:00"
     veth = told(wiring(kind=PortKind.VETH))["ports"]["p1"]["vdev"]
     assert veth == "net_af_packet1,iface=sm0000-p1,qpairs=1"
 
@@ -104,7 +104,7 @@ def test_it_sees_no_hugepages_but_those_of_a_mount_that_ends_with_it() -> None:
     unshare, mount, sh, _, script, folder, size, daemon, *_ = started(wiring())
     assert (unshare, mount, sh) == ("unshare", "--mount", "sh")
     assert script.startswith("umount --all --lazy --types hugetlbfs && mount -t hugetlbfs ")
-    assert (folder, size) == ("/run/x/sm0000-bess/huge", "512")
+    assert (folder, size) == ("/run/x/switch/sm0000-bess/huge", "512")
     assert daemon == f"{ROOT}/core/bessd"
     assert "unshare" not in started(wiring(memory="no-huge"))
 

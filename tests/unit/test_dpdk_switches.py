@@ -27,7 +27,7 @@ from wirings import wiring_of
 SWITCHES: list[Switch] = [testpmd.SWITCH, basicfwd.SWITCH, l2fwd.SWITCH]
 BOTH: list[Switch] = [testpmd.SWITCH, l2fwd.SWITCH]
 
-TELEMETRY = "/run/x/dpdk/sm0000-sw/dpdk_telemetry.v2"
+TELEMETRY = "/run/x/switch/dpdk/sm0000-sw/dpdk_telemetry.v2"
 STATS = {"ipackets": 10, "opackets": 4, "imissed": 1, "ierrors": 2, "rx_nombuf": 3}
 
 
@@ -81,14 +81,16 @@ def test_no_hugepages_are_reserved_without_need(switch: Switch) -> None:
 def test_ports_are_devices_in_the_order_of_their_index(switch: Switch) -> None:
     argv = spawned(switch.start(wiring(12))).argv
     devices = [after for word, after in pairwise(argv) if word == "--vdev"]
-    assert devices == [f"net_vhost{i},iface=/run/x/p{i}.sock,queues=1,client=0" for i in range(12)]
+    assert devices == [
+        f"net_vhost{i},iface=/run/x/ports/p{i}.sock,queues=1,client=0" for i in range(12)
+    ]
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
 def test_a_memif_port_has_the_mac_that_is_promised(switch: Switch) -> None:
     options, _ = eal_and_own(switch, wiring(kind=PortKind.MEMIF))
     assert (
-        "--vdev net_memif1,role=server,id=0,socket=/run/x/p1.sock,socket-abstract=no,"
+        "--vdev net_memif1,role=server,id=0,socket=/run/x/ports/p1.sock,socket-abstract=no,"
         "mac=02:52:4d:00:00:01" in options
     )
 
@@ -99,15 +101,19 @@ def test_nothing_is_left_of_a_switch_that_was_killed(switch: Switch) -> None:
     (swept,) = (step for step in plan if isinstance(step, Run))
     assert plan.index(swept) < plan.index(spawned(plan))
     assert swept.undo == swept.argv
-    assert set(swept.argv[2:]) == {"/run/x/dpdk/sm0000-sw", "/run/x/p0.sock", "/run/x/p1.sock"}
-    assert spawned(plan).env == {"RUNTIME_DIRECTORY": "/run/x"}
+    assert set(swept.argv[2:]) == {
+        "/run/x/switch/dpdk/sm0000-sw",
+        "/run/x/ports/p0.sock",
+        "/run/x/ports/p1.sock",
+    }
+    assert spawned(plan).env == {"RUNTIME_DIRECTORY": "/run/x/switch"}
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
 def test_the_plan_waits_for_every_socket_and_every_link(switch: Switch) -> None:
     w = wiring(4)
     sockets = [step.check.argv for step in switch.start(w) if isinstance(step, Wait)]
-    assert [argv[-1] for argv in sockets] == [f"/run/x/p{i}.sock" for i in range(4)]
+    assert [argv[-1] for argv in sockets] == [f"/run/x/ports/p{i}.sock" for i in range(4)]
     links = [step.check for step in switch.settled(w) if isinstance(step, Wait)]
     for index, check in enumerate(links):
         assert check.argv[1:] == ("telemetry", TELEMETRY, f"/ethdev/link_status,{index}")

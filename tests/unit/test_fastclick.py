@@ -64,7 +64,7 @@ wiring = partial(wiring_of, at=Node("sm0000-sw", "netns"), program="click")
 
 def configuration(wiring: Wiring) -> list[str]:
     (written,) = (step for step in SWITCH.start(wiring) if isinstance(step, Write))
-    assert written.path == "/run/x/sm0000-switch.click"
+    assert written.path == "/run/x/switch/sm0000-switch.click"
     return written.content.decode().splitlines()
 
 
@@ -77,9 +77,11 @@ def test_dpdks_options_stand_between_clicks_and_the_file() -> None:
     words = argv(SWITCH.start(wiring()))
     assert words[:2] == ("click", "--dpdk")
     assert ("--lcores", "0@3") in pairwise(words)
-    assert words[-2:] == ("--", "/run/x/sm0000-switch.click")
+    assert words[-2:] == ("--", "/run/x/switch/sm0000-switch.click")
     devices = [after for word, after in pairwise(words) if word == "--vdev"]
-    assert devices == [f"net_vhost{i},iface=/run/x/p{i}.sock,queues=1,client=0" for i in (0, 1)]
+    assert devices == [
+        f"net_vhost{i},iface=/run/x/ports/p{i}.sock,queues=1,client=0" for i in (0, 1)
+    ]
 
 
 def test_a_patch_is_a_wire_each_way() -> None:
@@ -162,7 +164,11 @@ def test_nics_are_opened_by_the_numbers_that_dpdk_gives_them() -> None:
 
 def test_on_veth_it_needs_no_dpdk() -> None:
     veth = wiring(kind=PortKind.VETH)
-    assert argv(SWITCH.start(veth)) == ("click", "--affinity=3", "/run/x/sm0000-switch.click")
+    assert argv(SWITCH.start(veth)) == (
+        "click",
+        "--affinity=3",
+        "/run/x/switch/sm0000-switch.click",
+    )
     lines = configuration(veth)
     assert "f1 :: FromDevice(sm0000-p1, METHOD LINUX, PROMISC true);" in lines
     assert "t1 :: Queue(1024) -> ToDevice(sm0000-p1, METHOD LINUX);" in lines
@@ -207,7 +213,7 @@ def test_its_socket_is_asked_on_the_host() -> None:
     (step,) = SWITCH.counters.commands(wiring())
     assert step.at == HOST
     assert step.argv[3:8] == (
-        "/run/x/sm0000-click.sock",
+        "/run/x/switch/sm0000-click.sock",
         *("f0.count", "f0.hw_dropped", "t0.count", "t0.dropped"),
     )
 

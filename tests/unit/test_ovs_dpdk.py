@@ -110,7 +110,7 @@ def spawns(w: Wiring) -> list[Spawn]:
 
 def test_the_function_listens_and_is_the_virtio_side() -> None:
     ends = SWITCH.endpoints(wiring())
-    assert [end.path for end in ends.values()] == ["/run/x/p0.sock", "/run/x/p1.sock"]
+    assert [end.path for end in ends.values()] == ["/run/x/ports/p0.sock", "/run/x/ports/p1.sock"]
     assert all(end.server and not end.backend for end in ends.values())
 
 
@@ -123,7 +123,7 @@ def test_hugepages_come_first_and_on_its_node() -> None:
 def test_sockets_of_before_go_and_its_own_too() -> None:
     step = run_of(wiring(), "rm")
     assert step is not None
-    assert step.argv == step.undo == ("rm", "-f", "/run/x/p0.sock", "/run/x/p1.sock")
+    assert step.argv == step.undo == ("rm", "-f", "/run/x/ports/p0.sock", "/run/x/ports/p1.sock")
 
 
 def test_the_settings_stand_before_dpdk_is_initialized() -> None:
@@ -158,7 +158,7 @@ def test_without_cores_it_places_its_threads_itself() -> None:
 
 
 def test_what_dpdk_leaves_is_in_the_folder_that_goes() -> None:
-    assert spawns(wiring())[1].env["RUNTIME_DIRECTORY"] == "/run/x/sm0000-ovs"
+    assert spawns(wiring())[1].env["RUNTIME_DIRECTORY"] == "/run/x/switch/sm0000-ovs"
 
 
 def test_static_rules_join_the_ports_of_a_flow_both_ways() -> None:

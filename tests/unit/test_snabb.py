@@ -47,7 +47,7 @@ wiring = partial(wiring_of, at=Node("sm0000-sw", "netns"), program="snabb")
 
 def script(plan: Plan) -> str:
     (written,) = (step for step in plan if isinstance(step, Write))
-    assert written.path == "/run/x/sm0000-snabb/switch.lua"
+    assert written.path == "/run/x/switch/sm0000-snabb/switch.lua"
     return written.content.decode()
 
 
@@ -57,11 +57,11 @@ def megabytes(wiring: Wiring) -> list[int]:
 
 def test_it_connects_to_functions_that_listen() -> None:
     ends = SWITCH.endpoints(wiring())
-    assert [end.path for end in ends.values()] == ["/run/x/p0.sock", "/run/x/p1.sock"]
+    assert [end.path for end in ends.values()] == ["/run/x/ports/p0.sock", "/run/x/ports/p1.sock"]
     assert all(end.server and not end.backend for end in ends.values())
     assert len({end.mac for end in ends.values()}) == 2
     lines = script(SWITCH.start(wiring())).splitlines()
-    assert 'config.app(c, "p1", VhostUser, {socket_path = "/run/x/p1.sock"})' in lines
+    assert 'config.app(c, "p1", VhostUser, {socket_path = "/run/x/ports/p1.sock"})' in lines
 
 
 def test_a_patch_is_a_link_each_way() -> None:
@@ -109,12 +109,12 @@ def test_its_frames_are_in_hugepages_that_are_reserved_or_in_none() -> None:
 def test_what_it_writes_is_in_a_folder_that_goes() -> None:
     plan = SWITCH.start(wiring())
     (spawned,) = (step for step in plan if isinstance(step, Spawn))
-    assert spawned.argv == ("snabb", "snsh", "/run/x/sm0000-snabb/switch.lua")
-    assert spawned.env == {"SNABB_SHM_ROOT": "/run/x/sm0000-snabb"}
+    assert spawned.argv == ("snabb", "snsh", "/run/x/switch/sm0000-snabb/switch.lua")
+    assert spawned.env == {"SNABB_SHM_ROOT": "/run/x/switch/sm0000-snabb"}
     (made,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "mkdir")
-    assert made.undo == ("rm", "-rf", "/run/x/sm0000-snabb")
+    assert made.undo == ("rm", "-rf", "/run/x/switch/sm0000-snabb")
     (swept,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "rm")
-    assert swept.undo == swept.argv == ("rm", "-f", "/run/x/p0.sock", "/run/x/p1.sock")
+    assert swept.undo == swept.argv == ("rm", "-f", "/run/x/ports/p0.sock", "/run/x/ports/p1.sock")
     assert "function VhostUser:update_features (features) return features end" in script(plan)
 
 
@@ -138,7 +138,7 @@ def test_ports_that_are_no_pairs_are_for_the_bridge() -> None:
 
 def test_counters_are_read_on_the_host_by_its_name() -> None:
     (step,) = SWITCH.counters.commands(wiring())
-    folder = "/run/x/sm0000-snabb/by-name/sm0000-sw/links"
+    folder = "/run/x/switch/sm0000-snabb/by-name/sm0000-sw/links"
     assert step.at == HOST
     assert step.argv[:2] == ("cat", f"{folder}/p0.tx -> p1.rx/rxpackets.counter")
     assert len(step.argv) == 1 + 6

@@ -102,7 +102,7 @@ def machine(
 ) -> Spawn:
     end = Endpoint(PortKind.TAP, "02:53:4d:00:00:00", "sm0000-e0", "sm0000-p0", mtu=mtu)
     attached = (Attachment(end, SWITCH),)
-    needs = Needs("/run/x", mode=mode, cpus=cpus, image=image, attachments=attached)
+    needs = Needs(mode=mode, cpus=cpus, image=image, attachments=attached)
     (spawn,) = vm.ENVIRONMENT.create(NODE, needs)
     assert isinstance(spawn, Spawn)
     return spawn

@@ -75,7 +75,7 @@ class Dpdk(Engine):
             "memory": "hugepages" if guest else wiring.memory,
             "megabytes": self._megabytes(wiring, len(endpoints), guest=guest),
             "prefix": node.name,
-            "directory": wiring.run_dir,
+            "directory": wiring.ports_dir,
         }
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:

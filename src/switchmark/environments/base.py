@@ -41,7 +41,7 @@ class Attachment:
 class Needs:
     """This record says what the programs in a node need of it.
 
-    `run_dir` is the run's folder, writable at the same path in every node; `programs` are the
+    `folders` are those of the run, writable at the same paths in the node; `programs` are the
     folders of programs, readable at the same paths. `capabilities` are Linux capabilities without
     `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there. `mode` is what
     the probe of the environment found. `cpu_limit` is in percent of one core (None: none), `cpus`
@@ -50,7 +50,7 @@ class Needs:
     Version, where it was probed.
     """
 
-    run_dir: str
+    folders: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     capabilities: frozenset[str] = frozenset()
     devices: tuple[str, ...] = ()

@@ -202,14 +202,14 @@ def cgroups(node: Node) -> Plan:
     )
 
 
-def root_folder(needs: Needs) -> str:
+def root_folder(node: Node) -> str:
     """Return the root file system of all containers of a run."""
-    return f"{needs.run_dir}/rootfs"
+    return f"{node.run_dir}/rootfs"
 
 
-def root_of(needs: Needs) -> Plan:
+def root_of(node: Node) -> Plan:
     """Make the root file system: folders to mount on, and the links of a merged /usr."""
-    root = root_folder(needs)
+    root = root_folder(node)
     return (
         Run(
             "the root of containers: folders to mount on",
@@ -222,7 +222,9 @@ def root_of(needs: Needs) -> Plan:
 
 def mounts(needs: Needs) -> tuple[Mount, ...]:
     """Return what a container has of the host besides its devices; no folder twice. Hugepages need
-    none: DPDK's programs here map them without a file (`--in-memory`)."""
+    none: DPDK's programs here map them without a file (`--in-memory`). The run's own folder is not
+    among it: whoever writes its journal, or reaches a daemon's socket there, is root on the host.
+    """
     own = (
         # Of Debian's alternatives is awk; the others are for programs that look up a name.
         (Mount("/usr"), Mount("/etc/alternatives"), *(Mount(path, file=True) for path in _ETC))
@@ -238,7 +240,7 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
     return (
         *own,
         *(Mount(str(path)) for path in programs),
-        Mount(needs.run_dir, writable=True),
+        *(Mount(path, writable=True) for path in needs.folders),
     )
 
 

@@ -93,7 +93,7 @@ class Docker(OfClient):
         empty = needs.image is None
         return (
             *cgroups(node),
-            *(root_of(needs) if empty else ()),
+            *(root_of(node) if empty else ()),
             *(_users_daemon(node, users[1]) if users else _own_daemon(node)),
             *(_image(node, needs, kept=private) if empty else ()),
             self.run(
@@ -222,7 +222,7 @@ def _place(node: Node) -> str:
 
 def _image(node: Node, needs: Needs, *, kept: bool) -> Plan:
     """Make an image of the empty root; one in a daemon of the run's own goes with it."""
-    root, name = root_folder(needs), _image_name(node)
+    root, name = root_folder(node), _image_name(node)
     return (
         Run("the root as an archive", ("tar", "-C", root, "-cf", f"{root}.tar", ".")),
         Run(

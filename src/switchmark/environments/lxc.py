@@ -53,11 +53,11 @@ class Lxc(Container):
                 "lxc and overlay are told",
                 hint="name it by a symbolic link",
             )
-        path = f"{needs.run_dir}/{node.name}.conf"
+        path = f"{node.run_dir}/{node.name}.conf"
         return (
             *NETNS.create(network(node), needs),
             *cgroups(node),
-            *(root_of(needs) if needs.image is None else _layer(node, needs.image)),
+            *(root_of(node) if needs.image is None else _layer(node, needs.image)),
             Folder("where every tool of LXC locks a container", _LOCKS),
             Write(f"what {node.name} is made of", path, _configuration(node, needs).encode()),
             Run(
@@ -100,7 +100,7 @@ def _image_root(image: str) -> str:
 
 def _root(node: Node, needs: Needs) -> str:
     if needs.image is None:
-        return f"dir:{root_folder(needs)}"
+        return f"dir:{root_folder(node)}"
     return f"overlay:{_image_root(needs.image)}:{_layer_folder(node)}/delta"
 
 

@@ -40,12 +40,12 @@ class Podman(OfClient):
         return (
             *NETNS.create(network(node), needs),
             *cgroups(node),
-            *((*root_of(needs), _settings(node)) if needs.image is None else ()),
+            *((*root_of(node), _settings(node)) if needs.image is None else ()),
             *(Folder("podman or runc makes it, whatever it is told", path) for path in _MADE),
             self.run(
                 node,
                 needs,
-                ("--rootfs", root_folder(needs)),
+                ("--rootfs", root_folder(node)),
                 network=f"ns:{NETNS.netns(node)}",
                 options=(
                     # conmon outlives its container for a moment, and would its control group.

@@ -20,7 +20,7 @@ from switchmark.errors import CommandTimedOut, Unavailable, UsageError
 from switchmark.machine.host import Host
 from switchmark.machine.programs import probe_version
 from switchmark.machine.qemu import KVM, QEMU_VARIABLE, accelerator, processor, qemu
-from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
+from switchmark.model.plan import PORTS_DIR, Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
@@ -98,7 +98,9 @@ class Vm(Environment):
             unless_dead=_process_name(node),
         )
         folder = Run(
-            f"a folder in {node.name} for the run's files", ("mkdir", "-p", node.run_dir), at=node
+            f"a folder in {node.name} for the run's files",
+            ("mkdir", "-p", f"{node.run_dir}/{PORTS_DIR}"),
+            at=node,
         )
         return (up, folder, *(step for a in attachments for step in set_up(node, a)))
 

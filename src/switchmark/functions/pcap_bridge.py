@@ -21,7 +21,7 @@ _HINT = "apt-get install libpcap-dev, then make setup"
 
 
 def _counts(hosted: Hosted) -> str:
-    return f"{hosted.wiring.run_dir}/{hosted.node.name}.counts"
+    return f"{hosted.wiring.ports_dir}/{hosted.node.name}.counts"
 
 
 def _counter_commands(hosted: Hosted) -> tuple[Run, ...]:

@@ -84,7 +84,7 @@ def switch_needs(layout: Layout, wiring: Wiring | None = None) -> Needs:
         folders.append(own)
     folders += [str(Path(step.argv[0]).parent) for step in started if isinstance(step, Spawn)]
     return Needs(
-        run_dir=wiring.run_dir,
+        folders=(wiring.ports_dir, wiring.own_dir),
         programs=tuple(folders),
         capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN, *layout.switch.devices),
@@ -103,7 +103,7 @@ def needs_of(layout: Layout, part: Part) -> Needs:
     else:
         more = _GUEST_OF_DPDK_MB if guest_devices(ends) else 0
     return Needs(
-        run_dir=layout.nodes[part.id].run_dir,
+        folders=(layout.wiring_of(part).ports_dir,),
         programs=(_program_folder(layout, layout.nodes[part.id]),),
         megabytes=_GUEST_MB + more,
         capabilities=_capabilities(layout, part),

@@ -25,6 +25,7 @@ from switchmark.machine.journal import (
 )
 from switchmark.machine.shell_words import ending, literal, quoted, word
 from switchmark.machine.ssh import SshHost
+from switchmark.model.plan import OWN_DIR, PORTS_DIR
 
 __all__ = ["FarRun"]
 
@@ -37,7 +38,7 @@ umask 077
 while [ -e "$d/hold" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done
 # Where this host has the folder of who started the run, there are two journals.
 [ ! -e "$f/journal" ] || d=$f/$3
-mkdir -p "$d/undo" && exec 9>>"$d/journal" || exit 1
+mkdir -p "$d/undo" "$f/{PORTS_DIR}" "$f/{OWN_DIR}" && exec 9>>"$d/journal" || exit 1
 ! command -v flock >/dev/null || flock 9
 b=$(cat /proc/sys/kernel/random/boot_id)
 exec 3<&0 </dev/null

@@ -24,6 +24,7 @@ from switchmark.machine.leases import Leases
 from switchmark.machine.processes import MARK
 from switchmark.machine.signals import shielded
 from switchmark.machine.ssh import SshHost
+from switchmark.model.plan import OWN_DIR, PORTS_DIR
 
 __all__ = ["Workspace", "claims", "default_base", "remove_folder", "require_own"]
 
@@ -40,6 +41,8 @@ class Workspace:
         self.base = _prepared(base or default_base())
         with shielded(), claims(self.base):
             self.folder = _new_folder(self.base)
+            for name in (PORTS_DIR, OWN_DIR):
+                (self.folder / name).mkdir(mode=0o700)
             self.run = self.folder.name
             self.journal = Journal.create(self.folder / "journal", self.run)
         self.leases = Leases(self.base)

@@ -13,6 +13,8 @@ from signal import SIGTERM
 
 __all__ = [
     "HOST",
+    "OWN_DIR",
+    "PORTS_DIR",
     "Check",
     "Folder",
     "Node",
@@ -25,6 +27,10 @@ __all__ = [
     "Write",
     "on_host",
 ]
+
+PORTS_DIR, OWN_DIR = "ports", "switch"
+"""The folders in a run's folder that programs of a path write to: all of them, and the switch
+alone. What may carry out commands on the host, as the journal, is in neither."""
 
 
 @dataclass(frozen=True, slots=True)

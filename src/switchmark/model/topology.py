@@ -19,7 +19,7 @@ from switchmark.model.addresses import (
     mac_address,
     pci_address,
 )
-from switchmark.model.plan import Node
+from switchmark.model.plan import OWN_DIR, PORTS_DIR, Node
 from switchmark.model.version import Version
 
 __all__ = [
@@ -260,18 +260,18 @@ class Wiring:
     to port as a flow: it knows of no chain. `given` is empty but where the switch is a function
     itself: then it holds the endpoints that it is to open, by port.
 
-    `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder for
-    sockets and daemons' files. `nodes` maps a part's id to the node that it runs in. `kind` is how
-    ports are attached and `semantics` what the switch is to do with a frame. `mode` is what its
-    probe told (the datapath, for instance). `napi` says that the functions send by XDP redirect,
-    which a veth takes only if its peer polls (NAPI), `ip_stack` that their frames go through the IP
-    stacks of their nodes. `isolated`: the switch's node has a network stack of its own. `cores` are
-    the CPUs of one that polls, `node` their NUMA node; `queues` the pairs of queues of a port,
-    `descriptors` the length of each (None: the default of who makes them). `program` is the path of
-    the switch's, empty for the kernel's, and `beside` are those of other files of its installation,
-    by name; `probed` has what probes found on the hosts, by host and by name of switch or function.
-    `burst` is the most frames that a function sends at once,
-    `memory` what DPDK lives in, `offload` whether functions use their devices' checksums and times.
+    `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder, of which
+    programs have two: `ports_dir` and `own_dir`. `nodes` maps a part's id to the node that it runs
+    in. `kind` is how ports are attached and `semantics` what the switch is to do with a frame.
+    `mode` is what its probe told (the datapath, for instance). `napi` says that the functions send
+    by XDP redirect, which a veth takes only if its peer polls (NAPI), `ip_stack` that their frames
+    go through the IP stacks of their nodes. `isolated`: the switch's node has a network stack of
+    its own. `cores` are the CPUs of one that polls, `node` their NUMA node; `queues` the pairs of
+    queues of a port, `descriptors` the length of each (None: the default of who makes them).
+    `program` is the path of the switch's, empty for the kernel's, and `beside` are those of other
+    files of its installation, by name; `probed` has what probes found on the hosts, by host and by
+    name of switch or function. `burst` is the most frames that a function sends at once, `memory`
+    what DPDK lives in, `offload` whether functions use their devices' checksums and times.
     `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
     is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
     `function_cores` are those of each function that the traffic program plays, `veth_queues` the
@@ -313,6 +313,18 @@ class Wiring:
     rx_affinity: Literal["auto", "fixed"] = "auto"
     next_macs: Mapping[str, str] = field(default_factory=dict)
     reaches: frozenset[str] = frozenset()
+
+    @property
+    def ports_dir(self) -> str:
+        """Return the folder of the sockets of ports, and of what functions write: every node sees
+        it."""
+        return f"{self.run_dir}/{PORTS_DIR}"
+
+    @property
+    def own_dir(self) -> str:
+        """Return the folder of what the switch writes and is controlled by: its node sees it, and
+        no function does. That of a switch that is a function is the functions'."""
+        return self.ports_dir if self.given else f"{self.run_dir}/{OWN_DIR}"
 
     def source_mac(self, flow: Flow) -> str:
         """Return the source MAC of a flow's frames: that of its port, or of its chain."""

@@ -68,7 +68,7 @@ class Web(Noise):
         text = _CONFIG.format(folder=folder, page=_PAGE)
         asked = ("ab", "-q", "-r", "-n", str(_REQUESTS), "-c", str(_CLIENTS), _URL)
         return (
-            *ENVIRONMENTS["netns"].create(node, Needs(run_dir=site.run_dir)),
+            *ENVIRONMENTS["netns"].create(node, Needs()),
             Run("its loopback", ("ip", "link", "set", "lo", "up"), at=node),
             Run("a place for its files", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
             Write("what it serves", config, text.encode()),

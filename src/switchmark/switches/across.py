@@ -130,7 +130,7 @@ class Across(Switch):
         return tuple(
             Run(
                 f"the run's folder on {half.at.host}",
-                ("mkdir", "-p", "-m", "700", half.run_dir),
+                ("mkdir", "-p", "-m", "700", half.run_dir, half.ports_dir, half.own_dir),
                 at=_itself(half),
                 undo=("sh", "-c", remove, "sh", half.run_dir),
             )

@@ -120,7 +120,7 @@ sys.exit(said) if said.startswith("error: ") else print(said)
 
 
 def _home(wiring: Wiring) -> str:
-    return f"{wiring.run_dir}/{wiring.prefix}-bess"
+    return f"{wiring.own_dir}/{wiring.prefix}-bess"
 
 
 def _process(wiring: Wiring) -> str:

@@ -54,7 +54,7 @@ class Direct(Switch):
         return [(wiring.port(flow.source), wiring.port(flow.sink)) for flow in pairs.values()]
 
     def _socket(self, wiring: Wiring, near: Port) -> str:
-        return f"{wiring.run_dir}/p{near.index}.sock"
+        return f"{wiring.ports_dir}/p{near.index}.sock"
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
         if wiring.kind is not PortKind.VETH:

@@ -53,7 +53,7 @@ def _basename(path: str) -> str:
 
 
 def _env(wiring: Wiring) -> dict[str, str]:
-    return {"RUNTIME_DIRECTORY": wiring.run_dir}
+    return {"RUNTIME_DIRECTORY": wiring.own_dir}
 
 
 def start_program(
@@ -80,7 +80,7 @@ def start_program(
     guest = guest_devices(wiring.given.values())
     virtual = [] if guest else [port for port in wiring.ports if not port.nic]
     sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
-    left = (f"{wiring.run_dir}/dpdk/{file_prefix(wiring)}", *sockets)
+    left = (f"{wiring.own_dir}/dpdk/{file_prefix(wiring)}", *sockets)
     who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
     whose = who if wiring.given else "a switch"
     steps: list[Step] = []

@@ -42,8 +42,8 @@ def functions_listen(wiring: Wiring) -> bool:
 
 
 def socket_path(wiring: Wiring, port: Port) -> str:
-    """Return the path of the socket of a port, which is in the switch's folder."""
-    return f"{wiring.run_dir}/p{port.index}.sock"
+    """Return the path of the socket of a port."""
+    return f"{wiring.ports_dir}/p{port.index}.sock"
 
 
 def file_prefix(wiring: Wiring) -> str:

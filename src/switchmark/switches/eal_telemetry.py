@@ -24,7 +24,7 @@ def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that puts questions to the program and prints a line of JSON for each, and
     where it runs. The program's socket lies in the run's folder: it is asked from the host, unless
     it runs in a virtual machine."""
-    socket = f"{wiring.run_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
+    socket = f"{wiring.own_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
     at = wiring.at if guest_devices(wiring.given.values()) else replace(HOST, host=wiring.at.host)
     return (traffic_program(), "telemetry", socket, *questions), at
 

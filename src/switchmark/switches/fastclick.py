@@ -63,7 +63,7 @@ def _bypass(wiring: Wiring) -> bool:
 
 
 def _control(wiring: Wiring) -> str:
-    return f"{wiring.run_dir}/{wiring.prefix}-click.sock"
+    return f"{wiring.own_dir}/{wiring.prefix}-click.sock"
 
 
 def _ask(wiring: Wiring, *names: str) -> tuple[tuple[str, ...], Node]:
@@ -235,7 +235,7 @@ class FastClick(Switch):
         return eal_endpoints(wiring, {port.id: mac_address(port.index) for port in wiring.ports})
 
     def start(self, wiring: Wiring) -> Plan:
-        file = f"{wiring.run_dir}/{wiring.prefix}-switch.click"
+        file = f"{wiring.own_dir}/{wiring.prefix}-switch.click"
         remove = ("rm", "-f", _control(wiring))
         steps: Plan = (
             Run("no control socket of before", remove, undo=remove),

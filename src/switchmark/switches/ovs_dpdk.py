@@ -240,7 +240,7 @@ def _no_sockets(paths: tuple[str, ...]) -> Plan:
 
 
 def _socket(wiring: Wiring, port: Port) -> str:
-    return f"{wiring.run_dir}/p{port.index}.sock"
+    return f"{wiring.ports_dir}/p{port.index}.sock"
 
 
 def _off_the_pmds_cpus(wiring: Wiring) -> Plan:

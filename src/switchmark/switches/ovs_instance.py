@@ -67,7 +67,7 @@ def _tool(wiring: Wiring, name: str) -> str:
 
 def instance_dir(wiring: Wiring) -> str:
     """Return the folder of the instance, which holds its database and its sockets."""
-    return f"{wiring.run_dir}/{wiring.prefix}-ovs"
+    return f"{wiring.own_dir}/{wiring.prefix}-ovs"
 
 
 def daemon_name(wiring: Wiring) -> str:

@@ -97,11 +97,11 @@ def _app(port: Port) -> str:
 
 
 def _home(wiring: Wiring) -> str:
-    return f"{wiring.run_dir}/{wiring.prefix}-snabb"
+    return f"{wiring.own_dir}/{wiring.prefix}-snabb"
 
 
 def _socket(wiring: Wiring, port: Port) -> str:
-    return f"{wiring.run_dir}/p{port.index}.sock"
+    return f"{wiring.ports_dir}/p{port.index}.sock"
 
 
 def _script(wiring: Wiring) -> str:

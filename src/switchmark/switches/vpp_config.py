@@ -37,7 +37,7 @@ _RING = 1024
 
 def home(wiring: Wiring) -> str:
     """Return the folder of the instance."""
-    return f"{wiring.run_dir}/{wiring.prefix}-vpp"
+    return f"{wiring.own_dir}/{wiring.prefix}-vpp"
 
 
 def process(wiring: Wiring) -> str:
