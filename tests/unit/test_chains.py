@@ -283,7 +283,7 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ),
         (
             {"function": "pcap-bridge", "switch": "ovs", **OF_MACS},
-            "--function forwarder or testpmd",
+            "--function forwarder,testpmd",
         ),
         ({"function": "linux-bridge", **OF_MACS}, "would learn one MAC at several ports"),
         (

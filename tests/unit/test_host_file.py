@@ -171,8 +171,10 @@ def test_a_command_reads_it_before_it_does_anything(
     mine.write_text("[hosts.local.programs]\nqemu = '/opt/qemu'\nl2fwd = '/opt/l2fwd'\n")
     assert command(host_file=mine) == 0
     assert seen == [str(mine)]
-    mine.write_text("[hosts.local.programs]\nlinux-bridge = '/opt/bridge'\n")
-    os.utime(mine, ns=(1, 1))
-    with pytest.raises(UsageError, match="'linux-bridge', which is no program"):
-        command(host_file=mine)
+    for number, host in enumerate(("local", "a"), 1):
+        mine.write_text(f"[hosts.{host}.programs]\nlinux-bridge = '/opt/bridge'\n")
+        os.utime(mine, ns=(number, number))
+        told = rf"\[hosts.{host}.programs\] names 'linux-bridge', which is no program"
+        with pytest.raises(UsageError, match=told):
+            command(host_file=mine)
     assert len(seen) == 1

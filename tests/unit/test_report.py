@@ -125,6 +125,31 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
     assert (to_object(bound)["lower_bound"], to_object(SURE)["lower_bound"]) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("asked", "columns"),
+    [
+        (("auto", "auto"), {"semantics": ["learning", "routed"]}),
+        (("learning", "routed"), {"semantics": ["learning", "routed"]}),
+        (
+            ("auto", "routed"),
+            {"semantics": ["auto", "routed"], "actual semantics": ["learning", "routed"]},
+        ),
+    ],
+)
+def test_no_column_of_semantics_stands_twice(
+    asked: tuple[str, str], columns: dict[str, list[str]]
+) -> None:
+    done = ("learning", "routed")
+    records = [
+        record(SURE.model_copy(update={"semantics": kind}), semantics=axis)
+        for kind, axis in zip(done, asked, strict=True)
+    ]
+    (section,) = sections(records)
+    told = [column for column in section.columns if "semantics" in column.name]
+    assert [column.name for column in told] == [*columns]
+    assert {column.name: list(column.cells) for column in told} == columns
+
+
 def test_semantics_are_shown_where_they_differ() -> None:
     routed = record(SURE.model_copy(update={"semantics": "routed"}), switch="other")
     headings, rows = columns_and_rows([SURE, routed])

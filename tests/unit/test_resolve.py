@@ -65,7 +65,7 @@ from switchmark.switches import TABLE as SWITCHES
         ),
         (
             {"function_cores": 2, "flows": 8, "engine": "dpdk", "switch": "linux-bridge"},
-            ["one queue of an interface of the kernel", "--engine mmap or xdp"],
+            ["one queue of an interface of the kernel", "--engine mmap,xdp"],
         ),
         (
             {"function_cores": 2, "flows": 8, "engine": "xdp", "switch": "macvlan"},
@@ -120,7 +120,7 @@ from switchmark.switches import TABLE as SWITCHES
         (
             {"switch": "ovs-dpdk", "switch_environment": "lxc", "nic": "a0=03:00.0:04:00.0"}
             | {"scenario": "p2v", "engine": "dpdk"},
-            ["lxc does not give the NIC 0000:03:00.0 to ovs-dpdk", "environment host or netns"],
+            ["lxc does not give the NIC 0000:03:00.0 to ovs-dpdk", "environment host,netns"],
         ),
         (
             {"switch": "vpp", "engine": "dpdk", "port": "memif", "listen": "functions"},

@@ -242,6 +242,45 @@ def test_a_tree_in_which_a_switch_was_built_is_looked_into(
     assert SWITCHES[f"{plain}@{tmp_path}"].path == str(tmp_path / built)
 
 
+@pytest.mark.parametrize("plain", ["fastclick", "snabb", "vpp", "t4p4s", "testpmd"])
+def test_a_namesake_on_path_is_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str
+) -> None:
+    """Debian has another `click`."""
+    namesake = tmp_path / SWITCHES[plain].program
+    namesake.write_text("#!/bin/sh\necho usage: it COMMAND >&2\nexit 2\n")
+    namesake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(Unavailable) as refused:
+        probe_asked(SWITCHES[plain], LocalHost())
+    assert refused.value.message.startswith(f"{namesake} ")
+    assert "does not tell its version" in refused.value.message
+
+
+class Lacking(RecordingHost):
+    """This host has nothing but the modules of kernels."""
+
+    def exists(self, path: str) -> bool:
+        return path == "/dev/netmap"
+
+    def answer(self, argv: tuple[str, ...]) -> Completed:
+        if argv[0] in ("mktemp", "rm", "test", "sh"):
+            return Completed(1, b"", b"")
+        raise Unavailable(f"the program '{argv[0]}' is not installed")
+
+
+@pytest.mark.parametrize("plain", ["bess", "fastclick", "snabb", "t4p4s", "vale", "vpp"])
+@pytest.mark.parametrize("where", ["local", "b"])
+def test_a_program_that_no_package_has_is_named_in_the_same_way(plain: str, where: str) -> None:
+    with pytest.raises(Unavailable) as refused:
+        probe_asked(SWITCHES[plain], Lacking(name=where))
+    hint = str(refused.value.hint)
+    assert f"{program_variable(plain)}=/" in hint
+    assert f'{plain} = "/' in hint
+    assert f"[hosts.{where}.programs]" in hint
+    assert refused.value.message.endswith("is not installed" + " on b" * (where == "b"))
+
+
 def test_a_container_has_no_folder_of_the_set_up_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_L2FWD", str(beside_python() / "dpdk-l2fwd"))
     layout = lay_out(Test(switch="l2fwd", engine="dpdk"), prefix="sm0000", run_dir="/run/x")

@@ -22,7 +22,7 @@ from switchmark.machine.facts import host_facts
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certificate
 from switchmark.machine.perf import probe as probe_counters
-from switchmark.machine.programs import find_program
+from switchmark.machine.programs import command_path, find_program
 from switchmark.machine.softirq import within_threads
 from switchmark.model.noise import BUSY
 
@@ -156,8 +156,8 @@ def _af_xdp() -> Finding:
 
 
 def _found(host: Host, tool: str) -> str | None:
-    done = host.run(("sh", "-c", 'command -v "$1"', "sh", tool))
-    return done.stdout.decode(errors="replace").strip() or None
+    path = command_path(host, tool)
+    return path if "/" in path else None
 
 
 def _tried(host: Host, area: str, name: str, argv: tuple[str, ...], mend: str) -> Finding:

@@ -151,7 +151,7 @@ def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
     if driver not in ("auto", *usable, *pci.DRIVERS):
         raise UsageError(
             f"driver {driver} does not open a port of kind {endpoint.kind}",
-            hint=f"--driver {' or '.join(('auto', *usable))}",
+            hint=f"--driver {','.join(('auto', *usable))}",
         )
 
 

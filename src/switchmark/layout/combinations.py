@@ -168,7 +168,7 @@ def _engine_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("flows_by", "engine"),
             f"engine {engine.name} cannot vary flows by {test.flows_by}",
-            f"--flows-by {' or '.join(sorted(engine.flows_by))}",
+            f"--flows-by {','.join(sorted(engine.flows_by))}",
         )
     if test.touch not in engine.touches:
         yield Refusal(
@@ -194,7 +194,7 @@ def _place_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("switch_environment", "switch"),
             f"switch {switch.name} does not run in environment {test.switch_environment}",
-            f"--switch-environment {' or '.join(able)}",
+            f"--switch-environment {','.join(able)}",
         )
     if engine.needs_ip and not ENVIRONMENTS[test.environment].isolated:
         yield Refusal(
@@ -224,7 +224,7 @@ def _image_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("image", "environment"),
             f"environment {test.environment} is made of no image: --image means nothing to it",
-            f"--environment {' or '.join(able)}",
+            f"--environment {','.join(able)}",
         )
     if not FUNCTIONS[test.function].played:
         yield Refusal(
@@ -269,7 +269,7 @@ def _function_reasons(test: Test) -> Iterable[Refusal]:
             ("function_semantics", "function"),
             f"function {function.name} cannot write its own MAC as the source and the next hop's "
             "as the destination",
-            f"--function {' or '.join(able)}",
+            f"--function {','.join(able)}",
         )
 
 
@@ -323,7 +323,7 @@ def _remote_reasons(test: Test) -> Iterable[Refusal]:
         yield Refusal(
             ("locality", "switch"),
             f"switch {switch.name} takes no interface of the kernel as its way to another host",
-            f"--switch {' or '.join(able)}",
+            f"--switch {','.join(able)}",
         )
     if test.placement == SHARED_PROCESS:
         yield Refusal(

@@ -73,5 +73,5 @@ def core_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         yield Refusal(
             ("function_cores", "engine", "port"),
             f"engine {engine.name} opens one queue of an interface of the kernel",
-            "--engine mmap or xdp",
+            "--engine mmap,xdp",
         )

@@ -277,7 +277,7 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
         if test.port not in switch.port_kinds:
             raise UsageError(
                 f"switch {switch.name} has no ports of kind {test.port}",
-                hint=f"--port {' or '.join(switch.port_kinds)}",
+                hint=f"--port {','.join(switch.port_kinds)}",
                 axes=("port", "switch"),
             )
         if test.port == PortKind.NIC_PCI:
@@ -348,7 +348,7 @@ def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
     if test.semantics not in switch.semantics:
         raise UsageError(
             f"switch {switch.name} cannot forward as '{test.semantics}'",
-            hint=f"--semantics {' or '.join(switch.semantics)}",
+            hint=f"--semantics {','.join(switch.semantics)}",
             axes=("semantics", "switch"),
         )
     return Semantics(test.semantics)

@@ -167,12 +167,12 @@ def _nic_reasons(layout: Layout) -> list[Refusal]:
         if port.nic and kind not in switch.port_kinds:
             usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
             why = f"switch {switch.name} does not take the NIC {port.nic} {way}"
-            return [Refusal(("nic", "switch"), why, f"--switch {' or '.join(usable)}")]
+            return [Refusal(("nic", "switch"), why, f"--switch {','.join(usable)}")]
         where = layout.wiring.at.environment
         if port.pci and not ENVIRONMENTS[where].shares_host:
             able = [name for name, each in ENVIRONMENTS.items() if each.shares_host]
             why = f"environment {where} does not give the NIC {port.nic} to {switch.name}"
-            return [Refusal(_OF_A_WIRING, why, f"--switch-environment {' or '.join(able)}")]
+            return [Refusal(_OF_A_WIRING, why, f"--switch-environment {','.join(able)}")]
     return []
 
 
@@ -184,7 +184,7 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         yield Refusal(
             ("driver", "engine"),
             f"engine {engine.name} has no driver '{test.driver}'",
-            f"--driver {' or '.join(engine.drivers)}" if engine.drivers else None,
+            f"--driver {','.join(engine.drivers)}" if engine.drivers else None,
         )
         return
     if test.driver in DRIVERS and not any(end.device or end.guest_device for end in ends):
@@ -310,7 +310,7 @@ def _with_changes(refusal: Refusal, test: Test) -> Refusal:
         ]
         if fits:
             chosen = fits[:1] if fits[0] == axis.default else fits
-            hint = f"{axis.option} {' or '.join(chosen)}"
+            hint = f"{axis.option} {','.join(chosen)}"
             return replace(refusal, hint=hint, changes=tuple((axis.name, name) for name in chosen))
     return refusal
 

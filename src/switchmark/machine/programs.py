@@ -19,6 +19,7 @@ __all__ = [
     "USUAL_FOLDERS",
     "beside_python",
     "chosen_program",
+    "command_path",
     "find_program",
     "hint_for",
     "how_to_name",
@@ -153,10 +154,10 @@ def installation_of(program: str) -> str | None:
     return str(here.parent if here.name in ("bin", "sbin") else here)
 
 
-def how_to_name(setting: str) -> str:
+def how_to_name(setting: str, path: str = "/path/to/it") -> str:
     """Return how a user says where a program is that no package has, for a hint."""
     return (
-        f'{program_variable(setting)}=/path/to/it, or {setting} = "/path/to/it" in '
+        f'{program_variable(setting)}={path}, or {setting} = "{path}" in '
         f"[hosts.{LOCAL}.programs] of ~/.config/switchmark/host.toml"
     )
 
@@ -166,22 +167,36 @@ def beside_python() -> Path:
     return Path(sys.executable).parent
 
 
+def command_path(host: Host, name: str) -> str:
+    """Return where a host finds a program that is called by a name; the name where it finds
+    none."""
+    done = host.run(("sh", "-c", 'command -v "$1"', "sh", name))
+    return done.stdout.decode(errors="replace").strip() or name
+
+
 def probe_version(
-    host: Host, argv: tuple[str, ...], pattern: str, *, hint: str, missing: str | None = None
+    host: Host,
+    argv: tuple[str, ...],
+    pattern: str,
+    *,
+    hint: str,
+    missing: str | None = None,
+    env: Mapping[str, str] = {},
 ) -> tuple[str, ...]:
     """Return what the groups of a pattern match in what a program says of its version.
 
     Unavailable with `hint` where it is not there, which `missing` says in other words, or where it
-    fails or says nothing of the kind.
+    fails or says nothing of the kind: then with its path, as PATH may lead to a namesake.
     """
     try:
-        done = host.run(argv)
+        done = host.run(argv, env=env)
     except Unavailable as error:
         told = (missing or f"{argv[0]} is not installed") + on_other(host)
         raise Unavailable(told, hint=hint_for(host, hint)) from error
     match = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
     if done.status or not match:
-        raise Unavailable(f"{' '.join(argv)} does not tell its version", hint=hint)
+        asked = " ".join((command_path(host, argv[0]), *argv[1:]))
+        raise Unavailable(f"{asked} does not tell its version", hint=hint_for(host, hint))
     return match.groups()
 
 

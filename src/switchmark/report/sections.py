@@ -186,11 +186,18 @@ def _median(row: _Row) -> str:
 
 
 def _semantics(rows: _Rows) -> list[Column]:
-    """Return a column where the switches do different work; else the caption says what they do."""
+    """Return a column where the switches do different work; else the caption says what they do.
+    Where tests ask for different semantics the axis has a column: then there is another one only if
+    it says more, of tests that leave the choice to the switch."""
     kinds = tuple(row.content["semantics"] or "" for row in rows)
+    asked = tuple(row.record.test.semantics for row in rows)
     if len(set(filter(None, kinds))) < 2:
         return []
-    return [Column("semantics", kinds, expendable=_SEMANTICS)]
+    if len(set(asked)) == 1:
+        return [Column("semantics", kinds, expendable=_SEMANTICS)]
+    if all(kind in ("", word) for kind, word in zip(kinds, asked, strict=True)):
+        return []
+    return [Column("actual semantics", kinds, expendable=_SEMANTICS)]
 
 
 def _losses(rows: _Rows) -> list[Column]:

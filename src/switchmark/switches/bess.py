@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version
+from switchmark.machine.programs import hint_for, how_to_name, probe_version
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -28,7 +28,7 @@ from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
 from switchmark.switches.eal_ports import eal_endpoints, functions_listen, socket_path
 
-_HINT = "build it (https://github.com/NetSys/bess), then SWITCHMARK_BESS=/its/folder"
+_HINT = f"build it (https://github.com/NetSys/bess), then {how_to_name('bess', '/its/folder')}"
 _HINT_CLIENT = "apt-get install python3-grpcio python3-protobuf"
 _PYTHON = "/usr/bin/python3"
 _VERSION = r"version (\S+)"  # as gflags prints it
@@ -213,7 +213,7 @@ class Bess(Switch):
         daemon = f"{self.path}/{self.program_file}"
         (version,) = probe_version(host, (daemon, "--version"), _VERSION, hint=_HINT)
         if not host.exists(f"{self.path}/{_BUILT}"):
-            raise Unavailable(f"its {_BUILT} is missing", hint=_HINT)
+            raise Unavailable(f"its {_BUILT} is missing", hint=hint_for(host, _HINT))
         probe_version(host, (_PYTHON, "-c", _NEEDED), _VERSION, hint=_HINT_CLIENT)
         return Version(version)
 

@@ -16,7 +16,13 @@ from dataclasses import replace
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import USUAL_FOLDERS, how_to_name
+from switchmark.machine.programs import (
+    USUAL_FOLDERS,
+    command_path,
+    hint_for,
+    how_to_name,
+    on_other,
+)
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -204,10 +210,12 @@ class FastClick(Switch):
         try:
             done = host.run((self.path, *ask))
         except Unavailable as missing:
-            raise Unavailable("click is not installed", hint=_HINT) from missing
+            told = f"{self.path} is not installed{on_other(host)}"
+            raise Unavailable(told, hint=hint_for(host, _HINT)) from missing
         version = _VERSION.search(done.stdout)
         if done.status or not version:
-            raise Unavailable(f"{self.path} does not tell its version", hint=_HINT)
+            told = f"{command_path(host, self.path)} does not tell its version as FastClick does"
+            raise Unavailable(told, hint=hint_for(host, _HINT))
         mode = " ".join(name for name in _NEEDED if name in done.stdout.decode().split())
         return Version(version[1].decode(errors="replace"), f"with {mode or 'neither'}")
 

@@ -8,14 +8,12 @@ engine.busywait" and "Set CPU affinity" in src/doc/performance-tuning.md). A bre
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import USUAL_FOLDERS, how_to_name
+from switchmark.machine.programs import USUAL_FOLDERS, how_to_name, probe_version
 from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
@@ -25,7 +23,7 @@ from switchmark.switches.base import Counters, Counting, PortCounters, Switch, w
 __all__ = ["Snabb"]
 
 _HINT = f"build it (https://github.com/snabbco/snabb), then {how_to_name('snabb')}"
-_VERSION = re.compile(rb"^snabb\S* (\d.*)$", re.MULTILINE)
+_VERSION = r"(?m)^snabb\S* (\d.*)$"
 
 _FRAMES_A_LINK = 1024
 _FRAMES_A_STEP = 1000  # it makes so many, then twice as many, whenever none is left
@@ -196,16 +194,12 @@ class Snabb(Switch):
     def probe(self, host: Host) -> Version:
         """Return the release. Whatever it runs, it makes files for its counters first."""
         folder = host.run(("mktemp", "-d")).stdout.decode(errors="replace").strip()
+        ask, env = (self.path, "--version"), {"SNABB_SHM_ROOT": folder}
         try:
-            done = host.run((self.path, "--version"), env={"SNABB_SHM_ROOT": folder})
-        except Unavailable as missing:
-            raise Unavailable("snabb is not installed", hint=_HINT) from missing
+            (version,) = probe_version(host, ask, _VERSION, hint=_HINT, env=env)
         finally:
             host.run(("rm", "-rf", folder))
-        version = _VERSION.search(done.stdout)
-        if done.status or not version:
-            raise Unavailable("snabb --version does not tell its version", hint=_HINT)
-        return Version(version[1].decode(errors="replace"))
+        return Version(version)
 
     def own_core(self, mode: str | None) -> bool:
         return True

@@ -9,6 +9,7 @@ and 512 (RTE_TEST_RX_DESC_DEFAULT and its like), 8192 mbufs (NB_MBUF).
 from __future__ import annotations
 
 from switchmark.machine.host import Host
+from switchmark.machine.programs import how_to_name
 from switchmark.model.plan import Plan
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version
@@ -17,7 +18,7 @@ from switchmark.switches.eal_ports import PORT_KINDS, SOCKET_KINDS, device_ids
 from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, are_neighbours
 
-_HINT = "compile a program (https://github.com/P4ELTE/t4p4s), then SWITCHMARK_T4P4S=/its/path"
+_HINT = f"compile a program (https://github.com/P4ELTE/t4p4s), then {how_to_name('t4p4s')}"
 _MBUFS = 8192
 _OWN_MB = 16  # for each port and each core: 14 and 10 MB were seen, on up to ten ports
 _QUEUES_PER_CORE = 16  # MAX_RX_QUEUE_PER_LCORE in dpdk_lib_conf.h

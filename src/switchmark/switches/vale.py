@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from switchmark.errors import Unavailable
 from switchmark.machine.host import Host
-from switchmark.machine.programs import how_to_name
+from switchmark.machine.programs import hint_for, how_to_name, on_other
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.units import LAYER_2_BYTES
@@ -63,9 +63,8 @@ class Vale(links.KernelSwitch):
         try:
             host.run((self.path,))  # it lists all ports, and ends with 1
         except Unavailable as error:
-            raise Unavailable(
-                f"{self.path} is not installed", hint=how_to_name(self.name)
-            ) from error
+            told = f"{self.path} is not installed{on_other(host)}"
+            raise Unavailable(told, hint=hint_for(host, how_to_name(self.name))) from error
         release = kernel_release(host)
         if not host.exists(_BUILD):
             return Version(release)

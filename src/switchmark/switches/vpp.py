@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 from switchmark.machine.cpus import all_but
 from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, require_programs
+from switchmark.machine.programs import how_to_name, probe_version, require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import (
     Addressing,
@@ -50,7 +50,7 @@ from switchmark.switches.vpp_config import (
     startup,
 )
 
-_HINT = "build it (https://fd.io), then SWITCHMARK_VPP=/its/bin/vpp"
+_HINT = f"build it (https://fd.io), then {how_to_name('vpp')}"
 _VERSION = r"vpp v(\S+)"
 _BUFFER_BYTES = 2560  # of which 2048 are a frame's
 _NETWORKS = 255
