@@ -90,9 +90,9 @@ bench: setup-all ## benchmarks of switchmark itself, against its peers
 	.venv/bin/python -m bench
 
 .PHONY: verify
-verify: setup-all ## as root: try SWITCH=NAME with real frames in every scenario; HOST=NAME on that host
+verify: setup ## as root: try SWITCH=NAME with real frames; HOST=NAME there; WRITE=1 keeps what passed
 	.venv/bin/python tools/verify.py $(if $(HOST),--host $(HOST)) \
-		$(if $(HOST_FILE),--host-file $(HOST_FILE)) $(if $(MORE),--more) $(SWITCH)
+		$(if $(HOST_FILE),--host-file $(HOST_FILE)) $(if $(MORE),--more) $(if $(WRITE),--write) $(SWITCH)
 
 .PHONY: docs
 docs: setup ## write docs/reference from the tables

@@ -1,8 +1,8 @@
-"""This tool tries a switch with real frames in a fixed matrix, and keeps what passed, for
-`switchmark list switches` and the reference.
+"""This tool tries a switch with real frames in a fixed matrix. With `--write` it keeps what passed,
+for `switchmark list switches` and the reference.
 
-`python tools/verify.py [--host HOST [--host-file FILE]] [--more] NAME...` as root; `NAME.KIND` is
-one kind of the switch's ports. Every kind of port and
+`python tools/verify.py [--host HOST [--host-file FILE]] [--more] [--write] NAME...` as root;
+`NAME.KIND` is one kind of the switch's ports. Every kind of port and
 every semantics of the switch meets every scenario, and of v2v both directions, long frames and
 round trips; the first semantics meet functions in containers (`v2v to docker`), and the switch is
 in one (`v2v in docker`), of the runtimes that are here. A test passes if the gate before it does,
@@ -51,12 +51,13 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 from switchmark.switches.verified import FILE, Verification, key_of, verifications
+from switchmark.switches.versions import probe_asked
 
 HEAD = (
-    "# How far each switch was verified, by kind of port. Written by `make verify SWITCH=NAME`;\n"
-    "# in a VM by `make verify SWITCH=NAME HOST=MACHINE`. Of NICs past the kernel (nic-pci)\n"
-    "# alone they were written by hand: `switchmark run --nic`, some 1000 frames a test, none\n"
-    "# lost, in a VM that was booted by hand (docs/guide/kernel-bypass.md).\n"
+    "# How far each switch was verified, by kind of port. Written by `make verify SWITCH=NAME\n"
+    "# WRITE=1`, in a VM with HOST=MACHINE. Of NICs past the kernel (nic-pci) alone they were\n"
+    "# written by hand: `switchmark run --nic`, some 1000 frames a test, none lost, in a VM that\n"
+    "# was booted by hand (docs/guide/kernel-bypass.md).\n"
 )
 GOLDEN = Path(__file__).parents[1] / "tests/golden"
 
@@ -295,7 +296,7 @@ def verify(
     switch = SWITCHES[name]
     known = dict(verifications().get(name, {}))
     try:
-        probed = switch.probe(place.host)
+        probed = probe_asked(switch, place.host)
     except Unavailable as error:
         if switch.program or known or not golden_plans(name):
             raise
@@ -385,10 +386,12 @@ def keep(name: str, found: Mapping[str, Verification]) -> None:
 
 
 def main() -> None:
-    """Try the switches that are named, one after the other, and keep each at once."""
+    """Try the switches that are named, one after the other; say what was found of each, and keep it
+    at once where that is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="+", type=asked, metavar="NAME[.KIND]")
     parser.add_argument("--more", action="store_true", help="not what passed there since yesterday")
+    parser.add_argument("--write", action="store_true", help=f"keep what passed in {FILE.name}")
     parser.add_argument("--host", default=LOCAL, help="a host of the host file")
     parser.add_argument("--host-file", type=Path, help=f"another than {VARIABLE} or the usual one")
     parser.add_argument(
@@ -404,7 +407,10 @@ def main() -> None:
                 place = Place(given.host, hosts[given.host], given.containers)
                 for found in verify(name, kind, place, more=given.more):
                     status |= any(each.failed for each in found.values())
-                    keep(name, found)
+                    if given.write:
+                        keep(name, found)
+                    else:
+                        print(text_of({name: found}).removeprefix(HEAD), end="")
             except SwitchmarkError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 status = 1

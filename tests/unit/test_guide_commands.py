@@ -78,3 +78,16 @@ def test_a_command_of_the_guide_is_understood(
 
 def test_the_guide_has_commands() -> None:
     assert len(KNOWN) > 100
+
+
+@pytest.mark.parametrize(
+    "top", ["README.md", "CONTRIBUTING.md", "Makefile", "docs", "src", "tools"]
+)
+def test_nobody_is_told_to_install_a_name_that_anybody_may_take(top: str) -> None:
+    """The project is in no package index: it is installed from a checkout."""
+    path = REPOSITORY / top
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    told = re.compile(
+        rb"""(?:pipx?|uv)(?:[ ]+tool)?[ ]+install[ ]+(?:-\S+[ ]+)*['"]?switchmark\b"""
+    )
+    assert [str(each) for each in files if told.search(each.read_bytes())] == []

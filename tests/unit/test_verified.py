@@ -172,6 +172,27 @@ def test_what_a_vm_shows_is_kept_beside_what_a_host_showed_that_is_none(tool: Mo
     assert tool.key_there(known, "veth", None, there) == "veth, Linux 6.1.0"
 
 
+@pytest.mark.parametrize("words", [[], ["--write"]])
+def test_the_file_is_written_only_where_that_is_asked_for(
+    tool: ModuleType,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(tool, "FILE", file)
+    monkeypatch.setattr(tool, "verify", lambda *_, **__: iter([{"veth": entry()}]))
+    monkeypatch.setattr("sys.argv", ["verify.py", *words, "linux-bridge"])
+    file.write_text(before := tool.text_of({}))
+    with pytest.raises(SystemExit) as ended:
+        tool.main()
+    assert ended.value.code == 0
+    shown = tool.text_of({"linux-bridge": {"veth": entry()}})
+    assert file.read_text() == (shown if words else before)
+    printed = capsys.readouterr().out
+    assert ("[linux-bridge.veth]" in printed) is not bool(words)
+
+
 @pytest.mark.parametrize(
     ("word", "told"),
     [("hub", "no switch named 'hub'"), ("vpp.tap", "vpp has no ports of kind 'tap': vhost-user")],

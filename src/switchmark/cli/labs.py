@@ -42,7 +42,7 @@ def check_cluster(
     if importlib.util.find_spec("distributed") is None:
         raise Unavailable(
             "--cluster needs Dask's distributed scheduler, which is not installed",
-            hint="pip install 'switchmark[lab]'",
+            hint="make setup, or pip install '.[lab]', in a checkout of switchmark",
         )
 
 

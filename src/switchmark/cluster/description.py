@@ -69,7 +69,8 @@ class _Started(_Section):
     """The address of this host that testbeds reach it by."""
 
     python: str | None = None
-    """The Python on a testbed that has `switchmark[lab]`; by default as the one of this host."""
+    """The Python on a testbed that has switchmark with its extra `lab`; by default as the one of
+    this host."""
 
     wait_s: float = Field(60.0, gt=0)
     """How long to wait for the first testbed, in seconds."""
