@@ -62,7 +62,13 @@ def chromium() -> str:
 
 
 def asked(
-    page: str, folder: Path, question: str = "", width: int = 1200, *, dark: bool = False
+    page: str,
+    folder: Path,
+    question: str = "",
+    width: int = 1200,
+    *,
+    height: int = 4000,
+    dark: bool = False,
 ) -> dict[str, Any]:
     """Open a page, run a script in it that writes into `told`, and return that, with the messages
     of its console and the addresses that it asked for."""
@@ -72,7 +78,7 @@ def asked(
     assert policy in page
     path.write_text(page.replace(policy, (_PROBE % question) + policy, 1))
     flags: tuple[str, ...] = (
-        f"--window-size={width},4000",
+        f"--window-size={width},{height}",
         "--enable-logging=stderr",
         "--dump-dom",
     )

@@ -11,7 +11,7 @@ import pytest
 from bench.page import tests as lines_of_tests
 
 from browser import asked, chromium, painted_ms, picture
-from recorded import fresh
+from recorded import fresh, latency_trial
 from switchmark.campaign.store import read_records
 from switchmark.model.spec import Test
 from switchmark.report.page import page
@@ -63,6 +63,43 @@ def test_the_page_is_drawn_asks_for_nothing_and_fits(
     assert told["wide"] <= width
     assert told["order"] == 0
     assert (told["rows"], told["count"]) == (3, "3 of 6 tests")
+
+
+PRINTED = """
+const of = (name) => [...document.querySelectorAll(name)];
+told.drawn = of("figure[data-chart] .chart.vega-embed").length;
+told.figures = of("figure[data-chart]").length;
+const wide = () => of(".scroll > table")
+  .filter((table) => table.offsetWidth > table.parentElement.clientWidth).length;
+told.wideOnScreen = wide();
+for (const rule of [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]))
+  if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
+told.wide = wide();
+told.forms = of(".js-only").filter((each) => each.getClientRects().length).length;
+"""
+A4 = 718
+"""How wide a sheet is without its margins, in pixels."""
+
+
+def test_what_is_printed_has_every_chart_and_every_column(tmp_path: Path) -> None:
+    doubts = ("host-busy", "cpu-stolen", "started-late", "cores-shared", "short", "slow-path")
+    made = [(size, burst, pairs) for size in (64, 1500) for burst in (1, 32) for pairs in (1, 2)]
+    records = [
+        fresh(
+            number,
+            test=Test(frame_size=size, burst=burst, pairs=pairs, switch=switch, search="max"),
+            trials=tuple(latency_trial(100_000, range(1000, 3000)) for _ in range(3)),
+            doubts=doubts,
+        )
+        for number, (size, burst, pairs, switch) in enumerate(
+            ((*each, switch) for each in made for switch in ("linux-bridge", "ovs")), 1
+        )
+    ]
+    told = asked(page([("wide", records)]), tmp_path, PRINTED, A4, height=300)
+    assert told["errors"] == []
+    assert told["drawn"] == told["figures"] >= 4
+    assert told["wideOnScreen"] >= 1
+    assert (told["wide"], told["forms"]) == (0, 0)
 
 
 def test_of_many_panels_the_first_are_drawn_and_a_filter_shows_others(tmp_path: Path) -> None:

@@ -119,6 +119,20 @@ def test_other_axes_than_the_switch_are_compared_too() -> None:
     assert said.startswith("In both cases: linux-bridge with xdp carries 1.9 to 2.1 times what")
 
 
+def test_a_case_names_the_axis_of_a_word_that_several_axes_have() -> None:
+    """A value such as auto says nothing by itself; that of an engine does."""
+    records = [
+        of_rates(FAST, engine="udp-mmsg", placement="auto"),
+        of_rates(SLOW, engine="udp-mmsg", placement="auto", switch="ovs"),
+        of_rates(SLOW, engine="udp-mmsg", placement="pinned", switch_burst=32),
+        of_rates(FAST, engine="udp-mmsg", placement="pinned", switch_burst=32, switch="ovs"),
+    ]
+    said = " ".join(answer(records))
+    assert "placement auto" in said
+    assert "switch burst none" in said
+    assert "placement pinned" not in said
+
+
 def test_of_a_bound_no_order_is_told_against_it() -> None:
     low = of_rates(SLOW, found={"verdict": "sender"}, switch="ovs")
     assert answer([of_rates(FAST), low]) == [

@@ -798,6 +798,38 @@ def test_the_example_of_a_query_is_no_part_of_its_sentences(cli) -> None:
     assert 'switchmark query runs/before "select ' in examples
 
 
+def test_charts_of_a_picture_are_chosen_with_their_width(cli, tmp_path: Path) -> None:
+    assert cli("run", "--burst", "1,32", "--name", "r", "--quiet").status == 0
+    first = cli("report", "runs/r", "-o", "first.svg")
+    assert (first.status, first.out) == (0, "")
+    assert first.err.startswith("first.svg: figures; there are ")
+    (other, *_) = first.err.partition(" more charts: ")[2].partition("\n")[0].split(", ")
+    chosen = cli("report", "runs/r", "-o", "x.svg", "--chart", other, "--width", "3.3in")
+    assert (chosen.status, chosen.err) == (0, "")
+    assert re.search(r'<svg[^>]* width="238"', (tmp_path / "x.svg").read_text())
+    assert cli("report", "runs/r", "-o", "all.svg", "--chart", "all").err == ""
+    sizes = {name: (tmp_path / f"{name}.svg").stat().st_size for name in ("first", "x", "all")}
+    assert sizes["all"] > max(sizes["first"], sizes["x"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "x.svg", "--chart", "pie"], "no chart named 'pie'"),
+        (["-o", "x.html", "--chart", "figures"], "are for a picture"),
+        (["--width", "3in"], "are for a picture"),
+        (["-o", "x.pdf", "--width", "wide"], "'wide' is no length"),
+        (["-o", "x.pdf", "--width", "3 miles"], "'3 miles' is no length"),
+        (["-o", "x.pdf", "--width", "1in"], "120 to 4000 points"),
+    ],
+)
+def test_a_picture_that_cannot_be_is_refused(arguments: list[str], words: str, cli) -> None:
+    assert cli("run", "--name", "r", "--quiet").status == 0
+    ended = cli("report", "runs/r", *arguments)
+    assert ended.status == Exit.USAGE
+    assert words in ended.err
+
+
 def test_help_is_a_command(cli) -> None:
     assert cli("help").out == cli("--help").out
     assert cli("help", "query").out == cli("query", "--help").out

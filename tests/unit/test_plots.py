@@ -13,7 +13,7 @@ import pytest
 
 from recorded import fresh, latency_trial
 from switchmark.model.cable import Calibration
-from switchmark.model.record import Record
+from switchmark.model.record import PartReport, Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1
@@ -392,3 +392,87 @@ def test_a_cable_that_only_some_had_is_named_or_left_out() -> None:
     assert names == {"bare cable (ovs)"}
     without = fresh(30, test=Test(switch="ovs", frame_size=512, search="max"))
     assert drawn("rate-against-size", [*one, without]).references == ()
+
+
+def test_bars_along_numbers_stand_in_their_order_and_others_by_their_figures() -> None:
+    records = each("chain", [1, 3, 2], scenario="loopback")[:3]
+    chart = drawn("figures", records)
+    assert chart.x.words == ("chain 1", "chain 2", "chain 3")
+    assert "greatest" not in chart.says
+    assert "greatest" in drawn("figures", each("frame_size", [64])).says
+
+
+def test_a_bar_that_is_alone_at_its_place_has_all_of_it() -> None:
+    def beside(*marks: Mark) -> bool:
+        x = Scale("switch", words=("a", "b"))
+        bars = Chart("c", "", "", "bars", x, Scale("y"), marks, series="engine")
+        return "xOffset" in json.dumps(specification(bars))
+
+    assert beside(Mark("a", 1.0, "raw"), Mark("a", 2.0, "dpdk"), Mark("b", 1.0, "raw"))
+    assert not beside(Mark("a", 1.0, "raw"), Mark("b", 2.0, "dpdk"))
+
+
+def test_a_logarithmic_scale_of_one_number_has_it_in_its_middle() -> None:
+    marks = (Mark(500.0, 4.0, low=4.0, high=4.0),)
+    x, y = Scale("burst", log=True), Scale("latency (us)", log=True)
+    spec = specification(Chart("c", "", "", "points", x, y, marks))
+    for axis, value in (("x", 500.0), ("y", 4.0)):
+        scale = spec["layer"][1]["encoding"][axis]
+        assert scale["scale"]["domain"] == [value / 2, value * 2]
+        assert scale["axis"]["values"] == [value]
+
+
+def test_what_is_pointed_at_is_named_with_its_unit() -> None:
+    chart = in_handy_units(drawn("rate-against-size", each("frame_size", [64, 1500])))
+    text = json.dumps(specification(chart))
+    tooltip = {
+        entry["field"]: entry for entry in json.loads(text)["layer"][2]["encoding"]["tooltip"]
+    }
+    assert {name: entry["title"] for name, entry in tooltip.items()} == {
+        "series": "switch",
+        "x": "frame size (bytes)",
+        "y": chart.y.title,
+        "low": "95 % interval from",
+        "high": "to",
+        "told": "note",
+    }
+    assert "(Mpps)" in chart.y.title
+
+
+def test_panels_far_apart_have_separate_scales_and_say_so() -> None:
+    def drawn_with(high: float) -> dict[str, Any]:
+        marks = (Mark(1.0, 1.0, panel="kernel"), Mark(1.0, high, panel="dpdk"))
+        return specification(Chart("c", "", "", "points", Scale("x"), Scale("y"), marks))
+
+    far, near = drawn_with(20.0), drawn_with(2.0)
+    assert far["resolve"] == {"scale": {"y": "independent"}}
+    assert "each panel has its own scale" in far["title"]["subtitle"][0]
+    assert "resolve" not in near
+    assert near["title"]["subtitle"] == []
+
+
+def costly(number: int, switch: str, sender: float | None) -> Record:
+    """Return a record of a switch whose sender's time is known, or not."""
+    record = fresh(number, test=Test(switch=switch, search="max"))
+    parts = tuple(
+        PartReport(part=role, roles=(role,), cpu=0, cores=cores)
+        for role, cores in (("sender", sender), ("switch", 0.5))
+    )
+    return record.model_copy(
+        update={"trials": tuple(t.model_copy(update={"parts": parts}) for t in record.trials)}
+    )
+
+
+def test_cpu_times_of_unequal_parts_do_not_stand_beside_each_other() -> None:
+    known, unknown = costly(1, "linux-bridge", 1.0), costly(2, "ovs", None)
+    chart = in_handy_units(drawn("cost-of-a-frame", [known, unknown]))
+    assert {mark.x for mark in chart.marks} == {"linux-bridge"}
+    assert chart.note == "without 1 test whose parts shared a process"
+    assert chart.says == "CPU time of each part for a received frame (ns), of 1 test."
+    assert {mark.x for mark in drawn("cost-of-a-frame", [unknown]).marks} == {"ovs"}
+
+
+def test_a_picture_is_as_wide_as_it_is_asked_to_be() -> None:
+    chart = drawn("figures", each("frame_size", [64]))
+    picture = svg(specification(chart, 240, whole=True))
+    assert re.search(r'<svg[^>]* width="240"', picture)

@@ -6,6 +6,7 @@ They read run folders only, and import what they need when they are run.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,12 @@ __all__ = ["bundle", "export", "query", "report", "schema_"]
 _FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
 """What a file's suffix says of the form."""
 
+_POINTS = {"in": 72, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1, "": 1}
+"""Points in a unit of length."""
+
+_WIDTHS = 120, 4000
+"""The least and the greatest width of a picture, in points."""
+
 _COLUMNS = 100
 """How wide a table is where there is no terminal."""
 
@@ -42,22 +49,41 @@ def report(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help=".html, .svg, .pdf, .png, .md or .csv"),
     ] = None,
+    chart: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="the charts of a picture, or all [the first]",
+            show_default=False,
+        ),
+    ] = None,
+    width: Annotated[
+        str | None,
+        typer.Option(metavar="LENGTH", help="how wide a picture is: 3.3in, 84mm, 8.4cm or 240pt"),
+    ] = None,
     as_json: JsonLines = False,
     wide: Wide = False,
 ) -> int:
     """Show the results of runs again, from their records only."""
     from switchmark.campaign.store import read_records
     from switchmark.campaign.tuning import folders_of
-    from switchmark.report.files import writer_of
+    from switchmark.errors import UsageError
+    from switchmark.report.files import PICTURES, writer_of
 
     write = None if output is None else writer_of(output)
+    pictured = output is not None and output.suffix.lower() in PICTURES
+    if (chart or width) and not pictured:
+        raise UsageError("--chart and --width are for a picture", hint="-o report.pdf")
+    points = None if width is None else _points(width)
     folders = {
         each: "/".join((run.resolve().name, *each.relative_to(run).parts))
         for run in runs
         for each in folders_of(run)
     }
     results = [(name, read_records(folder)) for folder, name in folders.items()]
-    if write is not None:
+    if pictured and output is not None:
+        _draw(output, results, chart.split(",") if chart else (), points)
+    elif write is not None:
         write(results, {name: steps_of(folder) for folder, name in folders.items()})
     for name, records in results:
         if as_json:
@@ -68,6 +94,42 @@ def report(
     for run in runs if output is None and not as_json else ():
         print_tuning(run, sys.stdout)
     return 0
+
+
+def _draw(
+    output: Path,
+    results: Sequence[tuple[str, Sequence[Record]]],
+    names: Sequence[str],
+    width: int | None,
+) -> None:
+    """Draw charts into a picture, and say which others there are if none was asked for."""
+    from switchmark.report.files import chosen_charts, picture_of, write_file
+
+    drawn, others = chosen_charts(results, names)
+    write_file(output, picture_of(output, drawn, width))
+    if others and not names:
+        print(
+            f"{output}: {drawn[0].name}; there are {len(others)} more charts: {', '.join(others)}\n"
+            f"  --chart {others[0]} draws that one, --chart all draws all",
+            file=sys.stderr,
+        )
+
+
+def _points(length: str) -> int:
+    """Return a length in points; UsageError for what is none, or no width of a chart."""
+    from switchmark.errors import UsageError
+
+    number, unit = re.fullmatch(r"([0-9.]*)(.*)", length.strip(), re.DOTALL).groups()  # type: ignore[union-attr]
+    try:
+        points = round(float(number) * _POINTS[unit.strip()])
+    except (KeyError, ValueError):
+        raise UsageError(
+            f"'{length}' is no length", hint="--width 3.3in, 84mm, 8.4cm or 240pt"
+        ) from None
+    least, most = _WIDTHS
+    if not least <= points <= most:
+        raise UsageError(f"a picture is {least} to {most} points wide (72 an inch), not {points}")
+    return points
 
 
 def export(

@@ -3,12 +3,13 @@ progress."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from switchmark.model.axis import ranked
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["label", "telling", "varying"]
+__all__ = ["is_bare", "label", "telling", "varying"]
 
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:
@@ -36,10 +37,20 @@ def label(test: Test, axes: Sequence[str]) -> str:
         if axis == "frame_size":
             words.append(f"{value} B" if isinstance(value, int) else value)
         elif axis != "switch" and value is not None:
-            words.append(f"{AXES[axis].words} {value}" if _is_bare(value) else str(value))
+            words.append(f"{AXES[axis].words} {value}" if is_bare(value) else str(value))
     return " ".join(words)
 
 
-def _is_bare(value: object) -> bool:
+def is_bare(value: object) -> bool:
     """Say whether a value needs the axis beside it to be understood."""
-    return not isinstance(value, str) or value == "max" or value[:1].isdigit()
+    return not isinstance(value, str) or value in _OF_SEVERAL or value[:1].isdigit()
+
+
+_TOLD = Counter(
+    word
+    for axis in AXES.values()
+    for word in {axis.default, *axis.choices}
+    if isinstance(word, str) and not axis.table
+)
+_OF_SEVERAL = {"max", *(word for word, axes in _TOLD.items() if axes > 1)}
+"""Words that several axes have, such as auto."""

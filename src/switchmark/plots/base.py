@@ -12,7 +12,7 @@ from switchmark.errors import UsageError
 from switchmark.metrics.named import metric
 from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.axis import field_name
-from switchmark.model.labels import telling
+from switchmark.model.labels import is_bare, telling
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
@@ -102,9 +102,8 @@ def words_of(test: Test, axes: Sequence[str]) -> str:
     words = []
     for name in axes:
         value = getattr(test, name)
-        known = isinstance(value, str) and not value[:1].isdigit()
         text = "none" if value is None else str(value)
-        words.append(text if known else f"{AXES[name].words} {text}")
+        words.append(f"{AXES[name].words} {text}" if is_bare(value) else text)
     return ", ".join(words)
 
 

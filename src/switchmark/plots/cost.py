@@ -48,7 +48,9 @@ class _Parts:
     summary = "CPU time of each part for a frame"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        chosen = measured(records)[:_MOST_BARS]
+        every = measured(records)
+        known = [record for record in every if metric("cpu.total").of(record) is not None]
+        chosen = (known or every)[:_MOST_BARS]
         axes, panels = split(chosen)
         marks = [
             Mark(
@@ -64,14 +66,20 @@ class _Parts:
         if not marks:
             return None
         words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
-        says = f"Nanoseconds of CPU time for a received frame by part, for {len(words)} tests."
+        drawn = len({mark.key for mark in marks})
+        says = f"CPU time of each part for a received frame (ns), of {_tests(drawn)}."
         title = ", ".join(AXES[name].words for name in axes) or "switch"
         x, y = Scale(title, words=words), Scale("CPU time for a received frame (ns)")
-        unknown = any(metric("cpu.total").of(record) is None for record in chosen)
-        note = _UNKNOWN if unknown else ""
+        note = "" if known else _UNKNOWN
+        if known and len(known) < len(every):
+            note = f"without {_tests(len(every) - len(known))} whose parts shared a process"
         return Chart(
             self.name, self.summary, says, "stacks", x, y, tuple(marks), series="part", note=note
         )
+
+
+def _tests(number: int) -> str:
+    return f"{number} test{'s' * (number != 1)}"
 
 
 def _nanoseconds(record: Record) -> dict[str, float]:

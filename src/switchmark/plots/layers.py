@@ -23,6 +23,9 @@ _TICKS = 12
 _LETTERS = 44
 """So many letters stand beside an upright scale."""
 
+_AROUND_ONE = 2
+"""A logarithmic scale of one number goes from so much less to so much more."""
+
 _DECADES = 4
 """A logarithmic scale of so many powers of ten has no ticks between them."""
 
@@ -52,14 +55,20 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         if 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places):
             axis = {"values": sorted(set(places)), "format": "d"}
         return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
-    few = 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places)
-    ticks = sorted(set(places)) if few else _ticks([p for p in places if not isinstance(p, str)])
+    numbers = {float(place) for place in places}
+    few = len(numbers) <= _TICKS and all(number.is_integer() for number in numbers)
+    ticks = sorted(numbers) if few else _ticks([*numbers])
     written = {"format": "d"} if few else {"labelExpr": _NUMBERS}
     axis = {"values": ticks, **written}
     if scale.title.endswith(" (us)"):
         spec["title"] = scale.title.removesuffix(" (us)")
         axis = {"values": ticks, "labelExpr": _TIMES}
-    return {**spec, "axis": axis, "scale": {"type": "log", "nice": False, "padding": 8}}
+    kind: Spec = {"type": "log", "nice": False, "padding": 8}
+    if len(numbers) == 1:  # a scale from a number to itself has no length
+        (only,) = numbers
+        kind["domain"] = [only / _AROUND_ONE, only * _AROUND_ONE]
+        axis["values"] = [only]
+    return {**spec, "axis": axis, "scale": kind}
 
 
 def _upright(scale: Spec) -> Spec:
@@ -97,7 +106,7 @@ def layers_of(chart: Chart) -> list[Spec]:
     x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
     if chart.kind == "heat":
         return _heat(chart, x)
-    grouped = chart.kind == "bars" and len(chart.series_names()) > 1 and chart.x.words
+    grouped = chart.kind == "bars" and _beside_each_other(chart)
     beside = {"field": "series", "scale": {"domain": chart.series_names()}}
     offset: Spec = {"xOffset": beside} if grouped else {}
     base: Spec = {"x": x, "y": y, **offset, **_colour(chart)}
@@ -116,6 +125,13 @@ def layers_of(chart: Chart) -> list[Spec]:
     return layers
 
 
+def _beside_each_other(chart: Chart) -> bool:
+    """Say whether bars of several series stand at one place; else a place is one bar wide."""
+    places = [(mark.panel, mark.row, mark.x) for mark in (*chart.marks, *chart.second)]
+    several = len(chart.series_names()) > 1 and bool(chart.x.words)
+    return several and len(set(places)) < len(places)
+
+
 def _colour(chart: Chart) -> Spec:
     names = [name for name in chart.series_names() if name]
     if not names:
@@ -128,19 +144,33 @@ def _colour(chart: Chart) -> Spec:
 
 
 _MEASURED = {"filter": "datum.kind == 'sure' || datum.kind == 'doubted'"}
-_CURVE_TOOLTIP = [
-    {"field": "series", "title": "which"},
-    {"field": "x", "format": ".4s"},
-    {"field": "y", "format": ".4"},
-]
-_TOOLTIP = [
-    {"field": "series", "title": "which"},
-    {"field": "x"},
-    {"field": "y", "format": ".4s"},
-    {"field": "low", "format": ".4s"},
-    {"field": "high", "format": ".4s"},
-    {"field": "told", "title": "said"},
-]
+
+
+def _named_values(base: Spec) -> list[Spec]:
+    """Return the series, the place and the figure of a mark, by the titles of their scales."""
+    color = base.get("color", {})
+    titled = (base["x"]["title"], " ".join(_lines_of(base["y"]["title"])))
+    said: list[Spec] = []
+    if color.get("field") == "series":
+        said.append({"field": "series", "title": color.get("title") or "series"})
+    formats = ({} if base["x"]["type"] == "nominal" else {"format": ".4~g"}, {"format": ".4~g"})
+    for name, title, written in zip("xy", titled, formats, strict=True):
+        said.append({"field": name, "title": title, **written})
+    return said
+
+
+def _lines_of(title: str | list[str] | None) -> list[str]:
+    return [title] if isinstance(title, str) else title or []
+
+
+def _tooltip(base: Spec) -> list[Spec]:
+    """Return what is said of a mark that is pointed at."""
+    return [
+        *_named_values(base),
+        {"field": "low", "title": "95 % interval from", "format": ".4~g"},
+        {"field": "high", "title": "to", "format": ".4~g"},
+        {"field": "told", "title": "note"},
+    ]
 
 
 def _interval(base: Spec) -> Spec:
@@ -153,7 +183,7 @@ def _dots(base: Spec) -> list[Spec]:
     """Return filled marks, hollow ones for what is doubted, and arrows for what is bounded."""
     sure = [_MEASURED, {"filter": "datum.kind == 'sure'"}]
     doubted = [_MEASURED, {"filter": "datum.kind == 'doubted'"}]
-    encoding = {**base, "tooltip": _TOOLTIP}
+    encoding = {**base, "tooltip": _tooltip(base)}
     return [
         {
             "transform": sure,
@@ -197,13 +227,17 @@ def _points(base: Spec) -> list[Spec]:
 def _curves(base: Spec) -> list[Spec]:
     mark = {"type": "line", "interpolate": "step-after", "strokeWidth": 1.8}
     return [
-        {"transform": [_MEASURED], "mark": mark, "encoding": {**base, "tooltip": _CURVE_TOOLTIP}}
+        {
+            "transform": [_MEASURED],
+            "mark": mark,
+            "encoding": {**base, "tooltip": _named_values(base)},
+        }
     ]
 
 
 def _bars(base: Spec) -> list[Spec]:
     hollow = {"condition": {"test": "datum.kind == 'doubted'", "value": 0.25}, "value": 0.9}
-    outline = {"stroke": base["color"], "fillOpacity": hollow, "tooltip": _TOOLTIP}
+    outline = {"stroke": base["color"], "fillOpacity": hollow, "tooltip": _tooltip(base)}
     bar = {"type": "bar", "strokeWidth": 1.5}
     interval = _interval({**base, "color": {"value": GREY}})
     return [
@@ -221,7 +255,7 @@ def _boxes(base: Spec) -> list[Spec]:
 def _stacks(base: Spec) -> list[Spec]:
     mark = {"type": "bar"}
     y = {**base["y"], "stack": "zero"}
-    return [{"mark": mark, "encoding": {**base, "y": y, "tooltip": _TOOLTIP}}]
+    return [{"mark": mark, "encoding": {**base, "y": y, "tooltip": _tooltip(base)}}]
 
 
 def _published(base: Spec) -> Spec:
@@ -230,7 +264,7 @@ def _published(base: Spec) -> Spec:
     return {
         "transform": [{"filter": "datum.kind == 'published'"}],
         "mark": {"type": "point", "shape": "cross", "filled": False, "size": 90, "strokeWidth": 2},
-        "encoding": {**encoding, "tooltip": _TOOLTIP},
+        "encoding": {**encoding, "tooltip": _tooltip(base)},
     }
 
 
@@ -323,7 +357,7 @@ def _second(chart: Chart, place: Spec, scale: Scale) -> Spec:
     }
     dots = {
         "mark": {"type": "point", "size": 60, "fill": "white", "opacity": 1, "strokeWidth": 2},
-        "encoding": {**base, "shape": shape, "tooltip": _TOOLTIP},
+        "encoding": {**base, "shape": shape, "tooltip": _tooltip(base)},
     }
     return {"data": {"values": [row_of(mark) for mark in chart.second]}, "layer": [line, dots]}
 
@@ -335,9 +369,14 @@ def _heat(chart: Chart, x: Spec) -> list[Spec]:
     colour["scale"] = {"scheme": "viridis"}
     cell = {"x": x, "y": y}
     ink = {"condition": {"test": _bright(chart), "value": "black"}, "value": "white"}
+    cells = [
+        {"field": "series", "title": chart.series},
+        {"field": "x", "title": chart.x.title},
+        {"field": "y", "title": chart.y.title, "format": ".4~g"},
+    ]
     words = {**cell, "text": {"field": "y", "format": ".3s"}, "color": ink}
     return [
-        {"mark": "rect", "encoding": {**cell, "color": colour, "tooltip": _TOOLTIP}},
+        {"mark": "rect", "encoding": {**cell, "color": colour, "tooltip": cells}},
         {"mark": {"type": "text"}, "encoding": words},
     ]
 

@@ -52,15 +52,19 @@ class _Bars:
         if not marks:
             return None
         marks.sort(key=lambda mark: -mark.y)
+        highest = marks[0].y
         del marks[_MOST_BARS if len(placed) == 1 else _MOST_NAMES :]
         kept = {mark.key for mark in marks}
+        counted = _in_order(placed, chosen)
+        if counted:
+            marks.sort(key=lambda mark: counted.index(str(mark.x)))
         scale = scale_of_metric(name)
         words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         return Chart(
             self.name,
             "Median latency of each test" if name.startswith("latency") else "Rate of each test",
-            f"{scale.title[:1].upper()}{scale.title[1:]} of {_count(marks, chosen)}, the greatest "
-            "first.",
+            f"{scale.title[:1].upper()}{scale.title[1:]} of {_count(marks, chosen)}"
+            f"{'' if counted else ', the greatest first'}.",
             "bars",
             Scale(", ".join(AXES[axis].words for axis in placed), words=words),
             scale,
@@ -70,7 +74,7 @@ class _Bars:
                 [record for record in chosen if record.key[:16] in kept],
                 name,
                 lambda r: (words_of(r.test, placed), "", words_of(r.test, panels)),
-                marks[0].y,
+                highest,
             ),
         )
 
@@ -130,6 +134,15 @@ class _Heat:
             tuple(marks),
             series=AXES[up].words,
         )
+
+
+def _in_order(placed: Sequence[str], records: Sequence[Record]) -> list[str]:
+    """Return the words of an axis of numbers in their order; nothing for other axes, whose values
+    stand by what was measured."""
+    places = {words_of(record.test, placed): place(record.test, placed[0]) for record in records}
+    if len(placed) > 1 or any(isinstance(each, str) for each in places.values()):
+        return []
+    return sorted(places, key=lambda words: places[words])
 
 
 def _count(marks: Sequence[Mark], chosen: Sequence[Record]) -> str:

@@ -14,6 +14,12 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 _APART = {"scale": {"color": "independent", "shape": "independent"}}
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
+_UPRIGHT = 0.75
+"""A chart is no higher than so much of its width."""
+
+_FAR_APART = 5
+"""Panels on one scale of which one reaches so many times as high as another hide the lower one."""
+
 _WORDS_BESIDE = 70
 """So many letters of words stand beside each other below a chart; more of them are aslant."""
 _LETTER, _SMALL_LETTER = 8, 6
@@ -22,9 +28,9 @@ _LETTER, _SMALL_LETTER = 8, 6
 _NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")
 
 
-def specification(chart: Chart, width: int = 640) -> Spec:
+def specification(chart: Chart, width: int = 640, *, whole: bool = False) -> Spec:
     """Return the specification of a chart that is `width` points wide, or of panels beside each
-    other as far as there is room."""
+    other as far as there is room. `whole` has its scales and words within that width, too."""
     layers = layers_of(chart)
     panels = chart.panel_names()
     spec: Spec = {
@@ -42,9 +48,11 @@ def specification(chart: Chart, width: int = 640) -> Spec:
         "data": {"values": _rows(chart)},
         "config": _config(chart),
     }
-    size = {"height": _HEIGHT, "width": width}
+    size = {"height": min(_HEIGHT, round(_UPRIGHT * width)), "width": width}
+    beside_scales = {"autosize": {"type": "fit-x", "contains": "padding"}} if whole else {}
     if len(panels) > 1 or chart.rows:
         columns = max(1, width // _PANEL_WIDTH)
+        resolved = {"resolve": {"scale": {"y": "independent"}}} if _far_apart(chart) else {}
         size = {"height": 180, "width": max(_PANEL_WIDTH, width // min(columns, len(panels))) - 60}
         facet: Spec = {"field": "panel", "title": chart.panels, "sort": panels}
         if chart.rows:
@@ -54,8 +62,9 @@ def specification(chart: Chart, width: int = 640) -> Spec:
                 "row": {"field": "row", "title": chart.rows, "sort": rows},
             }
             return {**spec, "facet": facet, "spec": {"layer": layers, **size}}
-        return {**spec, "facet": facet, "columns": columns, "spec": {"layer": layers, **size}}
-    return {**spec, **size, "layer": layers, **_resolved(chart)}
+        inner = {"layer": layers, **size}
+        return {**spec, "facet": facet, "columns": columns, "spec": inner, **resolved}
+    return {**spec, **size, **beside_scales, "layer": layers, **_resolved(chart)}
 
 
 def together(specifications: Sequence[Spec]) -> Spec:
@@ -66,6 +75,17 @@ def together(specifications: Sequence[Spec]) -> Spec:
     each = [{k: v for k, v in spec.items() if k not in own} for spec in specifications]
     config = specifications[0]["config"]
     return {"$schema": _SCHEMA, "vconcat": each, "config": config, "resolve": _APART}
+
+
+def _far_apart(chart: Chart) -> bool:
+    """Say whether panels on one scale would leave some of them empty. They have separate scales
+    then, and a note says so."""
+    if chart.y.log or chart.rows or chart.second or chart.kind == "heat":
+        return False
+    highest: dict[str, float] = {}
+    for mark in chart.marks:
+        highest[mark.panel] = max(highest.get(mark.panel, 0.0), mark.y)
+    return len(highest) > 1 and max(highest.values()) > _FAR_APART * min(highest.values())
 
 
 def _resolved(chart: Chart) -> Spec:
@@ -124,6 +144,8 @@ def _notes(chart: Chart) -> list[str]:
         notes.append(f"white squares: {chart.y2.title}, at the right")
     if chart.kind == "bars" and (held := [each for each in chart.references if each.x is not None]):
         notes.append(f"grey lines: {', '.join(dict.fromkeys(each.name for each in held))}")
+    if len(chart.panel_names()) > 1 and _far_apart(chart):
+        notes.append("each panel has its own scale")
     told = ["; ".join(notes)] if notes else []
     return [*told, chart.note] if chart.note else told
 

@@ -126,7 +126,8 @@ def _name(record: Record, compared: str) -> str:
 
 def _value(record: Record, axis: str) -> str:
     """Write the value of an axis as a reader meets it."""
-    return label(record.test, (axis,)).removeprefix(record.test.switch).strip() or "none"
+    written = label(record.test, (axis,)).removeprefix(record.test.switch).strip()
+    return written or f"{AXES[axis].words} none"
 
 
 def _claimed(group: _Group) -> list[Figure]:

@@ -21,7 +21,10 @@ from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.sections import sections
 
-__all__ = ["Runs", "as_csv", "picture_of", "write_file", "writer_of"]
+__all__ = ["PICTURES", "Runs", "as_csv", "chosen_charts", "picture_of", "write_file", "writer_of"]
+
+PICTURES = (".svg", ".pdf", ".png")
+"""The suffixes of pictures."""
 
 Runs = Sequence[tuple[str, Sequence[Record]]]
 """Runs by their names."""
@@ -76,9 +79,25 @@ def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
     return partial(_write, path, form)
 
 
-def picture_of(path: Path, drawn: Sequence[Chart]) -> str | bytes:
-    """Return charts below each other as a picture of the kind that a suffix says; UsageError for a
-    suffix of none, or where there is no chart."""
+def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[str]]:
+    """Return the charts of some runs by these names, the first one without a name and all by `all`,
+    with the names of the others; UsageError for a name that no chart has."""
+    drawn = charts([record for _, records in runs for record in records])
+    known = [chart.name for chart in drawn]
+    wanted = known if [*names] == ["all"] else [*names] or known[:1]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"these tests show no chart named '{name}'\n  known: {', '.join(known) or 'none'}",
+                hint=f"--chart {known[0]}, or --chart all" if known else None,
+            )
+    chosen = [drawn[known.index(name)] for name in wanted]
+    return chosen, [name for name in known if name not in wanted]
+
+
+def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> str | bytes:
+    """Return charts below each other as a picture of the kind that a suffix says, so many points
+    wide; UsageError for a suffix of none, or where there is no chart."""
     converters: Mapping[str, Callable[[dict[str, Any]], str | bytes]]
     converters = {".svg": svg, ".pdf": pdf, ".png": png}
     convert = converters.get(path.suffix.lower())
@@ -89,7 +108,9 @@ def picture_of(path: Path, drawn: Sequence[Chart]) -> str | bytes:
         )
     if not drawn:
         raise UsageError("nothing was measured that could be drawn")
-    return convert(together([specification(chart) for chart in drawn]))
+    if width is None:
+        return convert(together([specification(chart) for chart in drawn]))
+    return convert(together([specification(chart, width, whole=True) for chart in drawn]))
 
 
 def write_file(path: Path, content: str | bytes) -> None:
@@ -118,8 +139,7 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def _picture(suffix: str, runs: Runs) -> str | bytes:
     """Return the first chart of some runs as a picture."""
-    drawn = charts([record for _, records in runs for record in records])
-    return picture_of(Path(f"report{suffix}"), drawn[:1])
+    return picture_of(Path(f"report{suffix}"), chosen_charts(runs, ())[0])
 
 
 _FORMS: Mapping[str, Callable[[Runs], str | bytes]] = {

@@ -90,14 +90,24 @@
     return draw(figure.querySelector(".chart"), data.charts[Number(figure.dataset.chart)], true);
   };
   const drawn = new Set();
+  const drawOnce = (figure) => {
+    if (drawn.has(figure)) return null;
+    drawn.add(figure);
+    return drawOne(figure);
+  };
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting || drawn.has(entry.target)) continue;
-      drawn.add(entry.target);
-      drawOne(entry.target);
-    }
+    for (const entry of entries) if (entry.isIntersecting) drawOnce(entry.target);
   }, { rootMargin: "300px" });
   figures.forEach((figure) => seen.observe(figure));
+  // A page is printed as it stands: what nobody has scrolled to is drawn while there is nothing else to do.
+  const whenIdle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+  const drawRest = async () => {
+    const left = figures.find((figure) => !drawn.has(figure));
+    if (!left) return;
+    await drawOnce(left);
+    whenIdle(drawRest);
+  };
+  whenIdle(drawRest);
   window.addEventListener("beforeprint", () => {
     for (const figure of figures) figure.querySelector(".chart").innerHTML ||= still.get(figure);
   });
@@ -144,7 +154,9 @@
       if (!node || typeof node !== "object") return;
       if (node.field === "x" && "title" in node) node.title = x;
       if (node.field === "series" && "title" in node) node.title = by || null;
-      if ((node.field === "y" || node.field === "low") && "title" in node) node.title = wrapped(data.metrics[y], 44);
+      const upright = node.type && (node.field === "y" || node.field === "low"); // else it is of a tooltip
+      if (upright && "title" in node) node.title = wrapped(data.metrics[y], 44);
+      else if (node.field === "y" && "title" in node) node.title = data.metrics[y];
       Object.values(node).forEach(titled);
     };
     titled(spec.layer);
