@@ -745,7 +745,9 @@ def test_the_help_of_the_whole_loads_no_command(words: str) -> None:
     modules = loaded(HELP.format(words=words))
     assert not top_of(modules) & (HEAVY | {"pydantic"})
     ours = {name for name in modules if name.startswith("switchmark.")}
-    assert ours == {f"switchmark.{name}" for name in ("cli", "cli.app", "cli.completion", "errors")}
+    names = {"errors", "cli", "cli.app", "cli.completion", "cli.output"}
+    names |= {"machine", "machine.signals", "model", "model.printable"}
+    assert ours == {f"switchmark.{name}" for name in names}
 
 
 def test_the_help_of_no_command_loads_what_is_heavy() -> None:
@@ -753,7 +755,10 @@ def test_the_help_of_no_command_loads_what_is_heavy() -> None:
     modules = loaded("".join(HELP.format(words=f"'{command}', '--help'") for command in COMMANDS))
     assert not top_of(modules) & HEAVY
     folders = {name.split(".")[1] for name in modules if name.startswith("switchmark.")}
-    assert folders == {"cli", "errors", "model"}
+    assert folders == {"cli", "errors", "machine", "model"}
+    assert not {name for name in modules if name.startswith("switchmark.machine.")} - {
+        "switchmark.machine.signals"
+    }
 
 
 def test_the_help_of_the_whole_tells_each_command_in_a_line(cli) -> None:

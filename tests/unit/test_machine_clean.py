@@ -275,7 +275,7 @@ def test_an_undo_that_fails_is_told_and_tried_again(base: Path) -> None:
     assert ("undo", "a") not in host.ran
 
 
-def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what may lie where a run's journal should be, with what puts it there."""
 
     def folder(number: int) -> Path:
@@ -283,7 +283,8 @@ def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], object]]]:
         made.mkdir(parents=True)
         return made / "journal"
 
-    yield "a file", lambda: (base.mkdir(), (base / "sm0000").touch())
+    base.mkdir()
+    yield "a file", lambda: (base / "sm0000").touch()
     yield "a folder", lambda: folder(1).mkdir()
     yield "a link to itself", lambda: (path := folder(2)).symlink_to(path)
     yield "a device", lambda: folder(3).symlink_to("/dev/zero")

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,9 +25,10 @@ from pydantic import ValidationError
 
 from switchmark.campaign.load import NAME, Campaign, dump, load
 from switchmark.errors import RecordFailed, UsageError
-from switchmark.machine.jsonl import append_line, parse_line, to_line, whole_lines
+from switchmark.machine.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
+from switchmark.model.regular_file import read_object, read_regular
 from switchmark.model.spec import Test
 
 __all__ = [
@@ -119,12 +121,15 @@ class RunFolder:
         """Make a new folder of this name below `parent`, or `CAMPAIGN-YYYYMMDD-HHMMSS`, and open
         it."""
         path = parent / (name or f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        made = None
         try:
-            path = _new_folder(path)
+            made = path = _new_folder(path)
             (path / "logs").mkdir()
             (path / "host.json").write_text(json.dumps(facts, indent=2) + "\n")
             (path / _CAMPAIGN).write_text(dump(campaign))
         except OSError as error:
+            if made is not None:
+                shutil.rmtree(made, ignore_errors=True)  # half of one would keep its name
             raise RecordFailed(
                 f"the run folder {path} cannot be made: {error.strerror}",
                 hint="choose another place with --out FOLDER",
@@ -224,8 +229,9 @@ class _Lines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(path, flags, 0o644)
         except OSError as error:
             raise RecordFailed(f"{path} cannot be opened: {error.strerror}") from error
         try:
@@ -233,7 +239,11 @@ class _Lines:
         except BlockingIOError as error:
             os.close(self._descriptor)
             raise UsageError(f"{path.parent} is being written by another switchmark") from error
-        whole_lines(self._descriptor)
+        try:
+            whole_lines(self._descriptor)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write a line to the disk. OSError leaves the file as it was, or tells that it has no name
@@ -265,21 +275,13 @@ def _records(folder: Path) -> Iterator[Record]:
 def read_host(folder: Path) -> dict[str, Any]:
     """Return all that a run's `host.json` tells of its host; empty if that is not there or holds
     something else."""
-    return _object_in(folder / "host.json")
+    return read_object(folder / "host.json")
 
 
 def read_lab(folder: Path) -> dict[str, Any]:
     """Return what is known of the testbeds of a run: facts of each, and in what they differ; empty
     for a run of one host."""
-    return _object_in(folder / _LAB)
-
-
-def _object_in(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        content = json.loads(path.read_text())
-        if isinstance(content, dict):
-            return content
-    return {}
+    return read_object(folder / _LAB)
 
 
 def _origin(
@@ -313,7 +315,12 @@ def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the lines that were written to their end, with their numbers."""
-    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    try:
+        whole = read_regular(path, MOST_BYTES).rpartition(b"\n")[0]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     for number, line in enumerate(whole.splitlines(), 1):
         with _readable(path, number):
             entry = parse_line(line)

@@ -6,13 +6,15 @@ The commands themselves are in `app`; nothing heavy is imported before it is nee
 
 from __future__ import annotations
 
-import io
+import errno
 import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from switchmark.errors import Exit, Interrupted, SwitchmarkError, UsageError
+from switchmark.cli.output import OutputLost, give_up_output, open_streams
+from switchmark.errors import Exit, Interrupted, SetupFailed, SwitchmarkError, UsageError
+from switchmark.machine.signals import check_interrupted, interruptible
 
 __all__ = ["main"]
 
@@ -21,25 +23,39 @@ def main() -> NoReturn:
     """Run the command of `sys.argv` and end with its exit status."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without bars is no bug
     try:
-        status = _run(arguments)
-        sys.stdout.flush()
+        open_streams()
+        with interruptible():
+            status = _run_to_its_end(arguments)
     except (SwitchmarkError, Interrupted) as error:
         status = _explain(error, error.exit_code, debug)
     except KeyboardInterrupt as error:
         status = _explain(error, Exit.INTERRUPTED, debug)
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing may be flushed into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_output()  # whoever read it has seen enough
         status = Exit.FAILED
-    except FileNotFoundError as error:
-        status = _confess(error, debug) if _has_folder() else _explain(_LOST, Exit.USAGE, debug)
+    except OutputLost as error:
+        give_up_output()
+        status = _explain(error, error.exit_code, debug)
     except Exception as error:  # noqa: BLE001 (a bug is told as one, not as a traceback)
-        status = _confess(error, debug)
+        known = _of_surroundings(error)
+        status = _explain(known, known.exit_code, debug) if known else _confess(error, debug)
     sys.exit(status)
+
+
+def _run_to_its_end(arguments: list[str]) -> int:
+    """Run a command. A library that was interrupted, or that misses the working directory, may say
+    so in words of its own."""
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except Exception as error:
+        if isinstance(error, UsageError) or not isinstance(error, SwitchmarkError):
+            check_interrupted(error)
+        if not _has_folder():
+            raise _LOST from error
+        raise
+    return status
 
 
 def _run(arguments: list[str]) -> int:
@@ -72,6 +88,19 @@ _LOST = UsageError(
     "the folder that this was started in was removed", hint="cd to one that is there, and repeat it"
 )
 
+_USED_UP = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""What an OSError says where a disk, a limit of this process or the memory is used up."""
+
+
+def _of_surroundings(error: Exception) -> SwitchmarkError | None:
+    """Return what an unexpected error says of where the command runs; None where that is no
+    reason for it."""
+    if isinstance(error, MemoryError):
+        return SetupFailed("there is not enough memory", hint="ulimit -a")
+    if isinstance(error, OSError) and error.errno in _USED_UP:
+        return SetupFailed(f"a limit of this host or shell is reached: {error}", hint="ulimit -a")
+    return None
+
 
 def _has_folder() -> bool:
     """Say whether the working directory is still there."""
@@ -96,15 +125,20 @@ def _confess(error: Exception, debug: bool) -> int:
 
     if debug:
         traceback.print_exception(error)
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="switchmark-bug-", suffix=".log", delete=False
-    ) as log:
-        log.write(f"arguments: {sys.argv[1:]}\n")
-        traceback.print_exception(error, file=log)
+    told = f"arguments: {sys.argv[1:]}\n{''.join(traceback.format_exception(error))}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="switchmark-bug-", suffix=".log", delete=False, errors="backslashreplace"
+        ) as log:
+            log.write(told)
+        kept = f"the traceback is in {log.name}"
+    except OSError:
+        print(told, file=sys.stderr)
+        kept = "the traceback stands above, as no file could be written"
     print(
         f"error: a bug in switchmark: {type(error).__name__}: {error}\n"
-        f"  the traceback is in {log.name}\n\n"
-        "hint: report it with that file; 'switchmark clean' undoes what the run left",
+        f"  {kept}\n\n"
+        "hint: report it with that traceback; 'switchmark clean' undoes what the run left",
         file=sys.stderr,
     )
     return Exit.BUG

@@ -77,6 +77,7 @@ def compare(
     from switchmark.report.compare_markdown import compare_markdown
     from switchmark.report.compare_table import compare_lines, result_line
     from switchmark.report.conditions import parse_conditions
+    from switchmark.report.files import write_file
     from switchmark.report.host_differences import host_differences
     from switchmark.report.junit import junit as junit_xml
 
@@ -94,7 +95,7 @@ def compare(
         print(*compare_lines(result, hosts, names), sep="\n")
     for path, write in ((junit, junit_xml), (markdown, compare_markdown)):
         if path is not None:
-            _write(path, write(result, hosts, names))
+            write_file(path, write(result, hosts, names))
     return Exit.FAILED if result.failures else Exit.FINE
 
 
@@ -161,12 +162,3 @@ def _sides(read: Sequence[_Side], base: str | None, ignore: tuple[str, ...]) -> 
             hint=f"--ignore {','.join(apart)} pairs those that are most alike" if apart else None,
         )
     return sides
-
-
-def _write(path: Path, text: str) -> None:
-    from switchmark.errors import RecordFailed
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error

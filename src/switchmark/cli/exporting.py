@@ -298,27 +298,24 @@ def _tell_missing(folder: Path, records: int) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    from switchmark.errors import RecordFailed
+    from switchmark.report.files import write_file
 
     if output is None:
         sys.stdout.write(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise RecordFailed(f"{output} cannot be written: {error.strerror}") from error
+    else:
+        write_file(output, text)
 
 
 def _write_csit(runs: Sequence[tuple[str, Sequence[Record]]], folder: Path) -> None:
     from switchmark.errors import RecordFailed
     from switchmark.report.csit import as_csit, document, file_name
+    from switchmark.report.files import write_file
 
     others = [record for _, records in runs for record in records]
     try:
         for name, records in runs:
             (folder / name).mkdir(parents=True, exist_ok=True)
             for record in records:
-                path = folder / name / file_name(record)
-                path.write_text(document(as_csit(record, others)), encoding="utf-8")
+                write_file(folder / name / file_name(record), document(as_csit(record, others)))
     except OSError as error:
         raise RecordFailed(f"{folder} cannot be written: {error.strerror}") from error

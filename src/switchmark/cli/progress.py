@@ -11,6 +11,7 @@ from typing import Protocol, Self
 from switchmark.campaign.run import Progress
 from switchmark.machine.jsonl import to_line
 from switchmark.model.labels import label, telling
+from switchmark.model.printable import printable
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.report.figures import outcome
@@ -90,7 +91,7 @@ class _Bar(_Silent):
             BarColumn(24),
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[left]}", style="dim"),
-            console=Console(stderr=True, highlight=False),
+            console=Console(file=sys.__stderr__, highlight=False),
             transient=True,
         )
         self._task = self._bars.add_task("", total=len(tests), left="")
@@ -108,7 +109,7 @@ class _Bar(_Silent):
         self._bars.stop()
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
-        self._test, self._trials = label(test, self._axes), 0
+        self._test, self._trials = printable(label(test, self._axes)), 0
         left = "" if left_s is None else f"{clock(left_s)} left"
         self._bars.update(
             self._task, completed=position - 1, total=total, description=self._test, left=left
@@ -119,7 +120,7 @@ class _Bar(_Silent):
         self._bars.update(self._task, description=f"{self._test}, trial {self._trials} done")
 
     def end(self, record: Record) -> None:
-        self._bars.console.print(f"{self._test}: {outcome(record)}", markup=False)
+        self._bars.console.print(f"{self._test}: {printable(outcome(record))}", markup=False)
         self._bars.advance(self._task)
 
 

@@ -210,7 +210,7 @@ def _warn_of_others() -> None:
 
 def _write_report(folder: RunFolder) -> None:
     """Write the page of a run into its folder, and print its path. A run is measured whether or not
-    it can be drawn."""
+    it can be drawn; RecordFailed where there is no room for the page."""
     from switchmark.report.files import write_file
 
     if not folder.latest:
@@ -220,10 +220,11 @@ def _write_report(folder: RunFolder) -> None:
         from switchmark.report.page import page
 
         name = folder.path.name
-        write_file(path, page([(name, folder.latest)], {name: steps_of(folder.path)}, stills=1))
+        drawn = page([(name, folder.latest)], {name: steps_of(folder.path)}, stills=1)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run is measured
         print(f"no report was drawn: {error}", file=sys.stderr)
     else:
+        write_file(path, drawn)
         print(f"report: {path}", file=sys.stderr)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, NoReturn
 
-from switchmark.errors import SwitchmarkError, Unavailable
+from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
 from switchmark.machine.host import LocalHost, last_lines
 
 __all__ = ["anchor", "privileges"]
@@ -79,13 +79,18 @@ def _supervise(argv: Sequence[str]) -> NoReturn:
         argv, env={**os.environ, _ANCHORED: "unprepared"}, start_new_session=True
     )
 
+    sent = set()
+
     def forward(number: int, frame: FrameType | None) -> None:
+        sent.add(-number)
         os.killpg(child.pid, number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, forward)
     status = child.wait()
+    if status in sent:  # it was no Python yet
+        raise Interrupted(f"interrupted by {signal.Signals(-status).name}")
     sys.exit(status if status >= 0 else 128 - status)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import from_json
 
 from switchmark.errors import RecordFailed
 from switchmark.model.regular_file import MIB, check_regular
@@ -81,10 +82,7 @@ def to_line(content: Mapping[str, Any], *, compact: bool = False) -> str:
 
 def parse_line(line: str | bytes) -> dict[str, Any]:
     """Return the object that a line holds. ValueError if it holds something else."""
-    try:
-        entry = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    entry = from_json(line)
     if not isinstance(entry, dict):
         raise ValueError("not an object of JSON")
     return entry

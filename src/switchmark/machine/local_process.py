@@ -13,10 +13,13 @@ from pathlib import Path
 
 from switchmark.errors import CommandFailed, CommandTimedOut
 from switchmark.machine.processes import end, start_time, wait_end
+from switchmark.model.printable import printable
 
 __all__ = ["LocalProcess", "evidence", "kill_group", "last_lines"]
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b]*(\x07|\x1b\\)?|[ -/]*[0-~])")
+"""What a terminal obeys: colours, moves of its cursor, its title (ECMA-48)."""
+
 _FRAME = re.compile(r"#\d+ +0x[0-9a-f]+ | +from /")
 
 
@@ -122,10 +125,10 @@ class LocalProcess:
 
 
 def last_lines(output: bytes, count: int = 5) -> str:
-    """Return the last lines of an output that are not blank, as text without colours. The frames of
-    a stack stand behind the reason why it is told, and are left out."""
-    text = _COLOUR.sub("", output.decode(errors="replace"))
-    lines = [line.rstrip() for line in text.splitlines()]
+    """Return the last lines of an output that are not blank, as text without colours and control
+    characters. The frames of a stack stand behind the reason why it is told, and are left out."""
+    text = _ESCAPES.sub("", output.decode(errors="replace"))
+    lines = [printable(line.rstrip()) for line in text.splitlines()]
     return "\n".join([line for line in lines if line and not _FRAME.match(line)][-count:])
 
 

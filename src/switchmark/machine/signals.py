@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 
 from switchmark.errors import CommandTimedOut, Interrupted
 
-__all__ = ["ending_what_hangs", "interruptible", "shielded"]
+__all__ = ["check_interrupted", "ending_what_hangs", "interruptible", "shielded"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -26,6 +26,7 @@ class _State:
     depth = 0
     pending: int | None = None
     raised = False
+    message = ""
     endable: tuple[int, float] | None = None
     """The depth of shields around what a further signal may end, and when it was begun."""
 
@@ -48,6 +49,13 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def check_interrupted(error: Exception) -> None:
+    """Raise Interrupted from an error that came behind a signal: it may be how a library tells of
+    it, having caught what was raised."""
+    if _State.raised:
+        raise Interrupted(_State.message) from error
 
 
 class shielded:  # noqa: N801 (reads as a verb: `with shielded():`)
@@ -94,7 +102,8 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 def _interrupt(number: int) -> None:
     _State.pending, _State.raised = None, True
-    raise Interrupted(f"interrupted by {signal.Signals(number).name}")
+    _State.message = f"interrupted by {signal.Signals(number).name}"
+    raise Interrupted(_State.message)
 
 
 def _end_what_hangs(number: int) -> None:

@@ -6,9 +6,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
 
-__all__ = ["MIB", "check_regular", "read_regular"]
+from pydantic_core import from_json
+
+__all__ = ["MIB", "check_regular", "open_regular", "read_object", "read_regular"]
 
 MIB = 1 << 20
 
@@ -20,14 +24,24 @@ _SMALL = 64 * MIB
 """No file that a person writes is larger."""
 
 
-def read_regular(path: Path | str, most_bytes: int = _SMALL) -> bytes:
-    """Return the content of a file. OSError, whose `strerror` says why, for one that is no regular
-    file, such as a device or a pipe, or that holds more than `most_bytes`."""
+def open_regular(path: Path | str, most_bytes: int = _SMALL) -> IO[bytes]:
+    """Open a file to be read. OSError, whose `strerror` says why, for one that is no regular file,
+    such as a device or a pipe, or that holds more than `most_bytes`."""
     # A pipe without a writer would be waited for.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    content = bytearray()
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+    file = os.fdopen(descriptor, "rb", buffering=0)
+    try:
         check_regular(descriptor, path, most_bytes)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def read_regular(path: Path | str, most_bytes: int = _SMALL) -> bytes:
+    """Return the content of a file; OSError as `open_regular`."""
+    content = bytearray()
+    with open_regular(path, most_bytes) as file:
         # Files of the kernel do not tell their size.
         while piece := file.read(_PIECE):
             content += piece
@@ -36,8 +50,18 @@ def read_regular(path: Path | str, most_bytes: int = _SMALL) -> bytes:
     return bytes(content)
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object of JSON that a file holds; empty if the file is not there, or holds
+    something else."""
+    with suppress(OSError, ValueError):
+        content = from_json(read_regular(path))
+        if isinstance(content, dict):
+            return content
+    return {}
+
+
 def check_regular(descriptor: int, path: Path | str, most_bytes: int) -> None:
-    """Raise OSError, as `read_regular`, for an open file that is not to be read."""
+    """Raise OSError, as `open_regular`, for an open file that is not to be read."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))

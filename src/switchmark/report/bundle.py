@@ -21,6 +21,7 @@ from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.report.figures import sure_rate
+from switchmark.report.files import write_file
 from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.schema import SCHEMAS, schema
@@ -82,11 +83,7 @@ def write_bundle(path: Path, name: str, files: Mapping[str, bytes], made_at: dat
             f"'{path.name}' names no kind of archive\n  known: {', '.join(_FORMS)}",
             hint=f"-o {name}.tar.gz",
         )
-    content = forms[0](name, files, max(made_at.astimezone(UTC), _EARLIEST))
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
+    write_file(path, forms[0](name, files, max(made_at.astimezone(UTC), _EARLIEST)))
 
 
 def time_of(records: Sequence[Record]) -> datetime:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import secrets
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -114,11 +116,24 @@ def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> 
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a whole file; RecordFailed if that fails."""
+    """Write a whole file, or leave what was there and raise RecordFailed."""
+    data = content if isinstance(content, bytes) else content.encode(errors="backslashreplace")
     try:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    except OSError as error:
-        raise RecordFailed(f"{path} cannot be written: {error.strerror}") from error
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)  # to a device or a pipe: there is nothing to replace
+            return
+        written = target.with_name(f".switchmark-{secrets.token_hex(8)}")
+        try:
+            written.write_bytes(data)
+            if target.exists():
+                written.chmod(stat.S_IMODE(target.stat().st_mode))
+            written.replace(target)
+        finally:
+            written.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RecordFailed(f"{path} cannot be written: {reason}") from error
 
 
 def _write(

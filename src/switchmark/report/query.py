@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from switchmark.errors import UsageError
+from switchmark.errors import SetupFailed, UsageError
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.latency import figures_of
 from switchmark.metrics.loss import losses
@@ -23,6 +24,7 @@ from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, fairness, steady_rate_pps
 from switchmark.model.latency import Latency
 from switchmark.model.record import SCHEMA, Record, TrialResult
+from switchmark.model.regular_file import open_regular, read_object
 from switchmark.model.spec import Test
 from switchmark.report.json import plain
 from switchmark.report.schema import as_json
@@ -64,11 +66,13 @@ def opened(folders: Sequence[Path]) -> Iterator[DuckDBPyConnection]:
         _make_known(database)
         try:
             _load(database, folders, Path(scratch))
-        except duckdb.InvalidInputException as error:
+            for name, view in VIEWS.items():
+                database.execute(f"create view {name} as {view.sql}")
+            yield database
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise SetupFailed(f"DuckDB cannot read the records: {error}") from error
+        except duckdb.Error as error:
             raise Unreadable(f"a stored line cannot be read: {error}") from error
-        for name, view in VIEWS.items():
-            database.execute(f"create view {name} as {view.sql}")
-        yield database
 
 
 def ask(database: DuckDBPyConnection, sql: str) -> Answer:
@@ -130,7 +134,7 @@ def _load(database: DuckDBPyConnection, folders: Sequence[Path], scratch: Path) 
     runs: list[list[Any]] = []
     known = list({folder.resolve(): None for folder in folders})
     for number, folder in enumerate(known):
-        facts = _host(folder)
+        facts = read_object(folder / "host.json")
         for name, paths in (("records", records), ("trials", trials)):
             path = _whole(folder / f"{name}.jsonl", scratch / f"{number}-{name}.jsonl")
             paths.append(str(path))
@@ -221,26 +225,20 @@ def _places(path: str) -> dict[int, int]:
 
 def _whole(path: Path, copy: Path) -> Path:
     """Return a file of whole lines: this one, or a copy without the torn last line."""
-    if path.is_file():
-        with path.open("rb") as file:
+    try:
+        with open_regular(path, sys.maxsize) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
             if file.read() in (b"", b"\n"):
                 return path
-        content = path.read_bytes()
-        copy.write_bytes(content[: content.rfind(b"\n") + 1])
-    else:
+    except FileNotFoundError:
         copy.touch()
+        return copy
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    content = path.read_bytes()
+    copy.write_bytes(content[: content.rfind(b"\n") + 1])
     return copy
-
-
-def _host(folder: Path) -> Mapping[str, Any]:
-    """Return the facts of a run's host; none where they are not kept, or are something else."""
-    with suppress(OSError, ValueError):
-        facts = json.loads((folder / "host.json").read_text())
-        if isinstance(facts, dict):
-            return facts
-    return {}
 
 
 # --- what SQL cannot compute -----------------------------------------------------------------

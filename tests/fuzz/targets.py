@@ -1,0 +1,21 @@
+"""This is the table of what is fuzzed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fuzz.harness import Target
+from fuzz.stored import journals, run_folders
+from fuzz.written import arguments, campaigns, host_files, lab_files
+
+__all__ = ["TARGETS"]
+
+TARGETS: Mapping[str, Target] = {
+    "campaigns": campaigns,
+    "host-files": host_files,
+    "lab-files": lab_files,
+    "arguments": arguments,
+    "run-folders": run_folders,
+    "journals": journals,
+}
+"""Each target by the name that `make fuzz TARGET=NAME` takes."""
