@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
-from contributing import CONTRIBUTING, REPOSITORY, example
+from contributing import CONTRIBUTING, REPOSITORY, example, source_of_example
 from switchmark.model.plan import HOST
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
 from switchmark.plugins import check_contract
@@ -30,17 +35,41 @@ def test_the_example_makes_the_plan_that_it_promises() -> None:
         assert made.endswith(f" action mirred egress redirect dev {far}")
 
 
-def test_the_line_for_the_table_stands_between_lines_that_are_there() -> None:
-    text = CONTRIBUTING.read_text()
-    block = re.search(r"\+\+\+ b/(\S+__init__\.py)\n(.*?)```", text, re.DOTALL)
+def test_both_diffs_can_be_applied(tmp_path: Path) -> None:
+    """Also where a reader has done so: what is there of the example is left out first."""
+    blocks = re.findall(r"```diff\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    table = tmp_path / "src/switchmark/switches/__init__.py"
+    table.parent.mkdir(parents=True)
+    lines = (REPOSITORY / table.relative_to(tmp_path)).read_text().splitlines(keepends=True)
+    table.write_text("".join(line for line in lines if "tc_mirred" not in line))
+    for block in blocks:
+        argv = ("git", "apply", "--verbose", "-")
+        done = subprocess.run(argv, input=block, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    added = [line.strip() for line in table.read_text().splitlines() if "tc_mirred" in line]
+    assert added == ["tc_mirred,", "tc_mirred.SWITCH,"]
+    assert (table.parent / "tc_mirred.py").read_text() == source_of_example()
+
+
+def test_a_switch_outside_of_the_repository_is_listed(tmp_path: Path) -> None:
+    """Its pyproject.toml says what an installed package tells of its entry points."""
+    block = re.search(r"```toml\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     assert block
-    table = (REPOSITORY / block[1]).read_text()
-    hunks = [part.splitlines() for part in block[2].split("@@\n") if part.strip()]
-    assert len(hunks) == 2
-    for hunk in hunks:
-        there = "".join(f"{line[1:]}\n" for line in hunk if line[0] in " -")
-        assert there in table
-        assert any(line.startswith("+") for line in hunk)
+    project = tomllib.loads(block[1])
+    (module,) = project["tool"]["setuptools"]["py-modules"]
+    source = source_of_example().replace('name = "tc-mirred"', 'name = "of-others"')
+    (tmp_path / f"{module}.py").write_text(source)
+    ((group, points),) = project["project"]["entry-points"].items()
+    (target,) = points.values()
+    installed = tmp_path / "others-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(f"[{group}]\nof-others = {target}\n")
+    argv = (sys.executable, "-c", "from switchmark.switches import TABLE; print(*TABLE)")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert "of-others" in done.stdout.split()
 
 
 def test_ping_is_among_the_packages() -> None:
