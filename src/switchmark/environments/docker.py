@@ -140,7 +140,7 @@ def _own_daemon(node: Node) -> Plan:
     home, place, name = f"{node.run_dir}/docker", _place(node), f"{prefix_of(node)}-dockerd"
     within = ("nsenter", f"--mount=/proc/${{{place}}}/ns/mnt")
     return (
-        Run("a place for docker", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
+        Run("a place for docker", ("mkdir", "-p", f"{home}/tmp"), undo=("rm", "-rf", home)),
         Spawn(
             "namespaces that end with one process",
             place,
@@ -176,6 +176,8 @@ def _own_daemon(node: Node) -> Plan:
                 *("--userland-proxy=false", "--exec-opt", "native.cgroupdriver=cgroupfs"),
                 *("--cgroup-parent", cgroup_parent(node)),
             ),
+            # Its containerd writes its stacks there, as root, under a name that is known before.
+            env={"TMPDIR": f"{home}/tmp"},
             stop=(SIGKILL, 5.0),
         ),
         Wait(

@@ -16,17 +16,24 @@ from pathlib import Path
 from typing import Literal
 
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
+from switchmark.machine.cgroups import V2
 from switchmark.machine.far_undo import runs_there
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import LOCAL
 from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, boot_id
 from switchmark.machine.leases import Leases
 from switchmark.machine.machines import MachineHost
-from switchmark.machine.processes import end, marked, open_process
+from switchmark.machine.processes import end, marked, open_process, start_time
 from switchmark.machine.signals import shielded
 from switchmark.machine.ssh_sockets import sweep
 from switchmark.machine.undo import carry_out, in_words
-from switchmark.machine.workspace import claims, default_base, remove_folder, require_own
+from switchmark.machine.workspace import (
+    claims,
+    default_base,
+    mounts_below,
+    remove_folder,
+    require_own,
+)
 
 __all__ = ["Cleaned", "clean", "clean_there"]
 
@@ -124,17 +131,18 @@ def _clean_run(
         try:
             journal = Journal.reopen(base / run / "journal")
         except FileNotFoundError:
-            # It died, or is ending, between the folder and the journal: nothing was done yet.
-            if not dry_run:
-                remove_folder(base / run)
-            return Cleaned(run, "dead" if dry_run else "cleaned")
+            # It died, or is ending, between the folder and the journal, and nothing was done yet,
+            # or somebody removed the journal.
+            if dry_run:
+                return Cleaned(run, "dead", tuple(_leftovers(base, run, hosts[LOCAL])))
+            return _without_journal(base, run, hosts)
     if journal is None:
         return Cleaned(run, "live")
     try:
         forgotten = _forget(journal, Leases(base), forget, dry_run)
         if dry_run:
             undos = (in_words(undo) for _, undo in _to_undo(journal) if undo.host not in forget)
-            leftovers = _leftovers(run, hosts[LOCAL])
+            leftovers = _leftovers(base, run, hosts[LOCAL])
             return Cleaned(run, "dead", (*_of_spoilt(journal), *forgotten, *undos, *leftovers))
         cleaned = _undo_all(base, journal, hosts)
         return replace(cleaned, actions=(*_of_spoilt(journal), *forgotten, *cleaned.actions))
@@ -201,7 +209,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
             except (SwitchmarkError, OSError) as error:
                 failures[number] = f"could not undo ({in_words(undo)}): {error}"
         # A command that was under way when its run died may have done its work since.
-        ended = _end_marked(run)
+        ended = _end_all(run, hosts[LOCAL])
         actions += ended
         if not ended and not failures:
             break
@@ -211,21 +219,41 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
     for host, path in leases.held_by(run):
         with suppress(SwitchmarkError, OSError):
             carry_out(Lease(host=host, path=path), run=run, hosts=hosts, leases=leases)
-    for command in _named(run, hosts[LOCAL]):
-        actions.append(in_words(command))
-        try:
-            carry_out(command, run=run, hosts=hosts, leases=leases)
-        except SwitchmarkError as error:
-            failures[-1] = str(error)
-    if not failures:
-        try:
-            remove_folder(base / run)
-        except SwitchmarkError as error:
-            failures[-1] = str(error)
+    done, not_done = _sweep_up(base, run, hosts[LOCAL], keep_folder=bool(failures))
+    actions += done
+    failures |= {-1 - number: each for number, each in enumerate(not_done)}
     state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
     far = {undo.host for number, undo in pending if number in failures and undo.host != LOCAL}
     told = tuple(dict.fromkeys(failures.values()))
     return Cleaned(run, state, tuple(actions), told, tuple(sorted(far)))
+
+
+def _without_journal(base: Path, run: str, hosts: Mapping[str, Host]) -> Cleaned:
+    """Remove what carries the id of a run whose folder has no journal."""
+    actions = _end_all(run, hosts[LOCAL])
+    done, failures = _sweep_up(base, run, hosts[LOCAL])
+    state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
+    return Cleaned(run, state, (*actions, *done), tuple(failures))
+
+
+def _sweep_up(
+    base: Path, run: str, host: Host, *, keep_folder: bool = False
+) -> tuple[list[str], list[str]]:
+    """Remove the namespaces, links, control groups and mounts of a run whose processes have ended,
+    and its folder; return what was done, and what failed."""
+    actions, failures = [], []
+    for command in _named(base, run, host):
+        actions.append(in_words(command))
+        try:
+            carry_out(command, run=run, hosts={host.name: host}, leases=Leases(base))
+        except SwitchmarkError as error:
+            failures.append(str(error))
+    if not (keep_folder or failures):
+        try:
+            remove_folder(base / run)
+        except SwitchmarkError as error:
+            failures.append(str(error))
+    return actions, failures
 
 
 def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
@@ -252,9 +280,11 @@ def _on_disk(undo: Undo) -> bool:
     return isinstance(undo, Restore) and not undo.path.startswith(kernel)
 
 
-def _end_marked(run: str) -> list[str]:
+def _end_all(run: str, host: Host) -> list[str]:
+    """End the processes that carry the mark of a run or are in its control groups: the first one of
+    a container may have an environment of its own."""
     actions = []
-    for pid, start in marked(run):
+    for pid, start in (*marked(run), *_in_groups(run, host)):
         pidfd = open_process(pid, start)
         if pidfd is None:
             continue
@@ -264,20 +294,43 @@ def _end_marked(run: str) -> list[str]:
     return actions
 
 
-def _named(run: str, host: Host) -> list[Command]:
-    """Return the commands that remove the namespaces and links of this host with the run's prefix.
-    Every one of them has an undo in the journal; this is the net below it."""
+def _in_groups(run: str, host: Host) -> list[tuple[int, int]]:
+    """Return pid and start time of each process in the run's control groups. One that cannot be
+    seen from this namespace has the number 0 there, and is passed over."""
+    members = host.read_all(*(f"{group}/cgroup.procs" for group in _groups(run, host)))
+    pids = {int(pid) for content in members.values() for pid in content.split()} - {0, os.getpid()}
+    return [(pid, start) for pid in sorted(pids) if (start := start_time(pid)) is not None]
+
+
+def _groups(run: str, host: Host) -> list[str]:
+    """Return the folders of the run's control groups, those above before those below them."""
+    try:
+        paths = host.run(("find", V2, "-type", "d", "-path", f"*/{run}-*"), timeout_s=30)
+    except Unavailable:
+        return []
+    return paths.stdout.decode(errors="replace").splitlines()
+
+
+def _named(base: Path, run: str, host: Host) -> list[Command]:
+    """Return the commands that remove the namespaces, links and control groups of this host with
+    the run's prefix, and what is mounted below its folder. Every one of them has an undo in the
+    journal; this is the net below it."""
     try:
         spaces = host.run(("ip", "netns", "list")).stdout.decode().splitlines()
         links = json.loads(host.run(("ip", "-j", "link")).stdout or b"[]")
     except Unavailable:
         return []
     names = [line.split()[0] for line in spaces if line.startswith(f"{run}-")]
-    commands = [Command(host=host.name, argv=("ip", "netns", "del", name)) for name in names]
+    removals: list[tuple[str, ...]] = [("ip", "netns", "del", name) for name in names]
     names = [link["ifname"] for link in links if link["ifname"].startswith(f"{run}-")]
-    return commands + [Command(host=host.name, argv=("ip", "link", "del", name)) for name in names]
+    removals += [("ip", "link", "del", name) for name in names]
+    removals += [("rmdir", group) for group in reversed(_groups(run, host))]
+    points = [str(point) for point in reversed(mounts_below(base / run))]
+    removals += [("umount", point) for point in points]
+    return [Command(host=host.name, argv=argv) for argv in removals]
 
 
-def _leftovers(run: str, host: Host) -> list[str]:
-    processes = [f"end process {pid} of the run" for pid, _ in marked(run)]
-    return processes + [in_words(command) for command in _named(run, host)]
+def _leftovers(base: Path, run: str, host: Host) -> list[str]:
+    processes = sorted({*marked(run), *_in_groups(run, host)})
+    ends = [f"end process {pid} of the run" for pid, _ in processes]
+    return ends + [in_words(command) for command in _named(base, run, host)]

@@ -26,7 +26,7 @@ from switchmark.machine.signals import shielded
 from switchmark.machine.ssh import SshHost
 from switchmark.model.plan import OWN_DIR, PORTS_DIR
 
-__all__ = ["Workspace", "claims", "default_base", "remove_folder", "require_own"]
+__all__ = ["Workspace", "claims", "default_base", "mounts_below", "remove_folder", "require_own"]
 
 
 class Workspace:
@@ -113,13 +113,18 @@ def claims(base: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def mounts_below(folder: Path) -> list[Path]:
+    """Return what is mounted on a folder or below it, in the order in which it was."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = [Path(line.split()[4]) for line in lines]
+    return [point for point in points if folder in point.parents or point == folder]
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a run's folder; SetupFailed while something is mounted below it, as that would
     remove the files of whatever is mounted."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        point = Path(line.split()[4])
-        if folder in point.parents or point == folder:
-            raise SetupFailed(f"{point} is still mounted", hint=f"umount {point}")
+    for point in mounts_below(folder):
+        raise SetupFailed(f"{point} is still mounted", hint=f"umount {point}")
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise SetupFailed(f"{folder} cannot be removed", hint=f"ls -laR {folder}")
