@@ -9,6 +9,8 @@ C_FILES = $(wildcard traffic/src/*.[ch] traffic/engines/*.[ch] traffic/tests/*.[
 PYTHON_DIRS = $(wildcard src tests tools bench)
 
 FUZZ = -runs=100000 -max_total_time=30 -max_len=4096 -verbosity=0 -print_final_stats=1
+# A life of the program takes 30 ms: in its time the fuzzer would not make short rows of commands long.
+LONG_ROWS = for i in {1..100}; do head -c 1024 /dev/urandom >$(1)/long-$$i; done
 CLANG ?= clang-14
 CLANG_FORMAT ?= clang-format-14
 CLANG_TIDY ?= clang-tidy-14
@@ -65,9 +67,11 @@ check-fuzz: build/strict
 	build/strict/traffic/fuzz_frame $(FUZZ) build/corpus/frame
 	build/strict/traffic/fuzz_command $(FUZZ) build/corpus/command traffic/fuzz/commands
 	build/strict/traffic/fuzz_wire $(FUZZ) build/corpus/wire
+	@$(call LONG_ROWS,build/corpus/control)
 	build/strict/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/control
 check-threads: build/thread
 	@mkdir -p build/corpus/threads
+	@$(call LONG_ROWS,build/corpus/threads)
 	build/thread/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/threads
 	meson test -C build/thread --no-rebuild --quiet control loop machine
 	SWITCHMARK_TRAFFIC_BUILD=build/thread .venv/bin/python -m pytest -q tests/contract/test_traffic_protocol.py

@@ -239,7 +239,7 @@ static void say_load(struct script *s)
 		say(s, ",\"delay_ns\":%.0f", NUMBER(s, 0, 100, 10000));
 	if (once_in(s, 8))
 		say(s, ",\"first_flow\":%.0f", NUMBER(s, 1, 16383, 100));
-	if (once_in(s, 4)) {
+	if (once_in(s, 2)) {
 		say(s, ",\"announce\":");
 		say_announced(s);
 		if (once_in(s, 2))
