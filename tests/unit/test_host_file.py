@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from switchmark.cli.options import with_host_file
 from switchmark.errors import UsageError
-from switchmark.machine.host_file import VARIABLE, check_names, host_file, host_programs
+from switchmark.machine.host_file import (
+    VARIABLE,
+    check_names,
+    check_ssh_option,
+    host_file,
+    host_programs,
+)
 
 
 @pytest.fixture
@@ -178,3 +189,58 @@ def test_a_command_reads_it_before_it_does_anything(
         with pytest.raises(UsageError, match=told):
             command(host_file=mine)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "StrictHostKeyChecking=no",
+        "StrictHostKeyChecking=false",
+        "StrictHostKeyChecking= no",
+        'StrictHostKeyChecking="off"',
+        "stricthostkeychecking=ACCEPT-NEW",
+        "UserKnownHostsFile=/dev/null /dev/null",
+        'UserKnownHostsFile= "/dev//null"',
+        "NoHostAuthenticationForLocalhost=true",
+        "NoHostAuthenticationForLocalhost= yes",
+        "KnownHostsCommand=/usr/bin/printf %H",
+        "VerifyHostKeyDNS=yes",
+    ],
+)
+def test_no_option_waves_the_key_of_a_host_through(option: str) -> None:
+    with pytest.raises(ValueError, match="would let anybody be that host"):
+        check_ssh_option(option)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["StrictHostKeyChecking=yes", "UserKnownHostsFile=/a /b", "VerifyHostKeyDNS=ask", "Port=22"],
+)
+def test_other_options_of_ssh_are_taken(option: str) -> None:
+    check_ssh_option(option)
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")
+@given(
+    st.sampled_from(
+        [
+            ("StrictHostKeyChecking", "stricthostkeychecking"),
+            ("NoHostAuthenticationForLocalhost", "nohostauthenticationforlocalhost"),
+            ("VerifyHostKeyDNS", "verifyhostkeydns"),
+        ]
+    ),
+    st.text(" \t\"'=", max_size=2),
+    st.sampled_from(["yes", "no", "true", "false", "off", "ask", "accept-new", "No"]),
+    st.text(" \t\"'", max_size=2),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_taken_is_no_weaker_as_ssh_reads_it(
+    names: tuple[str, str], before: str, value: str, behind: str
+) -> None:
+    option = f"{names[0]}={before}{value}{behind}"
+    with suppress(ValueError):
+        check_ssh_option(option)
+        read = subprocess.run(("ssh", "-F", "none", "-G", "-o", option, "x"), capture_output=True)
+        found = dict(line.split(" ", 1) for line in read.stdout.decode().splitlines())
+        weak = {"stricthostkeychecking": ("false", "accept-new")}.get(names[1], ("true", "yes"))
+        assert found.get(names[1]) not in weak

@@ -318,6 +318,10 @@ TLS = '\n[tls]\nca = "ca"\ncert = "c"\nkey = "k"\n'
         ("[local]\ntestbeds = 0\n", "local.testbeds"),
         ("[local]\nbeds = 2\n", "local.beds"),
         ("[ssh]\nhosts = []\n", "ssh.hosts"),
+        (
+            '[ssh]\nhosts = ["a"]\noptions = ["StrictHostKeyChecking=no"]\n',
+            "would let anybody be that host",
+        ),
         ('[ssh]\nhosts = ["-oProxyCommand=touch x"]\n', "is no name of a host"),
         ('[ssh]\nhosts = ["root@-oProxyCommand=x"]\n', "is no name of a host"),
         ('[ssh]\nhosts = ["bed1", "root@../bed2"]\n', "'root@../bed2' is no name of a host"),

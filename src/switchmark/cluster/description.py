@@ -32,6 +32,7 @@ from pydantic import (
 )
 
 from switchmark.errors import UsageError
+from switchmark.machine.host_file import check_ssh_option
 from switchmark.model.regular_file import read_regular
 
 __all__ = ["Description", "Local", "Slurm", "Ssh", "Tls", "check_address", "described"]
@@ -98,6 +99,13 @@ class Ssh(_Started):
 
     options: tuple[str, ...] = ()
     """Options of ssh, such as `IdentityFile=/root/lab`."""
+
+    @field_validator("options")
+    @classmethod
+    def _no_weaker(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for option in options:
+            check_ssh_option(option)
+        return options
 
     @field_validator("hosts")
     @classmethod

@@ -39,6 +39,7 @@ __all__ = [
     "MachineEntry",
     "Nic",
     "check_names",
+    "check_ssh_option",
     "host_entries",
     "host_entry",
     "host_file",
@@ -56,11 +57,14 @@ _OPTION = re.compile(r"[A-Za-z0-9]+=[^\n]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,14}")
 _MODEL = re.compile(r"[A-Za-z0-9-]+")
-_WEAKER = {
-    *(("stricthostkeychecking", value) for value in ("no", "off", "accept-new")),
-    *((file, "/dev/null") for file in ("userknownhostsfile",)),
-    ("nohostauthenticationforlocalhost", "yes"),
+_SAFE = {
+    "stricthostkeychecking": ("yes", "true", "ask"),
+    "nohostauthenticationforlocalhost": ("no", "false"),
+    "verifyhostkeydns": ("no", "false", "ask"),
+    "knownhostscommand": ("none",),
 }
+"""The values of the options about the keys of hosts with which none is believed unseen."""
+
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -120,11 +124,7 @@ class HostEntry(_Section):
     @classmethod
     def _no_weaker(cls, options: tuple[str, ...]) -> tuple[str, ...]:
         for option in options:
-            if not _OPTION.fullmatch(option):
-                raise ValueError(f"'{option}' is no option of ssh's configuration: NAME=VALUE")
-            name, _, value = option.lower().partition("=")
-            if (name, value.strip('"')) in _WEAKER:
-                raise ValueError(f"'{option}' would let anybody be that host")
+            check_ssh_option(option)
         return options
 
 
@@ -141,6 +141,18 @@ class _File(_Section):
                 raise ValueError("local is this host, which is not reached by ssh")
             _check_machine(name, entry)
         return hosts
+
+
+def check_ssh_option(option: str) -> None:
+    """Raise ValueError for what is no option of ssh's configuration, or would let it believe the
+    key of a host that it does not know."""
+    if not _OPTION.fullmatch(option):
+        raise ValueError(f"'{option}' is no option of ssh's configuration: NAME=VALUE")
+    name, _, value = option.lower().partition("=")
+    words = value.replace('"', " ").split()
+    nowhere = name == "userknownhostsfile" and "/dev/null" in map(os.path.normpath, words)
+    if nowhere or (name in _SAFE and " ".join(words) not in _SAFE[name]):
+        raise ValueError(f"'{option}' would let anybody be that host")
 
 
 def _check_machine(name: str, entry: HostEntry) -> None:
