@@ -13,6 +13,8 @@ import pytest
 from recorded import fresh
 from switchmark.campaign.sharing import DOUBT, OnSharedMachine
 from switchmark.errors import Unavailable
+from switchmark.machine import measuring
+from switchmark.machine.host import LocalHost
 from switchmark.machine.measuring import VARIABLE, measuring_alone, myself
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
@@ -54,7 +56,8 @@ def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> Non
         other.stdin.close()  # it ends its measurement
 
     with measuring_alone("me", told=told):
-        assert said == ["the other[31m one"]  # nothing that a terminal would obey
+        holder = f"; process {other.pid} of user {os.geteuid()}"
+        assert said == [f"the other[31m one{holder}"]  # nothing that a terminal would obey
 
 
 def test_a_killed_holder_holds_nothing(other: subprocess.Popen[str]) -> None:
@@ -85,7 +88,7 @@ def test_without_a_lock_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
 
-@pytest.mark.parametrize("kind", ["folder", "link", "fifo", "nowhere"])
+@pytest.mark.parametrize("kind", ["folder", "link", "hard link", "fifo", "nowhere"])
 def test_a_lock_that_is_no_file_is_refused(
     lock: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -93,6 +96,9 @@ def test_a_lock_that_is_no_file_is_refused(
         lock.mkdir()
     elif kind == "link":  # in /tmp it may be anybody's, and lead anywhere
         lock.symlink_to(lock.with_name("secret"))
+    elif kind == "hard link":
+        lock.with_name("other").touch()
+        lock.hardlink_to(lock.with_name("other"))
     elif kind == "fifo":
         os.mkfifo(lock)
     else:
@@ -102,6 +108,42 @@ def test_a_lock_that_is_no_file_is_refused(
         pass
     assert VARIABLE in (refused.value.hint or "")
     assert not lock.with_name("secret").exists()
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "somewhere"])
+def test_the_shell_of_another_host_follows_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    target, lock = tmp_path / "target", tmp_path / "lock"
+    lock.symlink_to(target)
+    if kind == "somewhere":
+        target.write_text("precious")
+    monkeypatch.setattr(measuring, "_FILE", str(lock))
+    refused = pytest.raises(Unavailable, match="is no file")
+    with refused, measuring._alone_there(LocalHost(), "me", False, print):
+        pass
+    assert target.exists() == (kind == "somewhere")
+    assert kind == "nowhere" or target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("way", ["symbolic", "hard", ""])
+def test_the_shell_of_another_host_writes_to_the_file_that_it_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    target, lock = tmp_path / "target", tmp_path / "lock"
+    target.write_text("precious")
+    monkeypatch.setattr(measuring, "_FILE", str(lock))
+    if way == "hard":
+        lock.hardlink_to(target)
+    with measuring._alone_there(LocalHost(), "me", False, print):
+        assert lock.read_text() == ("precious" if way == "hard" else "me")
+        if way == "symbolic":  # as the owner of the folder may do meanwhile
+            lock.unlink()
+            lock.symlink_to(target)
+    assert target.read_text() == "precious"
+    if not way:
+        assert lock.read_text() == ""
+        assert lock.stat().st_mode & 0o777 == 0o666
 
 
 class _LabOfThree(FakeLab):

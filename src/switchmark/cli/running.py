@@ -186,7 +186,8 @@ def _told_of_waiting(holder: str) -> None:
     """Say why nothing happens yet."""
     print(
         f"waiting: another run measures on this machine ({holder})\n"
-        "  Ctrl-C ends the waiting; --share-machine measures beside it, and doubts what it finds",
+        "  Ctrl-C ends the waiting; --share-machine measures beside it, and doubts what it finds\n"
+        "  any user can hold this lock: SWITCHMARK_MACHINE_LOCK=FILE takes another one",
         file=sys.stderr,
         flush=True,
     )

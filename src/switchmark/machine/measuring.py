@@ -83,20 +83,23 @@ def measuring_alone_on(
 _HOLD = """\
 f=$1 who=$2
 command -v flock >/dev/null || { echo held; exec cat; }
-umask 0
-[ -e "$f" ] || : >"$f"
+(umask 0; set -C; : >"$f") 2>/dev/null  # where nothing has the name, not even a link
 [ -f "$f" ] && [ ! -L "$f" ] && exec 9<"$f" || { echo "$f is no file that can be read"; exit 1; }
+say() { # to that file alone, though another user may have put a link in its place since
+  [ "$(stat -L -c '%d %i %h' /proc/self/fd/9)" = "$(stat -c '%d %i' "$f") 1" ] || return
+  printf '%s' "$1" >/proc/self/fd/9
+}
 if flock -n 9; then mine=y
 elif [ -n "$3" ]; then mine=
 else
-  echo "busy $(head -c 300 "$f" | tr -d '\n')"
+  echo "busy $(head -c 300 /proc/self/fd/9 | tr -d '\n')"
   flock 9; mine=y
 fi
-[ -z "$mine" ] || printf '%s' "$who" >"$f"
+[ -z "$mine" ] || say "$who"
 trap '' TERM  # the end of its input ends it, which takes the word back
 echo held
 cat >/dev/null
-[ -z "$mine" ] || : >"$f"
+[ -z "$mine" ] || say ""
 """
 _ANSWER_S = 3600.0
 
@@ -106,10 +109,12 @@ def _alone_there(host: Host, who: str, shared: bool, told: Callable[[str], None]
     """Hold the lock of another host's machine by a shell there, which ends with its input."""
     argv = ("sh", "-c", _HOLD, "sh", _FILE, who, "shared" * shared)
     process = host.spawn(argv, stderr_path=os.devnull)
+    why = "no shell holds it"
     try:
         while (said := process.receive(_ANSWER_S) or "") != "held":
+            why = said or why
             if process.poll() is not None:
-                raise _unusable(f"{_FILE} on {host.name}", said or "no shell holds it")
+                raise _unusable(f"{_FILE} on {host.name}", why)
             if said.startswith("busy "):
                 told(f"{_printable(said.removeprefix('busy '))} (on {host.name})")
         yield
@@ -131,9 +136,10 @@ def _opened(path: str) -> int:
                 if isinstance(error, FileNotFoundError):
                     raise
                 raise _unusable(path, error.strerror or str(error)) from error
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 os.close(descriptor)
-                raise _unusable(path, "it is no file")
+                raise _unusable(path, "it is no file, or has another name too")
             return descriptor
         try:
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
@@ -169,8 +175,21 @@ def _say(descriptor: int, who: str) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Return what the holder says of itself, as a terminal may print it."""
-    return _printable(os.pread(descriptor, _TOLD, 0).decode(errors="replace"))
+    """Return what the holder says of itself, as a terminal may print it, and what the kernel says
+    of it, which nobody can make up."""
+    said = _printable(os.pread(descriptor, _TOLD, 0).decode(errors="replace"))
+    return f"{said}{_process(os.fstat(descriptor).st_ino)}"
+
+
+def _process(inode: int) -> str:
+    """Return the process that has the lock of a file, with its user; empty where neither is seen
+    from here."""
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, pid, file, *_ = line.split()
+            if kind == "FLOCK" and file.rpartition(":")[2] == str(inode):
+                return f"; process {pid} of user {Path('/proc', pid).stat().st_uid}"
+    return ""
 
 
 def _printable(said: str) -> str:
