@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -184,11 +185,14 @@ def _holder(descriptor: int) -> str:
 def _process(inode: int) -> str:
     """Return the process that has the lock of a file, with its user; empty where neither is seen
     from here."""
+    host = LocalHost()
     with suppress(OSError):
-        for line in Path("/proc/locks").read_text().splitlines():
+        for line in host.read("/proc/locks").decode().splitlines():
             _, kind, _, _, pid, file, *_ = line.split()
             if kind == "FLOCK" and file.rpartition(":")[2] == str(inode):
-                return f"; process {pid} of user {Path('/proc', pid).stat().st_uid}"
+                status = host.read(f"/proc/{pid}/status").decode(errors="replace")
+                (uid,) = re.findall(r"^Uid:\s+(\d+)", status, re.MULTILINE)
+                return f"; process {pid} of user {uid}"
     return ""
 
 
