@@ -156,7 +156,9 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	s->stagger = (load->stagger + t->core) / t->cores;
 	s->limit =
 		load->frames * (first + flows) / load->flows - load->frames * first / load->flows;
-	s->port->first_flow = load->first_flow + first;
+	/* Of several senders of a port, the lowest: the sockets' flows are numbered through. */
+	if (load->first_flow + first < s->port->first_flow)
+		s->port->first_flow = load->first_flow + first;
 	s->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
 	s->clock = &c->clock;
 	s->window = &c->window;
@@ -179,7 +181,7 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 			struct frame_template *made = &s->templates[(size_t)f * s->sizes + i];
 
 			template_make(made, &a, frame_len(s->port, load->lens[i]), arm->run,
-				      (uint16_t)(s->port->first_flow + f), PHASE_MEASURED,
+				      (uint16_t)(load->first_flow + first + f), PHASE_MEASURED,
 				      headless);
 			if (s->port->completes_sums && !a.v6 && !a.vxlan)
 				template_leave_sum(made);
@@ -442,6 +444,8 @@ void control_arm(struct control *c, const struct arm_plan *arm)
 			clock_measure(&c->told, 50);
 		c->clock = c->told;
 	}
+	for (uint32_t i = 0; i < c->port_count; i++)
+		c->ports[i].first_flow = UINT32_MAX;
 	c->window = (struct window){
 		.interval = clock_ticks_in(&c->clock, arm->interval_ns),
 		.announce_every = clock_ticks_in(&c->clock, arm->announce_every_ns),

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #define CACHE_LINE 64
-#define LINES_MAPPED (128u << 10) /* bytes that the allocator maps, zero until they are written */
 
-/* `count` times `bytes`, all zero. NULL: there is no memory. It is given back by free(). */
+/* `count` times `bytes`, all zero; written here, so it is on the node of the CPU that this runs on. NULL:
+ * there is no memory. It is given back by free(). */
 static inline void *lines_alloc(size_t count, size_t bytes)
 {
 	size_t all;
@@ -20,8 +20,6 @@ static inline void *lines_alloc(size_t count, size_t bytes)
 
 	if (__builtin_mul_overflow(count, bytes, &all))
 		return NULL;
-	if (all >= LINES_MAPPED)
-		return calloc(count, bytes); /* not touched before the thread that uses it does */
 	all = (all + CACHE_LINE) / CACHE_LINE * CACHE_LINE;
 	memory = aligned_alloc(CACHE_LINE, all);
 	return memory ? memset(memory, 0, all) : NULL;

@@ -624,6 +624,66 @@ static void memory_is_on_the_node_of_the_cpu_that_it_is_written_on(void)
 	EXPECT_EQ(cpu_move(-1, &before), -1);
 }
 
+/* A socket for each of four flows, two of each sender: no sender changes where the other's leave. */
+static void two_senders_of_a_port_leave_each_other_their_sockets(void)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		struct bench *b = bench_make(ROLE_SENDER);
+		struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
+		struct task *tasks = aligned_alloc(CACHE_LINE, 2 * sizeof(*tasks));
+		struct arm_plan *arm;
+
+		memset(c, 0, sizeof(*c));
+		memset(tasks, 0, 2 * sizeof(*tasks));
+		c->out = tmpfile();
+		c->ports[0] = b->port;
+		c->ports[0].first_flow = 1; /* of a trial before */
+		c->port_count = 1;
+		c->task_count = 2;
+		c->tasks = tasks;
+		arm = &c->command.arm;
+		*arm = (struct arm_plan){
+			.run = 9, .longest_ns = 1, .interval_ns = 1, .task_count = 2
+		};
+		for (uint32_t k = 0; k < 2; k++) {
+			struct task_load *load = &arm->tasks[k];
+
+			tasks[k].role = ROLE_SENDER;
+			tasks[k].cores = 1;
+			tasks[k].sender.port = &c->ports[0];
+			load->flows = 2;
+			load->first_flow = k == i ? 4 : 6;
+			load->burst = load->len_count = load->sent.count = 1;
+			load->lens[0] = FRAME_MIN;
+		}
+		control_arm(c, arm);
+		EXPECT(c->armed);
+		EXPECT_EQ(c->ports[0].first_flow, 4);
+		for (uint32_t k = 0; k < 2; k++)
+			task_free(&tasks[k]);
+		fclose(c->out);
+		free(tasks);
+		free(c);
+		bench_free(b);
+	}
+}
+
+/* Memory that nobody has written to is not there, and would be where it is first written. */
+static void memory_is_written_where_it_is_asked_for(void)
+{
+	const size_t bytes = 4 << 20, page = 4096;
+	uint8_t *lines = lines_alloc(1, bytes);
+	const uintptr_t first = ((uintptr_t)lines + page - 1) / page * page;
+	unsigned char there[1023] = { 0 };
+	uint32_t count = 0;
+
+	EXPECT_EQ(mincore((void *)first, sizeof(there) * page, there), 0);
+	for (size_t i = 0; i < sizeof(there); i++)
+		count += there[i] & 1;
+	EXPECT_EQ(count, sizeof(there));
+	free(lines);
+}
+
 int main(void)
 {
 	TEST(a_text_is_cut_between_characters);
@@ -645,5 +705,7 @@ int main(void)
 	else
 		TEST(threads_of_libraries_lose_their_privileges);
 	TEST(memory_is_on_the_node_of_the_cpu_that_it_is_written_on);
+	TEST(two_senders_of_a_port_leave_each_other_their_sockets);
+	TEST(memory_is_written_where_it_is_asked_for);
 	return tap_end();
 }
