@@ -1,5 +1,6 @@
-"""This tool tries a switch with real frames in a fixed matrix. With `--write` it keeps what passed,
-for `switchmark list switches` and the reference.
+"""This tool tries a switch with real frames in a fixed matrix.
+
+With `--write` it keeps what passed, for `switchmark list switches` and the reference.
 
 `python tools/verify.py [--host HOST [--host-file FILE]] [--more] [--write] NAME...` as root;
 `NAME.KIND` is one kind of the switch's ports. Every kind of port and
