@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from host_state import COMMAND, marked, records, start, wait_for
+from host_state import COMMAND, marked, of_run, records, start, wait_for
 
 QUICK = "--duration 0.15 --warmup 0.05"
 LONG_ENOUGH_TO_KILL = ["--duration", "0.7", "--warmup", "0.1"]
@@ -55,7 +55,7 @@ def steps(folder: Path) -> str:
 
 
 def is_on_cpu_0(program: str, run: subprocess.Popen[str]) -> bool:
-    return {0} in [os.sched_getaffinity(pid) for pid in marked(program, run)]
+    return {0} in [os.sched_getaffinity(pid) for pid in of_run(program, run)]
 
 
 def assert_it_adds_up(record: dict[str, Any]) -> None:
@@ -234,12 +234,13 @@ def test_noise_is_there_during_the_trials_and_gone_afterwards(
             partial(is_on_cpu_0, program, run),
             f"{program} on CPU 0",
         )
+    there = [pid for program in programs for pid in of_run(program, run)]
     out, errors = run.communicate(timeout=60)
     assert run.returncode == 0, errors
     (record,) = records(subprocess.CompletedProcess([], 0, out, errors))
     assert_it_adds_up(record)
     assert record["test"]["noise"] == f"{kind}:0"
-    assert not [pid for program in programs for pid in marked(program, run)]
+    assert not {*there} & {pid for program in programs for pid in marked(program)}
 
 
 def test_noise_that_ends_fails_its_test_and_not_the_next(
@@ -260,7 +261,7 @@ def test_a_killed_run_leaves_no_cgroup_and_no_noise(
 ) -> None:
     words = "run --switch ovs --cpu-limit 50 --noise web --rate 1k --duration 30"
     run = start(environment, tmp_path, *words.split())
-    wait_for(lambda: marked("ab", run), "the noise")
+    wait_for(lambda: of_run("ab", run), "the noise")
     run.kill()
     run.communicate()
     done = subprocess.run([*COMMAND, "clean"], capture_output=True, text=True, check=True)
