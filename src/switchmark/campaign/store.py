@@ -21,10 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from switchmark.campaign.load import NAME, Campaign, dump, load
+from switchmark.campaign.load import NAME, Campaign, Check, dump, load
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.layout.names import unknown_names
 from switchmark.machine.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
@@ -70,15 +71,15 @@ def is_run(folder: Path) -> bool:
     return (folder / _CAMPAIGN).is_file()
 
 
-def read_campaign(folder: Path) -> Campaign:
-    """Return the campaign of a run folder, as it was run."""
+def read_campaign(folder: Path, check: Check = lambda test: []) -> Campaign:
+    """Return the campaign of a run folder, as it was run, by whatever names this host knows now."""
     path = folder / _CAMPAIGN
     if not is_run(folder):
         raise UsageError(
             f"{folder} is no run folder: it holds no {_CAMPAIGN}",
             hint="name a folder that 'switchmark run' has made, such as runs/NAME-DATE-TIME",
         )
-    return load(path, {}, lambda test: [])
+    return load(path, {}, check)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -99,7 +100,7 @@ class RunFolder:
         self.path = path
         self.resumed_by = path
         self.cluster = ""
-        self.campaign = read_campaign(path)
+        self.campaign = read_campaign(path, unknown_names)
         self._name = path.resolve().name
         self._host, self._lab = _host(path), read_lab(path)
         self._trials_file = _Lines(path / "trials.jsonl")
@@ -224,6 +225,18 @@ class RunFolder:
         )
 
 
+class _Testbed(BaseModel):
+    facts: dict[str, Any] = {}
+
+
+class _Lab(BaseModel):
+    """What records tell of their testbeds is found in these members."""
+
+    testbeds: dict[str, _Testbed] = {}
+    groups: list[list[str]] = []
+    differences: list[str] = []
+
+
 class _Lines:
     """A file of JSON lines is locked, and opened to append; a torn last line is cut off."""
 
@@ -232,6 +245,8 @@ class _Lines:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
         try:
             self._descriptor = os.open(path, flags, 0o644)
+        except IsADirectoryError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         except OSError as error:
             raise RecordFailed(f"{path} cannot be opened: {error.strerror}") from error
         try:
@@ -280,8 +295,13 @@ def read_host(folder: Path) -> dict[str, Any]:
 
 def read_lab(folder: Path) -> dict[str, Any]:
     """Return what is known of the testbeds of a run: facts of each, and in what they differ; empty
-    for a run of one host."""
-    return read_object(folder / _LAB)
+    for a run of one host, and where the file holds something else."""
+    content = read_object(folder / _LAB)
+    try:
+        _Lab.model_validate(content)
+    except ValidationError:
+        return {}
+    return content
 
 
 def _origin(
@@ -342,7 +362,7 @@ def _readable(path: Path, line: int) -> Iterator[None]:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path}:{line}: not readable: {where}: {first['msg']}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UsageError(f"{path}:{line}: not a line of a record") from error
 
 

@@ -23,6 +23,7 @@ from switchmark.campaign.expand import grouped
 from switchmark.campaign.load import Campaign, Check, dump, load
 from switchmark.campaign.store import is_run
 from switchmark.errors import UsageError
+from switchmark.layout.names import unknown_names
 from switchmark.model.labels import varying
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
@@ -126,7 +127,7 @@ def is_tuning(folder: Path) -> bool:
 
 def asked_for(folder: Path) -> Campaign:
     """Return what was asked for, of a run folder that a search for settings has made."""
-    return load(folder / _ASKED, {}, lambda test: [])
+    return load(folder / _ASKED, {}, unknown_names)
 
 
 def _refuse(asked: Campaign) -> None:

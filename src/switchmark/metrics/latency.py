@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+from switchmark.errors import UsageError
 from switchmark.metrics.uncertainty import error_of
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.latency import (
@@ -239,8 +240,12 @@ def counts_of(text: str) -> _Counts:
     import numpy as np
     from hdrh.histogram import HdrHistogram
 
+    try:
+        decoded = HdrHistogram.decode(text)
+    except Exception as error:  # it has some of its own, and what zlib and ctypes raise
+        raise UsageError(f"a stored histogram of latencies cannot be read: {error}") from error
     # Its own iterator takes 40 ms for a histogram; its array is indexed as ours.
-    counts = np.ctypeslib.as_array(HdrHistogram.decode(text).counts)
+    counts = np.ctypeslib.as_array(decoded.counts)
     indices = np.flatnonzero(counts)
     return dict(zip(indices.tolist(), counts[indices].tolist(), strict=True))
 

@@ -7,7 +7,7 @@ texts. What is not known is None.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -128,7 +128,7 @@ class TrialCost(Written):
     tsc_hz: int | None = None
     """Ticks of the cycle counter a second."""
 
-    load: dict[str, float] = Field(default_factory=dict)
+    load: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], float] = Field(default_factory=dict)
     """By CPU: the share of the time that it was at work, as the scheduler tells it."""
 
     profile: Profile | None = None

@@ -6,9 +6,10 @@ Counts are integers and exact; rates are derived by whoever prints them.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from switchmark.model.cable import CableLatency, Calibration, NoCableLatency, NoCalibration
 from switchmark.model.cost import TrialCost
@@ -230,6 +231,18 @@ class Origin(_Frozen):
     """In what the testbeds of its lab differ."""
 
 
+def _time(text: str) -> str:
+    """Return a text that is a time which can be told in UTC; ValueError for any other."""
+    try:
+        time = datetime.fromisoformat(text)
+        time.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("out of range") from error
+    if time.tzinfo is None or time.year < 1970:
+        raise ValueError("a time is written with its offset, since 1970")
+    return text
+
+
 class Record(BaseModel):
     """A record is one test's outcome. `report.json` gives it the names that a reader meets."""
 
@@ -327,7 +340,7 @@ class Record(BaseModel):
     stop_s: float | None = None
     """Of these, the seconds that the switch's processes took to end; None where none did."""
 
-    started: str | None = None
+    started: Annotated[str, AfterValidator(_time)] | None = None
     """When the test began: date, time and offset (ISO 8601)."""
 
     @property

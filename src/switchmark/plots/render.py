@@ -16,6 +16,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from switchmark.errors import Unavailable
+from switchmark.model.printable import printable
 
 __all__ = ["pdf", "png", "script", "svg"]
 
@@ -28,18 +29,32 @@ _PNG_SCALE = 2
 
 def svg(specification: dict[str, Any]) -> str:
     """Return a chart as an SVG document."""
-    return str(_convert("vegalite_to_svg")(json.dumps(specification), vl_version=_VERSION))
+    return str(_convert("vegalite_to_svg")(_text(specification), vl_version=_VERSION))
 
 
 def pdf(specification: dict[str, Any]) -> bytes:
     """Return a chart as a PDF document of one page."""
-    return bytes(_convert("vegalite_to_pdf")(json.dumps(specification), vl_version=_VERSION))
+    return bytes(_convert("vegalite_to_pdf")(_text(specification), vl_version=_VERSION))
 
 
 def png(specification: dict[str, Any]) -> bytes:
     """Return a chart as a PNG picture, twice as large as its points."""
-    text = json.dumps(specification)
+    text = _text(specification)
     return bytes(_convert("vegalite_to_png")(text, vl_version=_VERSION, scale=_PNG_SCALE))
+
+
+def _text(specification: dict[str, Any]) -> str:
+    """Return a specification as JSON. A control character in one of its texts would abort this
+    whole process: the library makes XML of them."""
+    return json.dumps(_shown(specification))
+
+
+def _shown(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _shown(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_shown(value) for value in content]
+    return printable(content) if isinstance(content, str) else content
 
 
 def script() -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
+from switchmark.report.cells import in_markdown
 from switchmark.report.figures import sure_rate
 from switchmark.report.files import write_file
 from switchmark.report.json import to_object
@@ -152,9 +153,9 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         or any(file.startswith(each) for file in files)
     }
     lines = [
-        f"# {name}",
+        f"# {in_markdown(name)}",
         "",
-        f"A run of switchmark {', '.join(sorted(versions)) or '(version unknown)'}."
+        f"A run of switchmark {in_markdown(', '.join(sorted(versions))) or '(version unknown)'}."
         f" Tests: {outcome}.",
         "",
         "## What is here",
@@ -197,6 +198,5 @@ def _results(records: Sequence[Record]) -> list[str]:
             record.verdict,
             ", ".join(record.doubts) or "-",
         )
-        told = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
-        lines.append(f"| {' | '.join(told)} |")
+        lines.append(f"| {' | '.join(map(in_markdown, cells))} |")
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from switchmark.report.cells import in_markdown
 from switchmark.report.compare import Comparison
 from switchmark.report.compare_table import (
     figure_text,
@@ -39,7 +40,7 @@ def _lines(
         else:
             yield "Hosts and versions: the same in all runs."
         yield ""
-    yield f"**{_text(result_line(comparison))}**"
+    yield f"**{in_markdown(result_line(comparison))}**"
     yield ""
     axes = names_of(comparison)
     rows = []
@@ -54,15 +55,11 @@ def _lines(
         rows.append((name_of(pair, axes), pair.figure.name, *figures, words, state))
     yield from _table(("test", "by", "before", "after", "difference", "result"), rows)
     yield ""
-    yield from (f"- {_text(note)}" for note in notes_of(comparison))
+    yield from (f"- {in_markdown(note)}" for note in notes_of(comparison))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for cells in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(cell if cell == "---" else _text(cell) for cell in cells) + " |"
-
-
-def _text(text: str) -> str:
-    """Return a text that is no markup, in one line."""
-    escaped = "".join(f"\\{each}" if each in "\\`*_|<>[]#" else each for each in text)
-    return " ".join(escaped.split())
+        yield (
+            "| " + " | ".join(cell if cell == "---" else in_markdown(cell) for cell in cells) + " |"
+        )

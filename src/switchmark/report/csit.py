@@ -298,7 +298,7 @@ def _start(record: Record) -> datetime:
     """Return when a test began; the epoch where its record does not say."""
     if record.started is None:
         return datetime.fromtimestamp(0, UTC)
-    return datetime.strptime(record.started, "%Y-%m-%dT%H:%M:%S%z").astimezone(UTC)
+    return datetime.fromisoformat(record.started).astimezone(UTC)
 
 
 def _written(time: datetime) -> str:

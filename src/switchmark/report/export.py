@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from switchmark.errors import RecordFailed
+from switchmark.report.cells import in_csv
 from switchmark.report.json import plain
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _ROWS = "select * from tests order by run, number"
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as CSV (RFC 4180). What is null is empty; a list or an object is JSON."""
+    """Return rows as CSV (RFC 4180). What is null is empty; a list or an object is JSON; no text is
+    a formula."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(columns)
@@ -60,4 +62,6 @@ def write_parquet(database: DuckDBPyConnection, path: Path) -> None:
 def _flat(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return in_csv(value) if isinstance(value, str) else value

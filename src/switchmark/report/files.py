@@ -19,6 +19,7 @@ from switchmark.plots.chart import Chart
 from switchmark.plots.render import pdf, png, svg
 from switchmark.plots.vega import specification, together
 from switchmark.report.answer import answer
+from switchmark.report.cells import in_csv, in_markdown
 from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.sections import sections
@@ -52,20 +53,16 @@ def as_markdown(runs: Runs) -> str:
     """Return the answer and the tables of some runs as Markdown."""
     lines = []
     for name, records in runs:
-        lines += [f"## {name}", ""]
-        lines += [line for each in answer(records) for line in (each, "")]
+        lines += [f"## {in_markdown(name)}", ""]
+        lines += [line for each in answer(records) for line in (in_markdown(each), "")]
         for section in sections(records):
-            names = [_cell(column.name) for column in section.columns]
-            rows = zip(*(map(_cell, column.cells) for column in section.columns), strict=True)
+            names = [in_markdown(column.name) for column in section.columns]
+            rows = zip(*(map(in_markdown, column.cells) for column in section.columns), strict=True)
             rules = ["---:" if column.numeric else "---" for column in section.columns]
-            lines += [section.caption, ""]
+            lines += [in_markdown(section.caption), ""]
             lines += [f"| {' | '.join(row)} |" for row in (names, rules, *rows)]
             lines.append("")
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
@@ -148,8 +145,14 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             fields |= _flat(value, f"{before}{name}.")
         else:
-            fields[before + name] = json.dumps(value) if isinstance(value, list) else value
+            fields[before + name] = _in_cell(value)
     return fields
+
+
+def _in_cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return json.dumps(value)
+    return in_csv(value) if isinstance(value, str) else value
 
 
 def _picture(suffix: str, runs: Runs) -> str | bytes:

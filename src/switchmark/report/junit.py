@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from switchmark.model.printable import printable
 from switchmark.report.compare import Comparison, Pair
 from switchmark.report.compare_table import figure_text, name_of, names_of, result_line, said
 from switchmark.report.host_differences import HostDifference
@@ -33,14 +34,17 @@ def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequenc
     suite = SubElement(root, "testsuite", {"name": "switchmark compare", **told})
     properties = SubElement(suite, "properties")
     for number, run in enumerate(runs, 1):
-        SubElement(properties, "property", name=f"run {number}", value=_text(run))
+        SubElement(properties, "property", name=f"run {number}", value=run)
     for each in hosts:
         value = " | ".join(each.values)
-        SubElement(properties, "property", name=f"differs: {each.what}", value=_text(value))
+        SubElement(properties, "property", name=f"differs: {each.what}", value=value)
     SubElement(properties, "property", name="result", value=result_line(comparison))
     axes = names_of(comparison)
     for pair in comparison.pairs:
         _add_case(suite, comparison, pair, axes)
+    for element in root.iter():  # XML cannot hold all that records can
+        element.attrib.update({name: printable(text) for name, text in element.items()})
+        element.text = printable(element.text or "") or None
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
@@ -50,7 +54,7 @@ def _is_skipped(pair: Pair) -> bool:
 
 
 def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence[str]) -> None:
-    name = _text(name_of(pair, axes))
+    name = name_of(pair, axes)
     group = f"switchmark.{pair.figure.name}"
     seconds = sum(
         trial.elapsed_ns / 1e9 for side in pair.sides for each in side for trial in each.trials
@@ -60,20 +64,15 @@ def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence
     if failures:
         conditions = [failure.condition or "not measured" for failure in failures]
         reasons = (f"{one}: {each.reason}" for one, each in zip(conditions, failures, strict=True))
-        told = {"type": ", ".join(conditions), "message": _text("; ".join(reasons))}
+        told = {"type": ", ".join(conditions), "message": "; ".join(reasons)}
         kind = _FAILED if failures[0].condition else _LACKING
-        SubElement(case, kind, told).text = _text(_said(pair))
+        SubElement(case, kind, told).text = _said(pair)
     if _is_skipped(pair):
         SubElement(case, "skipped", message="only in the run after")
-    SubElement(case, "system-out").text = _text(_said(pair))
+    SubElement(case, "system-out").text = _said(pair)
 
 
 def _said(pair: Pair) -> str:
     figures = [figure_text(pair, at) if pair.sides[at] else "-" for at in (0, 1)]
     words = said(pair.difference) if pair.is_whole else "not compared"
     return f"{pair.figure.name}: {figures[0]} before, {figures[1]} after: {words}"
-
-
-def _text(text: str) -> str:
-    """Return a text without what XML cannot hold."""
-    return "".join(each for each in text if each in "\t\n\r" or (each >= " " and each != "\x7f"))

@@ -71,7 +71,7 @@ def opened(folders: Sequence[Path]) -> Iterator[DuckDBPyConnection]:
             yield database
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise SetupFailed(f"DuckDB cannot read the records: {error}") from error
-        except duckdb.Error as error:
+        except (duckdb.InvalidInputException, duckdb.DataError) as error:
             raise Unreadable(f"a stored line cannot be read: {error}") from error
 
 

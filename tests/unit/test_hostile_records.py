@@ -1,0 +1,189 @@
+"""These tests read run folders whose lines are JSON, but say what no program has written, or what
+another program would take for a command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from pydantic import ValidationError
+
+from recorded import fresh, kept, latency_trial
+from switchmark.campaign.store import RunFolder, read_host, read_lab, read_records
+from switchmark.errors import UsageError
+from switchmark.metrics.latency import latency_of
+from switchmark.model.cost import TrialCost
+from switchmark.model.spec import Test
+from switchmark.plots import charts
+from switchmark.plots.render import svg
+from switchmark.plots.vega import specification
+from switchmark.report.bundle import packed
+from switchmark.report.cells import in_csv, in_markdown
+from switchmark.report.compare import compared
+from switchmark.report.export import rows_as_csv
+from switchmark.report.files import as_csv, as_markdown
+from switchmark.report.junit import junit
+from switchmark.report.query import Unreadable, opened
+
+HOSTILE = "=cmd|' /C calc'!A0\n<script>alert(1)</script>\x1b[31m\x01"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return kept(tmp_path, [fresh(1, trials=(latency_trial(1e5, [900, 950, 1000]),))])
+
+
+def spoil(run: Path, change: Callable[[dict[str, Any]], object], name: str = "records") -> None:
+    """Change the content of the first line."""
+    path = run / f"{name}.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    change(line)
+    path.write_text(json.dumps(line) + "\n")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_records_that_never_end_are_not_read(run: Path, make: Callable[[Path], None]) -> None:
+    path = run / "records.jsonl"
+    path.unlink()
+    make(path)
+    with pytest.raises(UsageError, match="records.jsonl cannot be read"):
+        read_records(run)
+    with pytest.raises(UsageError, match="records.jsonl cannot be read"):
+        RunFolder(run)
+    with pytest.raises(Unreadable, match="records.jsonl cannot be read"), opened([run]):
+        pass
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_facts_of_a_host_that_never_end_are_none(run: Path, make: Callable[[Path], None]) -> None:
+    (run / "host.json").unlink()
+    make(run / "host.json")
+    assert read_host(run) == {}
+    with opened([run]) as database:
+        assert database.execute("select host_cpu_model from tests").fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize("text", ['{"kernel": "\\ud800"}', "[1]", '{"a": ' + "[" * 5000])
+def test_facts_of_a_host_that_are_no_text_are_none(run: Path, text: str) -> None:
+    (run / "host.json").write_text(text)
+    assert read_host(run) == {}
+
+
+@pytest.mark.parametrize(
+    "lab", [{"testbeds": []}, {"testbeds": {"a": 1}}, {"groups": [1, 2]}, {"differences": {"a": 1}}]
+)
+def test_testbeds_that_are_something_else_are_none(run: Path, lab: dict[str, Any]) -> None:
+    (run / "testbeds.json").write_text(json.dumps(lab))
+    assert read_lab(run) == {}
+    assert len(read_records(run)) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("started", "yesterday"),
+        ("started", "2026-11-22T01:02:03"),
+        ("started", "0001-01-01T00:00:00+14:00"),
+        ("key", "x onwheel=alert()"),
+    ],
+)
+def test_a_field_that_is_spoilt_is_told_with_its_line(run: Path, field: str, value: str) -> None:
+    spoil(run, lambda line: line["record"].update({field: value}))
+    with pytest.raises(UsageError, match=rf"records.jsonl:1: not readable: {field}"):
+        read_records(run)
+
+
+def test_a_load_is_of_a_cpu() -> None:
+    with pytest.raises(ValidationError, match="load.x"):
+        TrialCost.model_validate({"load": {"x": 1.0}})
+
+
+@pytest.mark.parametrize("text", ["", "x", "AAAA", "HISTFAAAAB542pNpmSzMwMDAxQAA"])
+def test_a_histogram_that_is_spoilt_is_told(text: str) -> None:
+    trial = latency_trial(1e5, [900, 950, 1000])
+    assert trial.latency is not None
+    spoilt = trial.model_copy(
+        update={"latency": trial.latency.model_copy(update={"histogram": text})}
+    )
+    with pytest.raises(UsageError, match="a stored histogram of latencies cannot be read"):
+        latency_of([spoilt, spoilt])
+
+
+def test_what_duckdb_cannot_read_is_a_line_that_is_spoilt(run: Path) -> None:
+    spoil(run, lambda line: line["record"].update({"doubts": 7}))
+    with pytest.raises(Unreadable), opened([run]) as database:
+        rows_as_csv(database)
+
+
+def test_a_run_of_names_that_are_not_known_here_is_read_but_not_gone_on_with(run: Path) -> None:
+    text = (run / "campaign.yaml").read_text()
+    (run / "campaign.yaml").write_text(text.replace("switch: linux-bridge", "switch: nosuch"))
+    assert len(read_records(run)) == 1
+    with pytest.raises(UsageError, match="there is no switch named 'nosuch'"):
+        RunFolder(run)
+
+
+# --- in other programs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "@a", "-a", "-1+cmd", "\t=1", "\r=1"])
+def test_a_text_is_no_formula_in_csv(text: str) -> None:
+    assert in_csv(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["a=1", "-5", "-0.5", "64", "", "null"])
+def test_a_text_that_is_no_formula_stays_as_it_is(text: str) -> None:
+    assert in_csv(text) == text
+
+
+def test_a_text_is_no_markup_in_markdown() -> None:
+    shown = in_markdown(HOSTILE)
+    assert "<script" not in shown.replace("\\<", "")
+    assert "\n" not in shown
+    assert "\x1b" not in shown
+
+
+def test_reports_and_bundles_hold_hostile_texts_as_text(tmp_path: Path) -> None:
+    record = fresh(1, status="failed", trials=(), error=HOSTILE, switch_version=HOSTILE)
+    runs = [(HOSTILE, [record])]
+    path = kept(tmp_path, [record])
+    with opened([path]) as database:
+        exported = rows_as_csv(database)
+    for text in (as_csv(runs), exported):
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        assert any(cell.startswith("'=cmd") for cell in cells)
+        assert not any(cell.startswith("=") for cell in cells)
+    readme = packed(path, [record], "")["README.md"].decode()
+    for page in (as_markdown(runs), readme):
+        assert "<script" not in page.replace("\\<", "")
+        assert "\x1b" not in page
+
+
+def test_junit_is_well_formed_whatever_records_say() -> None:
+    bad = fresh(1, status="failed", trials=(), error=HOSTILE, switch_version="\ufffe\x0b")
+    good = fresh(1, test=Test(search="max", frame_size=64))
+    result = compared(_sides(good, bad), ())
+    root = ElementTree.fromstring(junit(result, [], [HOSTILE, "b"]))
+    assert root.find(".//error") is not None
+
+
+def _sides(before: Any, after: Any) -> Any:
+    from switchmark.cli.comparing import _sides as sides_of
+
+    return sides_of([("a", [[before]]), ("b", [[after]])], None, ())
+
+
+def test_a_picture_is_drawn_of_a_name_with_control_characters() -> None:
+    records = [
+        fresh(number, test=Test(search="max", switch=switch), switch_version="\x01")
+        for number, switch in enumerate(("linux-bridge", "ovs"), 1)
+    ]
+    spec = json.loads(json.dumps(specification(charts(records)[0])).replace("ovs", "o\\u0001vs"))
+    assert "o\\x01vs" in svg(spec)
