@@ -75,12 +75,12 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         "frame-size:\n- 64\n- 9001\n- 128",
         "c.yaml:3: frame-size: a frame of 9001",
     ),
-    "burst of zero": ("burst: 0", "c.yaml:1: burst: '0' should be greater than or equal to 1"),
-    "burst that is no number": ("burst: many", "c.yaml:1: burst: 'many' should be a valid integer"),
+    "burst of zero": ("burst: 0", "c.yaml:1: burst: '0' is too small: at least 1"),
+    "burst that is no number": ("burst: many", "c.yaml:1: burst: 'many' is no whole number"),
     "choice that is none": ("direction: both", "c.yaml:1: direction: 'both' is not one of uni, bi"),
     "choice misspelt": ("dimension: latence", "did you mean 'latency'?"),
     "negative duration": ("duration: -1", "c.yaml:1: duration: '-1' is not a duration"),
-    "repeat of zero": ("repeat: 0", "c.yaml:1: repeat: '0' should be greater"),
+    "repeat of zero": ("repeat: 0", "c.yaml:1: repeat: '0' is too small"),
     "range of two parts": (
         "frame-size: 64..512",
         "'64..512' is not a range; write start..step..stop",
@@ -204,7 +204,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
     assert text.splitlines() == [
         "3 problems",
         "  c.yaml:1: unknown key 'swich'; did you mean 'switch'?",
-        "  c.yaml:2: burst: '0' should be greater than or equal to 1",
+        "  c.yaml:2: burst: '0' is too small: at least 1",
         "  c.yaml:3: rate: 'fast' is not a rate; write max, 1000, 10M, 500kpps, 2.5Gbps or 50%",
     ]
 
@@ -425,6 +425,38 @@ def test_any_text_is_read_or_refused_by_its_name(tmp_path_factory, text: str) ->
 def test_any_value_is_read_or_refused_by_its_option(axis: str, text: str) -> None:
     reason = told(lambda: from_options({axis: text}, anything_goes))
     assert not reason or reason.startswith(f"{AXES[axis].option}: ")
+
+
+def test_a_name_that_is_in_no_table_is_told_with_the_other_problems(tmp_path: Path) -> None:
+    text = "switch: linux-brige\nrate: 1x\nframe-size: 7\nnonsense: 1\nengine: [raw, dpkd]\n"
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load(path, {}, check)
+    said = str(caught.value)
+    assert said.startswith("5 problems\n")
+    assert "no switch named 'linux-brige'" in said
+    assert "no engine named 'dpkd'" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("pairs", "many", "'many' is no whole number"),
+        ("chain", "9", "'9' is too large: at most 8"),
+        ("pairs", "0", "'0' is too small: at least 1"),
+    ],
+)
+def test_a_value_is_refused_in_words_of_the_field(option: str, value: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        from_options({option: value}, check)
+    assert words in caught.value.message
+    assert "Input" not in caught.value.message
+    assert "valid" not in caught.value.message
+
+
+def test_imix_is_a_name_in_small_letters_or_great_ones() -> None:
+    assert from_options({"frame_size": "IMIX"}, check).tests[0].frame_size == "imix"
 
 
 def test_a_hint_for_one_switch_fits_the_other_switches_of_the_run() -> None:

@@ -226,7 +226,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path: Path) -> None:
             go(folder, lab)
         assert lab.closed
     assert caught.value.exit_code == 130
-    assert "1 of 3 tests are done and kept" in str(caught.value)
+    assert ": kept are 1 of 3 tests and 1 trial of others\n" in str(caught.value)
     assert f"resume with: switchmark resume {folder.path}" in str(caught.value)
     with RunFolder(folder.path) as folder:
         lab = FakeLab()

@@ -201,7 +201,7 @@ def test_an_interrupted_run_shows_what_it_has_and_can_be_resumed(
     assert ended.status == 130
     assert "485 kpps" in ended.out
     assert ended.err.endswith(
-        f"error: interrupted by SIGINT: 1 of 3 tests are done and kept\n"
+        "\ninterrupted by SIGINT: kept are 1 of 3 tests and 3 trials of others\n"
         f"resume with: switchmark resume {folder}\n"
     )
     outcome(lambda test: {"doubts": ()})
@@ -259,7 +259,7 @@ def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
         (["run", "--switch", "lxinux-bridge"], "did you mean linux-bridge?"),
         (["run", "--engine", "raw,rav"], "there is no engine named 'rav'\n  known: udp, "),
         (["plan", "--scenario", "v2w"], "there is no scenario named 'v2w'"),
-        (["run", "--burst", "0"], "--burst: '0' should be greater than or equal to 1"),
+        (["run", "--burst", "0"], "--burst: '0' is too small: at least 1"),
         (["run", "--frame-size", "64..128"], "write start..step..stop"),
         (["run", "--capture", "0"], "--capture"),
         (["completion", "tcsh"], "known: bash, zsh, fish"),
@@ -330,7 +330,7 @@ def test_debug_shows_the_traceback_of_an_expected_error(where: int, cli) -> None
     ended = cli(*arguments)
     assert ended.status == 2
     assert "Traceback" in ended.err
-    assert ended.err.endswith("error: --burst: '0' should be greater than or equal to 1\n")
+    assert ended.err.endswith("error: --burst: '0' is too small: at least 1\n")
 
 
 def test_a_bug_is_told_as_one_and_its_traceback_kept(cli, outcome, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_signal_ends_any_command_with_130(ended, number: signal.Signals) -> No
 
     with caught_by_python(number):
         status, said = ended(interrupted)
-    assert (status, said) == (130, f"error: interrupted by {number.name}\n")
+    assert (status, said) == (130, f"interrupted by {number.name}\n")
 
 
 def test_a_library_that_is_interrupted_may_say_so_in_its_own_words(ended) -> None:
@@ -103,7 +103,7 @@ def test_a_library_that_is_interrupted_may_say_so_in_its_own_words(ended) -> Non
             raise RuntimeError("Query interrupted") from None
         raise AssertionError("it went on")
 
-    assert ended(interrupted) == (130, "error: interrupted by SIGTERM\n")
+    assert ended(interrupted) == (130, "interrupted by SIGTERM\n")
 
 
 @contextmanager

@@ -87,6 +87,8 @@ def parse(
     problems = Problems()
     own_name, blocks = _read_blocks(text, source, problems)
     overrides = _read_options(options, problems)
+    if problems:
+        _check_names(blocks, check, problems)
     problems.settle()
     return _campaign(own_name or name, [{**block, **overrides} for block in blocks], check)
 
@@ -95,6 +97,8 @@ def from_options(options: Mapping[str, str], check: Check) -> Campaign:
     """Return the campaign that axes of the command line make by themselves."""
     problems = Problems()
     block = _read_options(options, problems)
+    if problems:
+        _check_names([block], check, problems)
     problems.settle()
     return _campaign(_UNNAMED, [block], check)
 
@@ -132,6 +136,16 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
                 problems.add(_blamed(refusal, test, block), refusals[refusal])
     problems.settle()
     return Campaign(name, grouped(tests))
+
+
+def _check_names(blocks: Sequence[_Block], check: Check, problems: Problems) -> None:
+    """Add the names that are in no table: those can be told of tests that cannot be made yet."""
+    for block in blocks:
+        for name, axis in block.items():
+            for value in axis.values if AXES[name].table else ():
+                for refusal in check(Test.model_validate({name: value})):
+                    if refusal.axes == (name,):
+                        problems.add(axis.place, str(refusal))
 
 
 def _for_all(refusal: Refusal, tests: Sequence[Test], check: Check) -> Refusal:

@@ -31,6 +31,9 @@ class Problems:
     def add(self, place: Place, what: str) -> None:
         self._gathered[place, what] = None
 
+    def __bool__(self) -> bool:
+        return bool(self._gathered)
+
     def settle(self) -> None:
         """Raise UsageError if anything was found: one line each, in the order of the file."""
         problems = sorted(self._gathered)

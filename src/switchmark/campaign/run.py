@@ -89,10 +89,8 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
                 )
                 todo = [left[position] for position in order]
     except Interrupted as interruption:
-        done = sum(record.status == "ok" for record in folder.latest)
         raise Interrupted(
-            f"{interruption.message}: {done} of {len(tests)} tests are done and kept\n"
-            f"resume with: {folder.resume_command}"
+            f"{interruption.message}: {folder.kept}\nresume with: {folder.resume_command}"
         ) from interruption
 
 

@@ -217,6 +217,14 @@ class RunFolder:
                 hint=f"make room on the disk, then: {self.resume_command}",
             ) from error
 
+    @property
+    def kept(self) -> str:
+        """Say how many tests are finished, and how much there is of the others."""
+        done = sum(record.status == "ok" for record in self.latest)
+        trials = sum(len(own) for key, own in self.trials.items() if not self.is_done(key))
+        words = f"kept are {done} of {len(self.campaign.tests)} tests"
+        return words + (f" and {trials} trial{'s' * (trials != 1)} of others" if trials else "")
+
     def _gone(self) -> RecordFailed:
         return RecordFailed(
             f"the run folder {self.path} is gone\n"

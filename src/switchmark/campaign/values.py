@@ -86,9 +86,29 @@ def read_value(name: str, word: str) -> Any:
         if known := AXES[name].choices:
             what = f"'{shortened(word)}' is not one of {', '.join(known)}{nearest(word, known)}"
         else:
-            reason = error.errors(include_url=False)[0]["msg"].replace("Input ", "")
-            what = f"'{shortened(word)}' {reason}"
+            what = f"'{shortened(word)}' {_reason(error)}"
         raise UsageError(what) from None
+
+
+_REASONS = {
+    "int_parsing": "is no whole number",
+    "int_from_float": "is no whole number",
+    "float_parsing": "is no number",
+    "finite_number": "is no number",
+    "bool_parsing": "is neither true nor false",
+    "greater_than": "is too small: more than {gt:g}",
+    "greater_than_equal": "is too small: at least {ge:g}",
+    "less_than": "is too large: less than {lt:g}",
+    "less_than_equal": "is too large: at most {le:g}",
+}
+"""What is wrong with a value, by the name that pydantic has for it."""
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    if first["type"] in _REASONS:
+        return _REASONS[first["type"]].format(**first.get("ctx", {}))
+    return first["msg"].replace("Input ", "")
 
 
 def shortened(text: str) -> str:

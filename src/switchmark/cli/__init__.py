@@ -114,7 +114,9 @@ def _has_folder() -> bool:
 def _explain(error: BaseException, status: int, debug: bool) -> int:
     if debug:
         sys.excepthook(type(error), error, error.__traceback__)
-    print(f"error: {str(error) or 'interrupted'}", file=sys.stderr)
+    said = str(error) or "interrupted"
+    wanted = isinstance(error, Interrupted | KeyboardInterrupt)
+    print(said if wanted else f"error: {said}", file=sys.stderr)
     return status
 
 

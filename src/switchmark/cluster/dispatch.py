@@ -83,9 +83,7 @@ def run(
         with interruptible():
             _Run(folder, lab, progress, agenda, options, spread).go(wait_s)
     except (Interrupted, Unavailable) as error:
-        total = len(folder.campaign.tests)
-        done = sum(record.status == "ok" for record in folder.latest)
-        told = f"{error.message}: {done} of {total} tests are done and kept"
+        told = f"{error.message}: {folder.kept}"
         raise type(error)(f"{told}\nresume with: {folder.resume_command}") from error
 
 

@@ -75,11 +75,13 @@ def _check(test: Test, *, suggest: bool) -> list[Refusal]:
         refusals += _nic_reasons(layout) or _port_reasons(test, layout, suggest=suggest)
     for part, named in _named_parts(test).items():
         if part not in {p.id for p in layout.parts if p.physical}:
+            ends = f" ({named})" if named else ""
             why = (
-                f"--nic names the physical port {part} ({named}), which scenario "
-                f"{test.scenario} does not have"
+                f"--nic names the physical port {part}{ends}, which scenario {test.scenario} does "
+                "not have"
             )
-            refusals.append(Refusal(("nic", "scenario"), why))
+            hint = None if named else "--scenario p2p --nic a0=SWITCH-NIC:GENERATOR-NIC"
+            refusals.append(Refusal(("nic", "scenario"), why, hint))
     return refusals
 
 

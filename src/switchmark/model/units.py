@@ -155,7 +155,7 @@ def parse_count(text: str | int) -> int:
 def parse_frame_size(text: str | int) -> int | str:
     """Read a frame size: bytes with the FCS, 64 to 9000, or `imix`. UsageError otherwise."""
     word = str(text).strip()
-    if word == "imix":
+    if word.lower() == "imix":
         return "imix"
     if not re.fullmatch(r"[0-9]+", word):
         raise UsageError(f"'{text}' is not a frame size", hint="write 64 to 9000, or imix")
