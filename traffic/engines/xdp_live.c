@@ -6,6 +6,7 @@
  * 25 frames (18 us and 0.7 us, Linux 6.18 into a veth), so bursts of 256 and more pay.
  */
 #include "xdp_live.h"
+#include "clock.h"
 #include "engine.h"
 #include "socket.h"
 #include "xdp_live_object.h"
@@ -34,6 +35,7 @@ struct live_port {
 	uint8_t *area;
 	size_t bytes; /* mapped */
 	uint64_t run; /* frames that the program has run for */
+	uint64_t refused_ns; /* when the first frames were not taken, if none ever was */
 
 	uint32_t free, slots;
 	uint32_t *stack; /* offsets of free frames */
@@ -248,6 +250,18 @@ static void live_release(struct port *port, struct frame *f, uint32_t n)
 		p->stack[p->free++] = (uint32_t)f[i].handle;
 }
 
+#define REFUSED_NS 200000000 /* a ring that is full is emptied sooner */
+
+/* Is it certain that the device takes nothing? */
+static bool live_is_refused(struct live_port *p)
+{
+	const uint64_t now = clock_monotonic_ns();
+
+	if (!p->refused_ns)
+		p->refused_ns = now;
+	return now - p->refused_ns > REFUSED_NS;
+}
+
 static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct live_port *p = port->priv;
@@ -281,7 +295,7 @@ static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 		errno = -error;
 		socket_tx_failed(port);
 	}
-	if (unlikely(!b->sent && run)) {
+	if (unlikely(!b->sent && run) && live_is_refused(p)) {
 		port_fail(port, EIO,
 			  "%s takes no frames from XDP; the peer of a veth needs NAPI: "
 			  "ethtool -K PEER gro on, or an XDP program",
