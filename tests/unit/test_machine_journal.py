@@ -14,7 +14,7 @@ from switchmark.errors import RecordFailed, SetupFailed, Unavailable
 from switchmark.machine.journal import Command, Journal, Restore, Stop, is_locked
 from switchmark.machine.leases import Leases
 from switchmark.machine.recording import RecordingHost
-from switchmark.machine.workspace import Workspace, default_base
+from switchmark.machine.workspace import Workspace, default_base, remove_folder
 
 COMMAND = Command(host="local", argv=("ip", "netns", "del", "sm0000-a"), stdin=b"\xff\0")
 RESTORE = Restore(host="local", path="/etc/x", content=None)
@@ -164,6 +164,16 @@ def test_a_user_has_runs_where_the_session_keeps_its_sockets(
     assert default_base() == Path("/tmp/switchmark-1234")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert default_base() == Path("/run/switchmark")
+
+
+@pytest.mark.parametrize("name", ["", "sm", "sm0000/..", "foreign", "sm00000"])
+def test_no_folder_but_that_of_a_run_is_removed(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kept").touch()
+    with pytest.raises(SetupFailed, match="is no folder of a run"):
+        remove_folder(folder)
+    assert (folder / "kept").exists()
 
 
 # --- leases ----------------------------------------------------------------------------------

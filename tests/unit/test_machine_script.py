@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmark.machine.script import describe
+from switchmark.errors import SetupFailed
+from switchmark.machine.script import describe, fill
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
 
 FAR = Node("host", "host", "far")
@@ -88,3 +90,10 @@ def test_a_shell_reads_every_word_as_it_was(words: list[str]) -> None:
     plan: Plan = (Run("print", ("printf", "%s\\0", *words)),)
     printed = in_shell(plan, Path("/"))
     assert printed.split("\0")[:-1] == (words or [""])
+
+
+@pytest.mark.parametrize("values", [{}, {"folder": ""}])
+def test_a_value_that_is_missing_or_empty_is_filled_in_nowhere(values: dict[str, str]) -> None:
+    """`rm -rf ${folder}/x` would be about the system's /x."""
+    with pytest.raises(SetupFailed, match=r"remove it: .*\$\{folder\}"):
+        fill("${folder}/x", values, "remove it")

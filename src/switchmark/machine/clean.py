@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +27,7 @@ from switchmark.machine.signals import shielded
 from switchmark.machine.ssh_sockets import sweep
 from switchmark.machine.undo import carry_out, in_words
 from switchmark.machine.workspace import (
+    RUN,
     claims,
     default_base,
     mounts_below,
@@ -69,9 +69,7 @@ def clean(
     base = base or default_base()
     if os.path.lexists(base):
         require_own(base)
-    known = sorted(
-        path.name for path in base.glob("sm*") if re.fullmatch("sm[0-9a-f]{4}", path.name)
-    )
+    known = sorted(path.name for path in base.glob("sm*") if RUN.fullmatch(path.name))
     for run in runs:
         if run not in known:
             raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")

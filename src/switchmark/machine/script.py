@@ -38,11 +38,13 @@ def command(step: Run | Spawn | Check, inside: Inside) -> tuple[str, ...]:
 
 def fill(text: str, values: Mapping[str, str], why: str) -> str:
     """Return `text` with each `${name}` replaced; SetupFailed where no earlier step gave the
-    name."""
+    name, or gave nothing: `${folder}/x` would be a file of the system."""
 
     def value(reference: re.Match[str]) -> str:
         if (name := reference[1]) not in values:
             raise SetupFailed(f"{why}: no earlier step gave a value for {reference[0]}")
+        if not values[name]:
+            raise SetupFailed(f"{why}: the step that gives a value for {reference[0]} gave none")
         return values[name]
 
     return _REFERENCE.sub(value, text)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -26,7 +27,18 @@ from switchmark.machine.signals import shielded
 from switchmark.machine.ssh import SshHost
 from switchmark.model.plan import OWN_DIR, PORTS_DIR
 
-__all__ = ["Workspace", "claims", "default_base", "mounts_below", "remove_folder", "require_own"]
+__all__ = [
+    "RUN",
+    "Workspace",
+    "claims",
+    "default_base",
+    "mounts_below",
+    "remove_folder",
+    "require_own",
+]
+
+RUN = re.compile("sm[0-9a-f]{4}")
+"""The id of a run."""
 
 
 class Workspace:
@@ -121,8 +133,10 @@ def mounts_below(folder: Path) -> list[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a run's folder; SetupFailed while something is mounted below it, as that would
-    remove the files of whatever is mounted."""
+    """Remove a run's folder; SetupFailed for any other, and while something is mounted below it, as
+    that would remove the files of whatever is mounted."""
+    if not RUN.fullmatch(folder.name):
+        raise SetupFailed(f"{folder} is no folder of a run")
     for point in mounts_below(folder):
         raise SetupFailed(f"{point} is still mounted", hint=f"umount {point}")
     shutil.rmtree(folder, ignore_errors=True)
