@@ -25,6 +25,7 @@ from recorded import FACTS, fresh, kept, latency_trial, written
 from switchmark import __version__
 from switchmark.campaign.store import read_records
 from switchmark.cli import main
+from switchmark.cli.running import steps_of
 from switchmark.errors import UsageError
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
@@ -560,6 +561,24 @@ def test_the_same_run_makes_the_same_bundle(
         os.utime(path)
     assert cli("bundle", mixed, "-o", second)[0] == 0
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["logs/steps.sh", "logs/more.txt", "logs", "elsewhere"])
+def test_what_a_link_leads_to_is_neither_bundled_nor_reported(
+    name: str, cli: Any, mixed: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "steps.sh").write_text("precious")
+    link = mixed / name
+    if name == "logs":
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.symlink_to(secret if name in ("logs", "elsewhere") else secret / "steps.sh")
+    status, _, err = cli("bundle", mixed, "-o", tmp_path / "b.zip")
+    assert (status, f"{link} is a symbolic link" in err) == (4, True)
+    assert not (tmp_path / "b.zip").exists()
+    assert "precious" not in steps_of(mixed)
 
 
 def test_a_bundle_of_old_and_of_torn_records_has_whole_lines(

@@ -10,12 +10,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from switchmark.errors import Exit
+from switchmark.model.regular_file import read_within
 
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
@@ -230,9 +231,14 @@ def _write_report(folder: RunFolder) -> None:
 
 
 def steps_of(folder: Path) -> str:
-    """Return the commands that were carried out for a run; nothing where they were not kept."""
+    """Return the commands that were carried out for a run; nothing where they were not kept, or
+    where a symbolic link, which may lead anywhere, stands for them."""
     paths = [folder / "logs/steps.sh", *sorted(folder.glob("logs/*/steps.sh"))]
-    return "".join(path.read_text(errors="replace") for path in paths if path.is_file())
+    steps = []
+    for path in paths:
+        with suppress(OSError):
+            steps.append(read_within(folder, str(path.relative_to(folder))))
+    return b"".join(steps).decode(errors="replace")
 
 
 def status_of(records: Sequence[Record], strict: bool) -> int:

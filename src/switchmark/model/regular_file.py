@@ -6,13 +6,21 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic_core import from_json
 
-__all__ = ["MIB", "check_regular", "open_regular", "read_object", "read_regular"]
+__all__ = [
+    "MIB",
+    "check_regular",
+    "open_regular",
+    "read_object",
+    "read_regular",
+    "read_within",
+]
 
 MIB = 1 << 20
 
@@ -24,11 +32,34 @@ _SMALL = 64 * MIB
 """No file that a person writes is larger."""
 
 
+# A pipe without a writer would be waited for.
+_TO_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
 def open_regular(path: Path | str, most_bytes: int = _SMALL) -> IO[bytes]:
     """Open a file to be read. OSError, whose `strerror` says why, for one that is no regular file,
     such as a device or a pipe, or that holds more than `most_bytes`."""
-    # A pipe without a writer would be waited for.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    return _checked(os.open(path, _TO_READ), path, most_bytes)
+
+
+def read_within(folder: Path, name: str) -> bytes:
+    """Return the content of a file below a folder that somebody else may have made; OSError where a
+    symbolic link is on the way, which may lead anywhere, and for what is no regular file."""
+    *folders, last = Path(name).parts
+    at = os.open(folder, _TO_READ | os.O_DIRECTORY)
+    try:
+        for each in folders:
+            below = os.open(each, _TO_READ | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        opened = os.open(last, _TO_READ | os.O_NOFOLLOW, dir_fd=at)
+    finally:
+        os.close(at)
+    with _checked(opened, folder / name, sys.maxsize) as file:
+        return file.read()
+
+
+def _checked(descriptor: int, path: Path | str, most_bytes: int) -> IO[bytes]:
     file = os.fdopen(descriptor, "rb", buffering=0)
     try:
         check_regular(descriptor, path, most_bytes)

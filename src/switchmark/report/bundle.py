@@ -20,6 +20,7 @@ from pathlib import Path
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
+from switchmark.model.regular_file import read_within
 from switchmark.report.cells import in_markdown
 from switchmark.report.figures import sure_rate
 from switchmark.report.files import write_file
@@ -38,12 +39,19 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
     """Return the files of a bundle by name: what the run folder holds, whole lines of it, and what
     is made of it. `rows` are its tests as CSV."""
     name = folder.resolve().name
+    held = sorted(folder.rglob("*"))
+    if links := [path for path in held if path.is_symlink()]:
+        raise RecordFailed(
+            f"{links[0]} is a symbolic link, which may lead to anything that this user can read",
+            hint=f"rm '{links[0]}', or put a file in its place",
+        )
+    names = [
+        path.relative_to(folder).as_posix()
+        for path in held
+        if path.is_file() and not path.name.endswith((*_FORMS, "report.html"))
+    ]
     try:
-        files = {
-            path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in sorted(folder.rglob("*"))
-            if path.is_file() and not path.name.endswith((*_FORMS, "report.html"))
-        }
+        files = {each: read_within(folder, each) for each in names}
     except OSError as error:
         raise RecordFailed(f"{folder} cannot be read: {error.strerror}") from error
     for each in _LINES:
