@@ -250,6 +250,8 @@ def test_what_other_work_took_of_the_cpus_is_given_back_before_a_rate_is_called_
     told = text(one(quiet, busy))
     assert "other work took up to 20% of a test's CPUs" in told
     assert "measure again on a quiet host" in told
+    assert "in one run" not in told
+    assert "or both in one run" in text(one(quiet, busy), runs=2)
 
 
 def test_less_latency_is_faster() -> None:
@@ -353,7 +355,7 @@ def test_latency_and_loss_are_judged_beside_the_rate() -> None:
         ("loss", "slower"),
     ]
     assert [each.condition for each in comparison.failures] == ["latency:5%", "loss:0.5%"]
-    assert "more loss by 0.9..1.3 % (p 0.0079)" in text(comparison)
+    assert "more loss by 0.9..1.3 pp (p 0.0079)" in text(comparison)
     assert one(before, after, "latency:25%", "loss:2%").failures == ()
     assert len(one(before, after, "loss").failures) == 1
     bare = repeats(SLOW)
@@ -362,6 +364,23 @@ def test_latency_and_loss_are_judged_beside_the_rate() -> None:
     )
     with pytest.raises(UsageError, match="latency: no test has measured it"):
         one(untold, untold, "latency:5%")
+
+
+def test_each_table_has_its_figure_as_a_heading_and_loss_is_in_percentage_points() -> None:
+    before = repeats(SLOW, lost=[0] * 5)
+    after = repeats(SLOW, lost=[1000, 1100, 1200, 1050, 1150])
+    lines = text(one(before, after, "loss:0.5%")).splitlines()
+    assert [line.split()[0] for line in lines if "before" in line] == ["rate", "loss"]
+    assert re.search(r" \+1\.[0-9]+ pp ", "\n".join(lines))
+
+
+def test_a_comparison_is_as_wide_as_its_terminal() -> None:
+    comparison = one(repeats(SLOW), repeats([0.5 * each for each in SLOW]), "slower:3%")
+    wide = [*compare_lines(comparison, (), ("a", "b"))]
+    assert max(map(len, wide)) > 72
+    narrow = [*compare_lines(comparison, (), ("a", "b"), 72)]
+    assert max(map(len, narrow)) <= 72
+    assert "".join(narrow).split() == "".join(wide).split()
 
 
 @pytest.mark.parametrize("status", ["failed", "refused"])
@@ -430,7 +449,7 @@ def test_what_differs_between_hosts_is_told_first() -> None:
             "kernel": kernel,
             "cpu_model": "One",
             "mitigations": {"retbleed": "Not affected"},
-            "hugepages": {"total": 4, "free": free},
+            "hugepages": {"total": 4 * free, "free": free},
             "kernel_parameters": [] if kernel == "6.1" else ["mitigations=off", "nosmt"],
             "versions": {"switchmark": switchmark, "python": "3.11"},
         }

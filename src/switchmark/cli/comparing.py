@@ -4,6 +4,7 @@ CI."""
 from __future__ import annotations
 
 import itertools
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,7 +93,8 @@ def compare(
         if conditions:
             print(result_line(result), file=sys.stderr)
     else:
-        print(*compare_lines(result, hosts, names), sep="\n")
+        columns = shutil.get_terminal_size((0, 0)).columns or None  # a pipe has any width
+        print(*compare_lines(result, hosts, names, columns), sep="\n")
     for path, write in ((junit, junit_xml), (markdown, compare_markdown)):
         if path is not None:
             write_file(path, write(result, hosts, names))

@@ -55,7 +55,7 @@ def _lines(
         rows.append((name_of(pair, axes), pair.figure.name, *figures, words, state))
     yield from _table(("test", "by", "before", "after", "difference", "result"), rows)
     yield ""
-    yield from (f"- {in_markdown(note)}" for note in notes_of(comparison))
+    yield from (f"- {in_markdown(note)}" for note in notes_of(comparison, runs))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

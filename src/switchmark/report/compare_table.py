@@ -3,6 +3,7 @@ cannot be said and why, and whether the comparison fails."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -35,22 +36,31 @@ Names = Sequence[str]
 
 
 def compare_lines(
-    comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]
+    comparison: Comparison,
+    hosts: Sequence[HostDifference],
+    runs: Sequence[str],
+    columns: int | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a comparison; `runs` are the names of the runs that `hosts` is about."""
+    """Yield the lines of a comparison; `runs` are the names of the runs that `hosts` is about.
+    Words that would stand beyond so many `columns` stand below their row."""
     yield from host_lines(hosts, runs)
     axes = names_of(comparison)
     both = [pair for pair in comparison.pairs if pair.base and pair.other]
     heads = ("before", "after") if any(map(_is_one_test, both)) else ("base", "test")
     for figure, pairs in groupby(both, key=lambda pair: pair.figure.name):
         told = [_row(pair, axes) for pair in pairs]
-        rows = [("", *heads, "change" if figure == "loss" else "ratio", ""), *told]
+        rows = [(figure, *heads, "change" if figure == "loss" else "ratio", ""), *told]
         widths = [max(len(row[at]) for row in rows) for at in range(4)]
         for name, *figures, words in rows:
             cells = (f"{cell:>{width}}" for cell, width in zip(figures, widths[1:], strict=True))
-            yield "  ".join((f"{name:{widths[0]}}", *cells, words)).rstrip()
+            line = "  ".join((f"{name:{widths[0]}}", *cells))
+            if columns is None or len(line) + 2 + len(words) <= columns:
+                yield f"{line}  {words}".rstrip()
+            else:
+                yield from (line, f"    {words}")
         yield ""
-    yield from notes_of(comparison)
+    for note in notes_of(comparison, runs):
+        yield note if columns is None else textwrap.fill(note, columns, subsequent_indent="  ")
     if comparison.conditions or comparison.failures:
         yield result_line(comparison)
         for failure in comparison.failures:
@@ -111,12 +121,14 @@ def said(difference: Difference) -> str:
         word_told = word
     if difference.ends is None:
         return word_told
+    unit = "pp" if difference.figure.unit == "share" else "%"  # points, of what is in percent
     low, high = difference.ends
     if word in ("faster", "slower"):
         least, most = sorted(map(abs, difference.ends))
-        return f"{word_told} by {_percent(least)}..{_percent(most)} % (p {difference.p_of_all:.2g})"
-    within = f" (within {_percent(difference.margin)} %)" if word == "same" else ""
-    return f"{word_told}: {_percent(low, '+')}..{_percent(high, '+')} %{within}"
+        much = f"{_percent(least)}..{_percent(most)} {unit}"
+        return f"{word_told} by {much} (p {difference.p_of_all:.2g})"
+    within = f" (within {_percent(difference.margin)} {unit})" if word == "same" else ""
+    return f"{word_told}: {_percent(low, '+')}..{_percent(high, '+')} {unit}{within}"
 
 
 def _percent(share: float, sign: str = "") -> str:
@@ -134,8 +146,9 @@ def result_line(comparison: Comparison) -> str:
     return f"failed: {failed} of {len(comparison.pairs)} comparisons ({asked})"
 
 
-def notes_of(comparison: Comparison) -> list[str]:
-    """Return what stands below the table: what was not compared, and what has to be known."""
+def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
+    """Return what stands below the table: what was not compared, and what has to be known; `runs`
+    are the names of the runs."""
     pairs, axes = comparison.pairs, names_of(comparison)
     notes = [note for pair in pairs for note in _of_pair(pair, axes)]
     if any(
@@ -143,14 +156,14 @@ def notes_of(comparison: Comparison) -> list[str]:
     ):
         notes.append(BOUND_NOTE)
     notes += [f"{both}: different work; do not rank across them" for both in _kinds(pairs)]
-    notes += _why_undecided(pairs)
+    notes += _why_undecided(pairs, in_one_run=len(runs) == 1)
     words = Counter(pair.difference.word for pair in pairs if pair.is_whole)
     if len(pairs) > 1 and words:
         notes.append(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
     return list(dict.fromkeys(notes))
 
 
-def _why_undecided(pairs: Sequence[Pair]) -> Iterator[str]:
+def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
     """Yield what would decide more."""
     needed = [count for pair in pairs if pair.is_whole and (count := pair.difference.needs_repeats)]
     if needed:
@@ -168,12 +181,13 @@ def _why_undecided(pairs: Sequence[Pair]) -> Iterator[str]:
     if any(pair.difference.is_chance and pair.difference.word == "undecided" for pair in pairs):
         yield (
             "undecided where figures lie apart by no more than chance, or what changes from run to "
-            "run, may make: measure both in one run, which takes turns, or several runs of each"
+            "run, may make: measure "
+            + ("more runs" if in_one_run else "both in one run, which takes turns, or more of each")
         )
     if any(pair.difference.is_disturbed for pair in pairs):
         yield (
             "undecided where other work may be all that sets the figures apart: measure again on "
-            "a quiet host, or both in one run, which takes turns"
+            "a quiet host" + (", or both in one run, which takes turns" * (not in_one_run))
         )
 
 
@@ -219,7 +233,7 @@ def _row(pair: Pair, axes: Names) -> tuple[str, str, str, str, str]:
     difference, share = pair.difference, pair.figure.unit == "share"
     change = "-"
     if difference.change is not None:
-        change = f"{difference.change:+.2%}" if share else f"{difference.change:.3f}"
+        change = f"{100 * difference.change:+.2f} pp" if share else f"{difference.change:.3f}"
     name = name_of(pair, axes)
     if pair.figure.name not in ("rate", "latency"):
         name = f"{name}: {pair.figure.name}"
