@@ -231,6 +231,12 @@ def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None
     assert "duration: 3.0\n" in text
 
 
+def test_a_drawing_of_a_paper_is_confirmed(cli, tmp_path: Path) -> None:
+    ended = cli("paper", "ara-2021/table2", "--quick", "-o", "table2.svg")
+    assert ended.err.endswith("drawn: table2.svg\n")
+    assert (tmp_path / "table2.svg").is_file()
+
+
 def test_a_papers_objects_are_a_line_each(cli) -> None:
     *tests, experiment = cli("paper", "ara-2021/table2", "--quick", "--json").out.splitlines()
     assert {json.loads(line)["test"]["engine"] for line in tests} > {"udp", "udp-mmsg"}

@@ -184,6 +184,11 @@ def test_a_pattern_means_many_experiments() -> None:
     assert "ara-2021/table2" in matching("ara-2021/*")
     with pytest.raises(UsageError, match="there is no experiment named 'x/"):
         matching("x/*")
+    with pytest.raises(UsageError, match="'ara-2021' is a paper of [0-9]+ experiments") as caught:
+        matching("ara-2021")
+    assert str(caught.value.hint).startswith("switchmark paper 'ara-2021/*', or ")
+    known = caught.value.message.partition("known: ")[2].split(", ")
+    assert known == matching("ara-2021/*")
 
 
 # --- from records to answers -------------------------------------------------------------------

@@ -67,6 +67,8 @@ def run_papers(
         print_summary(results, sys.stdout)
     if output is not None:
         write_papers(output, results)
+        if not show.quiet:
+            print(f"drawn: {output}", file=sys.stderr)
     return max(statuses)
 
 

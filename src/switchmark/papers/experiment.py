@@ -231,6 +231,11 @@ def matching(pattern: str) -> list[str]:
     """Return the names that a pattern such as `ara-2021/*` means; UsageError with the nearest if
     there are none."""
     meant = [name for name in names() if fnmatchcase(name, pattern)]
+    if own := [name for name in names() if name.startswith(f"{pattern}/")]:
+        raise UsageError(
+            f"'{pattern}' is a paper of {len(own)} experiments\n  known: {', '.join(own)}",
+            hint=f"switchmark paper '{pattern}/*', or one of them: {own[0]}",
+        )
     if not meant:
         near = get_close_matches(pattern, names(), n=1, cutoff=0.3)
         raise UsageError(
