@@ -209,6 +209,20 @@ def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> No
         assert max(each) - min(each) <= 1
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_comes_when_the_phase_is_over_is_told(program: Program, cores: int) -> None:
+    """A receiver that takes one frame while 32 are sent has a full ring before it at the end."""
+    program.open_loop(cores=cores)
+    load = {"frame_bytes": [64], "address": ADDRESS, "flows": cores}
+    slow = {"burst": 1, "flows": cores}
+    ways = {"longest_ns": 10**9, "interval_ns": 10**7}
+    assert program.arm(tasks=[load, slow], **ways)["ok"]
+    sender, receiver = program.trial(10**8)["tasks"]
+    received = receiver["received"]
+    assert received["frames"] == sender["sent"]["frames"]
+    assert 0 < received["after_end"] == sum(received["intervals"][10:])
+
+
 @pytest.mark.parametrize("touch", ["none", "header", "full"])
 def test_a_receiver_announces_its_mac_again_and_counts_no_announcement(
     program: Program, touch: str

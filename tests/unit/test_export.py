@@ -27,9 +27,11 @@ from switchmark.campaign.store import read_records
 from switchmark.cli import main
 from switchmark.cli.running import steps_of
 from switchmark.errors import UsageError
+from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import AXES, Test
+from switchmark.model.trial import TrialSpec
 from switchmark.report import query
 from switchmark.report.csit import VERSION, as_csit
 from switchmark.report.export import as_csv, as_objects, rows_as_csv, write_parquet
@@ -145,6 +147,17 @@ def test_latencies_of_several_trials_are_merged(tmp_path: Path) -> None:
     trials = tuple(latency_trial(1e3, range(low, low + 400)) for low in (1000, 5000, 9000))
     folder = kept(tmp_path, [fresh(1, test=Test(dimension="latency", rate="1000"), trials=trials)])
     assert differences(folder) == []
+
+
+def test_what_came_when_the_phase_was_over_is_no_rate_in_rows_either(tmp_path: Path) -> None:
+    full = fresh(1, test=Test(rate="max"))
+    spec = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+    changed = {"spec": spec, "evidence": Evidence(after_end=1000)}
+    trials = tuple(trial.model_copy(update=changed) for trial in full.trials)
+    folder = kept(tmp_path, [full.model_copy(update={"trials": trials})])
+    assert differences(folder) == []
+    (row, *_) = rows_of(folder, "select rx_pps, rx_frames - duplicated_frames as rx from trials")
+    assert row["rx_pps"] == (row["rx"] - 1000) * 1e9 / trials[0].elapsed_ns
 
 
 def test_a_record_without_an_axis_has_its_usual_value(tmp_path: Path) -> None:

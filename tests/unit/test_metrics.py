@@ -23,11 +23,14 @@ from switchmark.metrics.throughput import (
     is_lower_bound,
     is_uncertain,
     per_flow,
+    rates_pps,
     received,
     sent,
     steady_pps,
 )
+from switchmark.model.evidence import Evidence
 from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
+from switchmark.model.trial import TrialSpec
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -73,6 +76,22 @@ def test_frames_are_sums_and_the_rate_is_the_median_of_the_trials() -> None:
     assert (found["frames"], found["pps"]) == (4000, pytest.approx((900 + 3100 / 3) / 2))
     assert found["gbps_l2"] == pytest.approx(found["pps"] * 64 * 8 / 1e9)
     assert found["gbps_l1"] == pytest.approx(found["pps"] * 84 * 8 / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("rate_pps", "frames", "pps"), [(None, None, 800), (1000.0, None, 900), (None, 900, 900)]
+)
+def test_what_queues_give_up_after_the_phase_is_no_rate(
+    rate_pps: float | None, frames: int | None, pps: int
+) -> None:
+    """At full rate alone: else what arrives is held against what was to be sent."""
+    spec = TrialSpec(rate_pps=rate_pps, duration_s=1, warmup_s=0, frames=frames)
+    one = trial(spec=spec, elapsed_ns=10**9, tx_frames=1000, rx_frames=900, lost=100)
+    one = one.model_copy(update={"evidence": Evidence(after_end=100)})
+    assert rates_pps(record(one)) == [pps]
+    found = received(record(one))
+    assert found is not None
+    assert (found["frames"], found["pps"]) == (900, pps)
 
 
 def test_the_rate_of_imix_counts_its_mean_frame() -> None:

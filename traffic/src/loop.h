@@ -142,8 +142,8 @@ struct receiver {
 	uint64_t polled; /* ticks: when it was looked for frames before */
 	struct histogram
 		*widths; /* of the time within which frames that it did not tell of arrived */
-	/* `after_drain` are in no other count. */
-	uint64_t rx, bytes, late, after_drain, corrupted, foreign, stray, other_phase;
+	/* Of `rx`, `after_end` came when the phase was over; `after_drain` are in no other count. */
+	uint64_t rx, bytes, after_end, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;
 	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
 	uint64_t delay_ticks; /* test option: cost added to each receive */

@@ -478,6 +478,8 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 		r->interval_end += r->window->interval;
 	}
 	r->intervals[r->interval] += fresh;
+	if (unlikely(now >= r->window->end))
+		r->after_end += fresh;
 	if (unlikely(draining))
 		r->late += fresh;
 	r->rx += fresh;
@@ -512,7 +514,7 @@ void receiver_begin(struct receiver *r)
 	r->interval_end = r->window->start + r->window->interval;
 	r->draining = r->closed = false;
 	r->seen = 0;
-	r->rx = r->bytes = r->late = r->after_drain = 0;
+	r->rx = r->bytes = r->after_end = r->late = r->after_drain = 0;
 	r->early = r->noted = r->polled = 0;
 	if (r->widths)
 		histogram_clear(r->widths);

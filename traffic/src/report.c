@@ -99,6 +99,7 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 	into->noted += r->noted;
 	into->rx += r->rx;
 	into->bytes += r->bytes;
+	into->after_end += r->after_end;
 	into->late += r->late;
 	into->after_drain += r->after_drain;
 	into->corrupted += r->corrupted;
@@ -281,16 +282,16 @@ static json_t *received_report(const struct control *c, struct receiver *r,
 	}
 	for (uint32_t i = 0; i < r->interval_count; i++)
 		json_array_append_new(intervals, json_integer(COUNT(r->intervals[i])));
-	report = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
-			   "early", COUNT(r->early), "frames", COUNT(r->rx), "bytes",
-			   COUNT(r->bytes), "late", COUNT(r->late), "after_drain",
-			   COUNT(r->after_drain), "duplicated", COUNT(duplicated), "reordered",
-			   COUNT(reordered), "beyond", COUNT(beyond), "corrupted",
-			   COUNT(r->corrupted), "foreign", COUNT(r->foreign), "stray",
-			   COUNT(r->stray), "other_phase", COUNT(r->other_phase), "polls",
-			   COUNT(r->polls), "empty_polls", COUNT(r->empty), "idle_ns",
-			   COUNT((__int128)r->idle * 1000000000 / c->clock.hz), "flows", flows,
-			   "intervals", intervals);
+	report = json_pack(
+		"{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
+		"early", COUNT(r->early), "frames", COUNT(r->rx), "bytes", COUNT(r->bytes),
+		"after_end", COUNT(r->after_end), "late", COUNT(r->late), "after_drain",
+		COUNT(r->after_drain), "duplicated", COUNT(duplicated), "reordered",
+		COUNT(reordered), "beyond", COUNT(beyond), "corrupted", COUNT(r->corrupted),
+		"foreign", COUNT(r->foreign), "stray", COUNT(r->stray), "other_phase",
+		COUNT(r->other_phase), "polls", COUNT(r->polls), "empty_polls", COUNT(r->empty),
+		"idle_ns", COUNT((__int128)r->idle * 1000000000 / c->clock.hz), "flows", flows,
+		"intervals", intervals);
 	if (r->promise.templates)
 		json_object_set_new(report, "headers", promise_report(&r->promise));
 	if (r->latency)

@@ -33,7 +33,7 @@ _STEAL = 0.01
 _COUNTED = (
     *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
 )
-_ADDED = {name: name for name in ("early", "mixed", "unfollowed", "ties")}
+_ADDED = {name: name for name in ("early", "after_end", "mixed", "unfollowed", "ties")}
 _ADDED["left_over"] = "other_phase"
 _CLOCKS_FAIL_NS = 5_000_000  # clocks that are told no better say nothing of a frame's time
 _STARTED_LATE = 1e-4

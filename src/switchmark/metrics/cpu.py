@@ -11,6 +11,7 @@ from typing import Literal
 from weakref import finalize
 
 from switchmark.metrics.profile import merged
+from switchmark.metrics.throughput import trial_rates_pps
 from switchmark.model.cost import (
     CostFigures,
     Disagreement,
@@ -95,7 +96,8 @@ def cost(record: Record) -> CostFigures | None:
         return None
     elapsed_s = sum(trial.elapsed_ns for trial in record.trials) / 1e9
     cores = cores_in_all(record.trials)
-    pps = sum(trial.distinct for trial in record.trials) / elapsed_s
+    carried = zip(trial_rates_pps(record.trials, steady=False), record.trials, strict=True)
+    pps = sum(rate * trial.elapsed_ns / 1e9 for rate, trial in carried) / elapsed_s
     threads: dict[str, float] = defaultdict(float)
     for trial in record.trials:
         for part in trial.parts:

@@ -202,6 +202,10 @@ def fairness(record: Record) -> float | None:
 
 
 def _whole_pps(trial: TrialResult) -> float:
+    """Return the received rate of a whole trial. Where as much was sent as can be, what came after
+    it lay in queues, and is no rate."""
+    if trial.spec.rate_pps is None and trial.spec.frames is None:
+        return (trial.distinct - trial.evidence.after_end) * 1e9 / trial.elapsed_ns
     return trial.distinct * 1e9 / trial.elapsed_ns
 
 

@@ -170,6 +170,9 @@ class Evidence(Written):
     left_over: int = 0
     """Frames of the warm-up that came in the measured phase: the switch had held them."""
 
+    after_end: int = 0
+    """Distinct frames that came when the measured phase was over: queues had held them."""
+
     announced: int = 0
     """Frames by which receivers and functions announced their MACs again in the measured phase, as
     a switch that learns forgets a MAC that sends nothing. Only the counters of ports have them."""

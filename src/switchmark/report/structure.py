@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialResult
 
 __all__ = ["HOST", "in_sql", "structure"]
@@ -23,7 +24,8 @@ HOST: Mapping[str, str] = {
 
 _NOT_READ: Mapping[type[BaseModel], set[str]] = {
     Record: {"noise", "calibration", "gate", "discarded"},
-    TrialResult: {"evidence", "counters", "cost"},
+    TrialResult: {"counters", "cost"},
+    Evidence: Evidence.model_fields.keys() - {"after_end"},
 }
 """What takes long to read, and is no column: `records.record` has it."""
 

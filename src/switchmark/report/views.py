@@ -233,7 +233,9 @@ def _total(name: str) -> str:
 
 # --- what is less than a test ----------------------------------------------------------------
 
-_WHOLE = "(t.rx_frames - coalesce(t.duplicated, 0)) * 1e9 / t.elapsed_ns"
+_FULL = "t.spec.rate_pps is null and t.spec.frames is null"
+_IN_PHASE = f"- if({_FULL}, coalesce(t.evidence.after_end, 0), 0)"
+_WHOLE = f"(t.rx_frames - coalesce(t.duplicated, 0) {_IN_PHASE}) * 1e9 / t.elapsed_ns"
 _INTERVALS = "t.intervals::VARCHAR, t.elapsed_ns, coalesce(t.interval_ns, 100000000)"
 _RATE = f"coalesce(if(r.test.search = 'max', steady_pps({_INTERVALS}), null), {_WHOLE})"
 
