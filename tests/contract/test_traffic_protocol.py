@@ -633,6 +633,13 @@ def test_a_port_that_fails_in_a_trial_says_why(program: Program) -> None:
     assert "cannot send" in program.ask("report")["failure"]
 
 
+def test_what_it_executed_would_have_no_more_privileges(program: Program) -> None:
+    program.open_loop()
+    threads = [*Path(f"/proc/{program.process.pid}/task").iterdir()]
+    assert len(threads) > 1
+    assert all("NoNewPrivs:\t1\n" in (each / "status").read_text() for each in threads)
+
+
 def test_the_jitter_probe_is_in_the_usage_and_ends(traffic_program: str) -> None:
     usage = subprocess.run([traffic_program, "help"], capture_output=True, text=True, check=True)
     assert "jitter --cpus" in usage.stdout

@@ -484,6 +484,7 @@ int control_serve(int in, FILE *out)
 	clock_begin();
 	c->in = in;
 	c->out = out;
+	privileges_seal();
 	privileges_lower();
 	while (!terminated && !c->ended) {
 		ssize_t got = control_read(c, buffer + filled, LINE_MAX_BYTES - filled);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +28,11 @@ static void set(bool effective, bool permitted)
 		data[i].permitted = permitted ? data[i].permitted : 0;
 	}
 	(void)syscall(SYS_capset, &head, data);
+}
+
+void privileges_seal(void)
+{
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
 void privileges_raise(void)

@@ -7,6 +7,10 @@
 #ifndef SWITCHMARK_PRIVILEGES_H
 #define SWITCHMARK_PRIVILEGES_H
 
+/* Before any other thread: what the process may execute has no more than its thread has then. A root
+ * without privileges would have all of them again. */
+void privileges_seal(void);
+
 /* Of the calling thread: takes them back up; lays them down. Threads begin as who starts them. */
 void privileges_raise(void);
 void privileges_lower(void);
