@@ -23,7 +23,7 @@
 #define BACKLOG_MAX (1 << 20) /* bytes for the guest, above which nobody is listened to */
 /* Bytes for a client, above which it is left: the windows of both of its streams, and the grants for a
  * window of its stdin, in frames of a byte each. */
-#define CLIENT_MAX (2 * (1 + sizeof(struct wire_head)) * WIRE_WINDOW + 12 * WIRE_WINDOW)
+#define CLIENT_MAX ((2 * (1 + sizeof(struct wire_head)) + 12) * WIRE_WINDOW)
 
 /* One who entered. The channel is free again when its process in the guest has ended. */
 struct client {

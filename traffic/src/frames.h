@@ -73,7 +73,7 @@ struct frame_template {
 } __attribute__((aligned(CACHE_LINE)));
 
 /* Behind the headers of a usual frame: one or two lines of the cache have all that is read of it. */
-_Static_assert(offsetof(struct frame_template, head) + FRAME_MIN <= 2 * CACHE_LINE,
+_Static_assert(offsetof(struct frame_template, head) + FRAME_MIN <= (size_t)2 * CACHE_LINE,
 	       "a usual frame is made of more than two lines");
 
 /* What the parser found. */

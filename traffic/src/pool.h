@@ -61,7 +61,7 @@ always_inline void pool_give(const struct frame *f, uint32_t n)
 	for (uint32_t i = n; i-- > 0;) {
 		struct buffer *b = frame_buffer(&f[i]);
 
-		if (unlikely(b->pool != pool)) {
+		if (unlikely(!pool || b->pool != pool)) {
 			if (pool)
 				pool->free = free;
 			pool = b->pool;
