@@ -30,6 +30,7 @@ from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
 from switchmark.layout.resolve import check
+from switchmark.machine.commit import commit
 from switchmark.machine.journal import Far
 from switchmark.machine.workspace import Workspace
 from switchmark.model.record import Record
@@ -623,7 +624,9 @@ def test_the_examples_of_help_are_requests_that_can_be_met(cli) -> None:
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
 def test_the_version_is_told(arguments: list[str], cli) -> None:
-    assert cli(*arguments).out == f"switchmark {switchmark.__version__}\n"
+    told = commit()
+    known = f" (commit {told})" if told else ""
+    assert cli(*arguments).out == f"switchmark {switchmark.__version__}{known}\n"
 
 
 def test_no_command_shows_the_help(cli) -> None:

@@ -338,6 +338,8 @@ def test_a_value_is_one_line() -> None:
 
 def test_a_table_of_latex_is_whole(mixed: Path) -> None:
     text = as_latex([("run_1", read_records(mixed))])
+    inner = text.partition("\\begin{adjustbox}{max width=\\linewidth}")[2]
+    assert "\\end{tabular}" in inner.partition("\\end{adjustbox}")[0]
     rows = re.findall(r"^    (?!\\)(.*) \\\\$", text, re.MULTILINE)
     assert len(rows) == 1 + 4
     (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)

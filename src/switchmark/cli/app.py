@@ -114,6 +114,9 @@ def print_help(
 
 
 def print_version() -> int:
-    """Print the version."""
-    print(f"switchmark {switchmark.__version__}")
+    """Print the version, and the commit that it was built from."""
+    from switchmark.machine.commit import commit
+
+    told = commit()
+    print(f"switchmark {switchmark.__version__}" + (f" (commit {told})" if told else ""))
     return 0

@@ -18,6 +18,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from switchmark import __version__
+from switchmark.machine.commit import commit
 from switchmark.machine.cpus import allowed_there
 from switchmark.machine.host import Host
 from switchmark.machine.ssh import SshHost
@@ -98,6 +99,7 @@ def host_facts(host: Host) -> dict[str, Any]:
         ],
         "versions": {
             "switchmark": __version__,
+            "commit": commit() if local else None,
             "python": platform.python_version() if local else None,
             "dpdk": _dpdk(files),
         },

@@ -1,5 +1,5 @@
-"""This module writes the tests of runs as a table of LaTeX, ready to be pasted, for the package
-booktabs."""
+"""This module writes the tests of runs as a table of LaTeX, ready to be pasted, for the packages
+booktabs and adjustbox."""
 
 from __future__ import annotations
 
@@ -53,11 +53,12 @@ def as_latex(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
     columns.append(("l", "Limit", [_limit(content) for content in objects]))
     rows = zip(*(cells for _, _, cells in columns), strict=True)
     lines = [
-        "% made by switchmark export --format latex; needs \\usepackage{booktabs}",
+        "% made by switchmark export --format latex; needs \\usepackage{booktabs,adjustbox}",
         r"\begin{table}",
         r"  \centering",
         f"  \\caption{{{_caption(runs)}}}",
         f"  \\label{{tab:{_label(runs)}}}",
+        r"  \begin{adjustbox}{max width=\linewidth}",  # a column of a paper is narrow
         f"  \\begin{{tabular}}{{{''.join(align for align, _, _ in columns)}}}",
         r"    \toprule",
         f"    {' & '.join(head for _, head, _ in columns)} \\\\",
@@ -65,6 +66,7 @@ def as_latex(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
         *(f"    {' & '.join(row)} \\\\" for row in rows),
         r"    \bottomrule",
         r"  \end{tabular}",
+        r"  \end{adjustbox}",
         *(f"  \\par\\footnotesize {note}" for note in _notes(objects)),
         r"\end{table}",
     ]

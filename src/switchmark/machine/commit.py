@@ -1,0 +1,37 @@
+"""This module finds out from which commit this switchmark was built."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import switchmark
+
+__all__ = ["commit"]
+
+_PACKAGE = Path(switchmark.__file__).parent
+_WRITTEN = "commit.txt"
+"""What the build writes beside the package."""
+
+
+def commit(package: Path = _PACKAGE) -> str | None:
+    """Return the commit of a package, with `+` behind it where files were changed since: as git
+    tells it of the package's own work tree, or else as the build wrote it; None where neither
+    knows."""
+    tree = package.parent.parent
+    if _git(package, "rev-parse", "--show-toplevel") == str(tree.resolve()):
+        return _git(tree, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
+    try:
+        return (package / _WRITTEN).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ("git", "-C", str(folder), *words), capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
