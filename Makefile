@@ -49,7 +49,7 @@ soak-kills: setup ## as root: kill COUNT=20 runs at random, clean up, compare th
 
 .PHONY: check
 check: setup-all ## formats, lints and types, of Python and C; fuzzers, threads; the structure of the code
-	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-threads check-structure
+	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-threads check-structure fuzz
 
 .PHONY: check-python check-types check-c check-tidy check-fuzz check-threads check-structure
 check-python:
@@ -77,6 +77,13 @@ check-threads: build/thread
 	SWITCHMARK_TRAFFIC_BUILD=build/thread .venv/bin/python -m pytest -q tests/contract/test_traffic_protocol.py
 check-structure:
 	.venv/bin/python -m pytest -q tests/unit/test_structure.py tests/unit/test_packaging.py
+
+.PHONY: fuzz
+fuzz: SECONDS = 60
+fuzz: SEED = $(shell date +%s)
+fuzz: setup-all ## hunt for input that a command calls a bug; SECONDS=600, TARGET=journals, SEED=7 COUNT=1
+	PYTHONPATH=src:tests .venv/bin/python -m fuzz $(TARGET) --seconds $(SECONDS) --seed $(SEED) \
+		$(if $(COUNT),--count $(COUNT))
 
 .PHONY: fix
 fix: PARTS += check

@@ -1,8 +1,8 @@
 """This module says how every test is run: markers by folder, golden files, skips under CI, and what
 a test cost.
 
-A test's folder says what it needs: `unit` and `golden` nothing (and warnings are errors in `unit`),
-`contract` the traffic program, `netns` namespaces, `root` the real root.
+A test's folder says what it needs: `unit`, `fuzz` and `golden` nothing (and warnings are errors in
+`unit`), `contract` the traffic program, `netns` namespaces, `root` the real root.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEASURES = ("contract", "netns", "root")
 """Folders whose tests measure on a host that others share: one that fails is run a second time, but
 not who left something behind (docs/decisions/0028)."""
 
-BUDGET_S = {"unit": 60, "contract": 60, "golden": 30, "netns": 180, "root": 480}
+BUDGET_S = {"unit": 60, "fuzz": 60, "contract": 60, "golden": 30, "netns": 180, "root": 480}
 """Seconds that each folder may take on two cores. Printed, not asserted."""
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def folder_of(nodeid: str) -> str:
-    """Return `unit` of `tests/unit/test_x.py::test_y`; empty outside of the five folders."""
+    """Return `unit` of `tests/unit/test_x.py::test_y`; empty outside of these folders."""
     parts = nodeid.split("::")[0].split("/")
     return next((part for part in parts if part in BUDGET_S), "")
 

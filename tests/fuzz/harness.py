@@ -60,7 +60,9 @@ class Ended:
         """Return what is wrong with how it ended; nothing where nothing is."""
         if self.killed:
             return self.killed
-        if self.status not in _STATUSES | self.allowed:
+        if self.status in self.allowed:
+            return ""
+        if self.status not in _STATUSES:
             return f"status {self.status}"
         return "a traceback" if "Traceback (most recent call last)" in self.stderr else ""
 
@@ -220,6 +222,7 @@ def _import_all() -> None:
     """Import the package and what it imports late, so that no child has to."""
     for each in pkgutil.walk_packages(switchmark.__path__, "switchmark."):
         if not each.name.endswith("__main__"):
-            importlib.import_module(each.name)
+            with suppress(ImportError):  # of an extra that is not installed
+                importlib.import_module(each.name)
     for name in ("duckdb", "hdrh.histogram", "numpy", "vl_convert", "yaml"):
         importlib.import_module(name)

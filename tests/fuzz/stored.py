@@ -24,7 +24,7 @@ from switchmark.errors import SetupFailed
 from switchmark.machine.journal import boot_id
 from switchmark.model.spec import Test
 
-__all__ = ["journals", "run_folders"]
+__all__ = ["journals", "put_sound_run", "run_folders"]
 
 _LAB = {
     "testbeds": {"bed1": {"facts": {"kernel": "6.1", "cpu_model": "a"}, "versions": {}}},
@@ -92,6 +92,11 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+
+
+def put_sound_run(folder: Path) -> None:
+    """Put a run folder that is as it should be below a folder, as `run`."""
+    _put(folder / "run", _sound_folders()[0])
 
 
 def _spoil(draw: random.Random, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fuzz.harness import Target
+from fuzz.outside import interruptions, surroundings
 from fuzz.stored import journals, run_folders
 from fuzz.written import arguments, campaigns, host_files, lab_files
 
@@ -17,5 +18,7 @@ TARGETS: Mapping[str, Target] = {
     "arguments": arguments,
     "run-folders": run_folders,
     "journals": journals,
+    "surroundings": surroundings,
+    "interruptions": interruptions,
 }
 """Each target by the name that `make fuzz TARGET=NAME` takes."""

@@ -32,7 +32,7 @@ from switchmark.report.files import as_csv, as_markdown
 from switchmark.report.junit import junit
 from switchmark.report.query import Unreadable, opened
 
-HOSTILE = "=cmd|' /C calc'!A0\n<script>alert(1)</script>\x1b[31m\x01"
+HOSTILE = "=cmd|' /C calc'!A0 <script>alert(1)</script>\x1b[31m\x01\nsecond"
 
 
 @pytest.fixture

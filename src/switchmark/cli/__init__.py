@@ -40,6 +40,10 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 (a bug is told as one, not as a traceback)
         known = _of_surroundings(error)
         status = _explain(known, known.exit_code, debug) if known else _confess(error, debug)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        give_up_output()
     sys.exit(status)
 
 

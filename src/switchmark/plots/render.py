@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from switchmark.errors import Unavailable
+from switchmark.errors import SetupFailed, Unavailable
 from switchmark.model.printable import printable
 
 __all__ = ["pdf", "png", "script", "svg"]
@@ -29,18 +29,30 @@ _PNG_SCALE = 2
 
 def svg(specification: dict[str, Any]) -> str:
     """Return a chart as an SVG document."""
-    return str(_convert("vegalite_to_svg")(_text(specification), vl_version=_VERSION))
+    return str(_drawn("vegalite_to_svg", specification))
 
 
 def pdf(specification: dict[str, Any]) -> bytes:
     """Return a chart as a PDF document of one page."""
-    return bytes(_convert("vegalite_to_pdf")(_text(specification), vl_version=_VERSION))
+    return bytes(_drawn("vegalite_to_pdf", specification))
 
 
 def png(specification: dict[str, Any]) -> bytes:
     """Return a chart as a PNG picture, twice as large as its points."""
-    text = _text(specification)
-    return bytes(_convert("vegalite_to_png")(text, vl_version=_VERSION, scale=_PNG_SCALE))
+    return bytes(_drawn("vegalite_to_png", specification, scale=_PNG_SCALE))
+
+
+def _drawn(name: str, specification: dict[str, Any], **options: Any) -> Any:
+    """Return what the library makes of a chart; SetupFailed where it cannot, for instance for want
+    of threads, files or memory."""
+    convert = _convert(name)
+    try:
+        return convert(_text(specification), vl_version=_VERSION, **options)
+    except BaseException as error:
+        # What panics in Rust is no Exception, and has no class that could be imported.
+        if not isinstance(error, ValueError) and type(error).__module__ != "pyo3_runtime":
+            raise
+        raise SetupFailed(f"the picture cannot be drawn: {error}", hint="ulimit -a") from error
 
 
 def _text(specification: dict[str, Any]) -> str:
