@@ -20,6 +20,7 @@ from switchmark.machine.clean import Cleaned, clean
 from switchmark.machine.executor import Executor
 from switchmark.machine.host import Completed, LocalHost
 from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, boot_id
+from switchmark.machine.leases import Leases
 from switchmark.machine.processes import marked, start_time
 from switchmark.machine.recording import RecordingHost
 from switchmark.machine.workspace import Workspace
@@ -306,6 +307,18 @@ def test_a_spoilt_entry_does_not_keep_others_from_being_undone(
     (spoilt,) = told.values()
     assert spoilt.state == "incomplete"
     assert len(spoilt.failures) == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_leases_that_are_no_file_are_told(
+    base: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Leases, "_of_this_machine", lambda leases: leases._of_runs)
+    base.mkdir(mode=0o700)
+    make(base / "leases")
+    (told,) = clean(base)
+    assert (told.run, told.state) == ("leases", "incomplete")
+    assert f"{base / 'leases'}: " in told.failures[0]
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,13 @@ def _tried(
     try:
         return _clean_run(base, run, dry_run, hosts, forget)
     except OSError as error:
-        return Cleaned(run, "incomplete", failures=(f"{error.filename}: {error.strerror}",))
+        return Cleaned(run, "incomplete", failures=(_reason(error, base / run),))
     except SwitchmarkError as error:
         return Cleaned(run, "incomplete", failures=(str(error),))
+
+
+def _reason(error: OSError, path: Path) -> str:
+    return f"{error.filename or path}: {error.strerror}"
 
 
 def _clean_run(
@@ -158,7 +162,10 @@ def _give_back_of_the_dead(base: Path, dry_run: bool, host: Host) -> list[Cleane
     if not base.exists():
         return []
     leases = Leases(base)
-    left = leases.left_by_the_dead(host)
+    try:
+        left = leases.left_by_the_dead(host)
+    except OSError as error:
+        return [Cleaned("leases", "incomplete", failures=(_reason(error, base / "leases"),))]
     failures: tuple[str, ...] = ()
     if not dry_run and left:
         try:

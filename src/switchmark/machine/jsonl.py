@@ -66,7 +66,7 @@ def append_line(descriptor: int, line: str) -> None:
 def whole_lines(descriptor: int) -> list[bytes]:
     """Return the lines that were written to their end; a torn last one is cut off the file. OSError
     for what is no regular file, or a larger one."""
-    check_regular(descriptor, f"descriptor {descriptor}", MOST_BYTES)
+    check_regular(descriptor, None, MOST_BYTES)
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     whole, newline, torn = content.rpartition(b"\n")
     if torn:

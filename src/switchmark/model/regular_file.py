@@ -91,16 +91,20 @@ def read_object(path: Path) -> dict[str, Any]:
     return {}
 
 
-def check_regular(descriptor: int, path: Path | str, most_bytes: int) -> None:
+def check_regular(descriptor: int, path: Path | str | None, most_bytes: int) -> None:
     """Raise OSError, as `open_regular`, for an open file that is not to be read."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", _name(path))
     if not stat.S_ISREG(status.st_mode) and status.st_rdev != _NULL:
-        raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", str(path))
+        raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", _name(path))
     if status.st_size > most_bytes:
         raise _too_large(path, most_bytes)
 
 
-def _too_large(path: Path | str, most_bytes: int) -> OSError:
-    return OSError(errno.EFBIG, f"it is larger than {most_bytes // MIB} MiB", str(path))
+def _too_large(path: Path | str | None, most_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {most_bytes // MIB} MiB", _name(path))
+
+
+def _name(path: Path | str | None) -> str | None:
+    return None if path is None else str(path)
