@@ -60,8 +60,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
     },
     "files": {
         r"/run/netns/?$": "the first `ip netns add` makes it, for everybody",
-        r"/run/switchmark/?(leases)?$": "the folder of all runs, and its lock, stay",
-        r"/dev/switchmark-leases$": "the ledger of this machine's values stays",
+        r"/run/switchmark/?$": "the folder of all runs stays",
         r"/run/containers/(networks/)?$": "a podman of the user's makes it",
         r"/var/lib/containers/(cache/(blob-info-cache-v1\.boltdb)?)?$": (
             "a podman of the user's has this cache wherever its images are"

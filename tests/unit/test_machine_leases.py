@@ -3,8 +3,13 @@ in any order and with deaths at any moment."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
 import subprocess
+import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import given, settings
@@ -163,7 +168,7 @@ def test_no_order_of_roots_and_deaths_changes_what_the_machine_has(
     for root in roots:
         root.clean()
     assert (int(host.files[COUNT]), host.files[SETTING].strip()) == (count, b"0")
-    assert leases.MACHINE_WIDE.read_bytes() == b""
+    assert not leases.MACHINE_WIDE.exists()
 
 
 def test_pages_of_a_root_that_is_gone_are_given_back_by_any_other(tmp_path: Path) -> None:
@@ -195,6 +200,44 @@ def test_pages_that_go_with_their_program_are_not_counted_as_there(tmp_path: Pat
     host.files |= {COUNT: b"5\n", SURPLUS: b"0\n"}  # the program has ended
     root.end(root.live[0])
     assert host.files[COUNT] == b"0\n"
+
+
+def test_a_ledger_is_there_only_while_something_is_leased(tmp_path: Path) -> None:
+    host = Kernel({SETTING: b"0\n"})
+    run = Leases(tmp_path)
+    run.take("sm0001", host, SETTING, b"1")
+    assert leases.MACHINE_WIDE.exists()
+    run.give_back("sm0001", host, SETTING)
+    assert not leases.MACHINE_WIDE.exists()
+    assert run.held_by("sm0001") == []
+    assert not leases.MACHINE_WIDE.exists()
+
+
+def test_a_run_lives_in_the_ledger_that_was_made_anew(tmp_path: Path) -> None:
+    host = Kernel({SETTING: b"0\n"})
+    run, other = Leases(tmp_path), Leases(tmp_path)
+    run.take("sm0001", host, SETTING, b"1")
+    keeps_the_first_inode = leases.MACHINE_WIDE.open()
+    run.give_back("sm0001", host, SETTING)
+    run.take("sm0001", host, SETTING, b"1")
+    with pytest.raises(SetupFailed, match="run sm0001 needs it to be 1"):
+        other.take("sm0002", host, SETTING, b"2")
+    keeps_the_first_inode.close()
+
+
+def test_a_ledger_that_is_removed_while_a_run_waits_for_it_is_let_go(tmp_path: Path) -> None:
+    host = Kernel({SETTING: b"0\n"})
+    run = Leases(tmp_path)
+    with leases.MACHINE_WIDE.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waiting = Thread(target=run.take, args=("sm0001", host, SETTING, b"1"))
+        waiting.start()
+        inode = f":{os.fstat(file.fileno()).st_ino} "
+        while not re.search(f"->.*{inode}", Path("/proc/locks").read_text()):
+            time.sleep(0.01)
+        leases.MACHINE_WIDE.unlink()
+    waiting.join()
+    assert run.held_by("sm0001") == [("local", SETTING)]
 
 
 def test_lines_of_a_later_version_are_kept_and_read_as_far_as_they_are_known(

@@ -2,12 +2,12 @@
 restores. A count, such as that of hugepages, is raised for each lease by what that one needs, and
 lowered by as much.
 
-A ledger is a file of JSON lines, locked while it is read and a value is changed. The ledger of this
-machine's own values is in /dev: roots that share a kernel may each have their /run, and share
-the file system in /dev. Where it cannot be there, and for other hosts, it is with the runs. A
-change is in it before it is made, and marked when it is made. Who finds one that is not marked
-settles it first. A run that lives has the lock on a byte of the ledger. Values of an earlier
-boot are gone and never restored.
+A ledger is a file of JSON lines, locked while it is read and a value is changed, and removed when
+it is empty. The ledger of this machine's own values is in /dev: roots that share a kernel may each
+have their /run, and share the file system in /dev. Where it cannot be there, and for other hosts,
+it is with the runs. A change is in it before it is made, and marked when it is made. Who finds one
+that is not marked settles it first. A run that lives has the lock on a byte of the ledger. Values
+of an earlier boot are gone and never restored.
 """
 
 from __future__ import annotations
@@ -366,15 +366,20 @@ class Leases:
     @contextmanager
     def _opened(self, file: Path) -> Iterator[_Ledger]:
         with shielded():
-            descriptor = os.open(file, _FLAGS, 0o600)
+            descriptor = _locked(file)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield _parsed(descriptor)
             finally:
+                if os.fstat(descriptor).st_size == 0:
+                    file.unlink()
                 os.close(descriptor)
 
     def _byte_of(self, file: Path) -> int:
-        """Return the number of the byte of a ledger that is locked as long as this run lives."""
+        """Return the number of the byte of a ledger that is locked as long as this run lives. The
+        caller has locked the ledger, which may have been removed and made anew since the last
+        call."""
+        if file in self._bytes and not _is_at(self._bytes[file][0], file):
+            os.close(self._bytes.pop(file)[0])
         if file not in self._bytes:
             byte = secrets.randbelow(_LENGTH)
             descriptor = os.open(file, _FLAGS, 0o600)
@@ -385,6 +390,24 @@ class Leases:
 
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def _locked(file: Path) -> int:
+    """Open a ledger and lock it. Whoever has the lock removes an empty ledger, so a file that was
+    removed while this waited is let go, and the one that is there now is opened."""
+    while True:
+        descriptor = os.open(file, _FLAGS, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_at(descriptor, file):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _parsed(descriptor: int) -> _Ledger:
