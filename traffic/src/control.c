@@ -15,7 +15,7 @@
 
 #define LINE_MAX_BYTES (1 << 20)
 #define INTERRUPT_SIGNAL SIGUSR1
-#define INTERRUPT_MS 20
+#define INTERRUPT_NS 20000000l
 #define INTERRUPTS_MAX 40
 
 static atomic_bool terminated;
@@ -93,7 +93,7 @@ struct listener {
 
 static void *listener_main(void *argument)
 {
-	const struct timespec pause = { .tv_nsec = INTERRUPT_MS * 1000000 };
+	const struct timespec pause = { .tv_nsec = INTERRUPT_NS };
 	struct listener *l = argument;
 	struct control *c = l->c;
 
