@@ -152,7 +152,11 @@ def test_a_text_is_no_markup_in_markdown() -> None:
 
 def test_reports_and_bundles_hold_hostile_texts_as_text(tmp_path: Path) -> None:
     record = fresh(1, status="failed", trials=(), error=HOSTILE, switch_version=HOSTILE)
-    runs = [(HOSTILE, [record])]
+    named = [
+        fresh(number, test=Test(search="max", switch=switch))
+        for number, switch in ((2, "<script>a"), (3, "<script>b"))
+    ]
+    runs = [(HOSTILE, [record, *named])]
     path = kept(tmp_path, [record])
     with opened([path]) as database:
         exported = rows_as_csv(database)

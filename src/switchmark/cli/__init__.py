@@ -42,7 +42,7 @@ def main() -> NoReturn:
         status = _explain(known, known.exit_code, debug) if known else _confess(error, debug)
     try:
         sys.stdout.flush()
-    except OSError:
+    except (OSError, AttributeError):  # it takes no more, or could not even be opened
         give_up_output()
     sys.exit(status)
 
