@@ -215,8 +215,8 @@ def test_what_comes_when_the_phase_is_over_is_told(program: Program, cores: int)
     program.open_loop(cores=cores)
     load = {"frame_bytes": [64], "address": ADDRESS, "flows": cores}
     slow = {"burst": 1, "flows": cores}
-    ways = {"longest_ns": 10**9, "interval_ns": 10**7}
-    assert program.arm(tasks=[load, slow], **ways)["ok"]
+    answer = program.arm(tasks=[load, slow], longest_ns=10**9, interval_ns=10**7)
+    assert answer["ok"]
     sender, receiver = program.trial(10**8)["tasks"]
     received = receiver["received"]
     assert received["frames"] == sender["sent"]["frames"]
