@@ -31,7 +31,7 @@ def main() -> int:
         print(f"{name}: {tally.seeds} seeds, {tally.commands} commands ({statuses or 'none'})")
         for each in tally.found[: asked.most]:
             print(
-                f"  seed {each.seed}: {each.ended.fault}: {' '.join(map(repr, each.ended.argv))}\n"
+                f"  seed {each.seed}: {each.ended.fault}: {' '.join(map(repr, each.ended.argv))[:300]}\n"
                 f"    kept in {each.kept}\n"
                 f"    again: make fuzz TARGET={name} SEED={each.seed} COUNT=1"
             )

@@ -138,6 +138,21 @@ def test_a_limit_that_is_reached_is_no_bug(ended, error: Exception) -> None:
     assert "hint: ulimit -a" in said
 
 
+@pytest.mark.parametrize(
+    "words", [["report"], ["query"], ["gallery"], ["compare"], ["bundle"], ["export"], ["resume"]]
+)
+def test_a_name_that_no_file_can_have_is_a_usage_error(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["switchmark", *words, "9" * 300, "x" * 300])
+    if words[0] in ("bundle", "resume"):
+        sys.argv.pop()
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == Exit.USAGE
+    assert "a bug" not in capsys.readouterr().err
+
+
 # --- what is shown ---------------------------------------------------------------------------
 
 HOSTILE = "a\x1b]0;title\x07\x1b[31mb\x9bc\rd\u202ee\tf\r\ng"

@@ -97,10 +97,12 @@ _USED_UP = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE,
 
 
 def _of_surroundings(error: Exception) -> SwitchmarkError | None:
-    """Return what an unexpected error says of where the command runs; None where that is no
+    """Return what an unexpected error says of where the command runs, or of a name; None where that is no
     reason for it."""
     if isinstance(error, MemoryError):
         return SetupFailed("there is not enough memory", hint="ulimit -a")
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return UsageError(f"no file can have such a name: {str(error.filename)[:60]}...")
     if isinstance(error, OSError) and error.errno in _USED_UP:
         return SetupFailed(f"a limit of this host or shell is reached: {error}", hint="ulimit -a")
     return None
