@@ -30,8 +30,9 @@ def main() -> int:
         statuses = ", ".join(f"{many} x {each}" for each, many in sorted(tally.statuses.items()))
         print(f"{name}: {tally.seeds} seeds, {tally.commands} commands ({statuses or 'none'})")
         for each in tally.found[: asked.most]:
+            words = " ".join(map(repr, each.ended.argv))[:300]
             print(
-                f"  seed {each.seed}: {each.ended.fault}: {' '.join(map(repr, each.ended.argv))[:300]}\n"
+                f"  seed {each.seed}: {each.ended.fault}: {words}\n"
                 f"    kept in {each.kept}\n"
                 f"    again: make fuzz TARGET={name} SEED={each.seed} COUNT=1"
             )

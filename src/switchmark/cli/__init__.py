@@ -97,8 +97,8 @@ _USED_UP = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE,
 
 
 def _of_surroundings(error: Exception) -> SwitchmarkError | None:
-    """Return what an unexpected error says of where the command runs, or of a name; None where that is no
-    reason for it."""
+    """Return what an unexpected error says of where the command runs, or of a name; None where
+    neither is a reason for it."""
     if isinstance(error, MemoryError):
         return SetupFailed("there is not enough memory", hint="ulimit -a")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
