@@ -72,8 +72,8 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "rate of zero": ("rate: 0", "c.yaml:1: rate: a rate of '0' is below 1 frame"),
     "frame too small": ("\nframe-size: 63", "c.yaml:2: frame-size: a frame of 63 bytes is outside"),
     "one bad value of a list": (
-        "frame-size:\n- 64\n- 9001\n- 128",
-        "c.yaml:3: frame-size: a frame of 9001",
+        "frame-size:\n- 64\n- 9601\n- 128",
+        "c.yaml:3: frame-size: a frame of 9601",
     ),
     "burst of zero": ("burst: 0", "c.yaml:1: burst: '0' is too small: at least 1"),
     "burst that is no number": ("burst: many", "c.yaml:1: burst: 'many' is no whole number"),

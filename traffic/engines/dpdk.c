@@ -44,7 +44,7 @@ enum {
 	CACHE = 256, /* mbufs that a thread keeps for itself */
 	HEADERS_MAX = 18, /* Ethernet and one tag: not part of the MTU */
 	SOCKETS_MAX = 16, /* of a device: one for each of its queues */
-	DESCRIPTORS_MAX = 1024, /* among which a device's sockets are looked for */
+	PACKET_SOCKETS_MAX = 1024, /* of the process, among which a device's are looked for */
 };
 
 struct device {
@@ -421,12 +421,44 @@ static bool is_packet_socket(int fd)
 	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) && domain == AF_PACKET;
 }
 
-/* Notes the packet sockets that a device has opened: those that were not there before. */
-static void device_find_sockets(struct device *d, const bool *before)
+/* Those of this process, whatever number they have. */
+struct packet_sockets {
+	unsigned int count;
+	int fds[PACKET_SOCKETS_MAX];
+};
+
+static void packet_sockets_list(struct packet_sockets *s)
 {
-	for (int fd = 0; fd < DESCRIPTORS_MAX && d->socket_count < SOCKETS_MAX; fd++)
-		if (!before[fd] && is_packet_socket(fd))
-			d->sockets[d->socket_count++] = fd;
+	DIR *open = opendir("/proc/self/fd");
+
+	s->count = 0;
+	for (struct dirent *e; open && s->count < PACKET_SOCKETS_MAX && (e = readdir(open));) {
+		const int fd = atoi(e->d_name);
+
+		if (is_packet_socket(fd))
+			s->fds[s->count++] = fd;
+	}
+	if (open)
+		closedir(open);
+}
+
+static bool packet_sockets_have(const struct packet_sockets *s, int fd)
+{
+	for (unsigned int i = 0; i < s->count; i++)
+		if (s->fds[i] == fd)
+			return true;
+	return false;
+}
+
+/* Notes the packet sockets that a device has opened: those that were not there before. */
+static void device_find_sockets(struct device *d, const struct packet_sockets *before)
+{
+	struct packet_sockets now;
+
+	packet_sockets_list(&now);
+	for (unsigned int i = 0; i < now.count && d->socket_count < SOCKETS_MAX; i++)
+		if (!packet_sockets_have(before, now.fds[i]))
+			d->sockets[d->socket_count++] = now.fds[i];
 }
 
 /* Removes the socket of a device that was to be a server: virtio-user (of DPDK 22.11) leaves it when it
@@ -448,13 +480,12 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 {
 	struct device *d = calloc(1, sizeof(*d));
 	struct rte_eth_dev_info info;
-	bool before[DESCRIPTORS_MAX];
+	struct packet_sockets before;
 	int error;
 
 	if (!d)
 		return port_fail(port, ENOMEM, "no memory for a device");
-	for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
-		before[fd] = is_packet_socket(fd);
+	packet_sockets_list(&before);
 	eal.said[0] = 0;
 	snprintf(d->name, sizeof(d->name), "%s", name);
 	d->queues = (uint16_t)port_option(port, "queues");
@@ -474,7 +505,7 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 			       strcmp(info.driver_name, "net_virtio_user") &&
 			       strcmp(info.driver_name, "net_memif");
 	if (!strcmp(info.driver_name, "net_af_packet"))
-		device_find_sockets(d, before);
+		device_find_sockets(d, &before);
 	error = device_setup(port, d, &info);
 	if (error) {
 		device_close(d);

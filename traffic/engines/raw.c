@@ -57,8 +57,7 @@ static int raw_start(struct port *port)
 {
 	const struct port_config *c = &port->config;
 	struct raw_port *p = port->priv;
-	int error = messages_open(port, &p->messages, FRAME_CAPACITY - VLAN_BYTES,
-				  PACKET_AUXDATA_BYTES, false);
+	int error = messages_open(port, &p->messages, PACKET_AUXDATA_BYTES, false);
 
 	if (error)
 		return error;

@@ -133,7 +133,7 @@ static int udp_start(struct port *port, uint32_t sockets)
 {
 	const struct port_config *c = &port->config;
 	struct udp_port *p = port->priv;
-	int error = messages_open(port, &p->messages, FRAME_CAPACITY, 0, !c->connected);
+	int error = messages_open(port, &p->messages, 0, !c->connected);
 
 	if (error)
 		return error;

@@ -105,7 +105,7 @@ static void say_port(struct script *s, uint32_t i)
 	if (once_in(s, 32))
 		say_text(s);
 	say(s, "\",\"burst\":%.0f,\"frame_bytes\":%.0f", NUMBER(s, 32, 8, 1, 64, 2, 128),
-	    NUMBER(s, 1518, 64, 68, 64, 9000, 114));
+	    NUMBER(s, 1518, 64, 68, 64, 9600, 114));
 	if (engine[0] == 'n') {
 		if (!once_in(s, 8))
 			say(s, ",\"options\":{\"loop\":1,\"take\":%.0f}", NUMBER(s, 0, 1, 3, 40));
@@ -221,7 +221,7 @@ static void say_load(struct script *s)
 {
 	static const char *const vary[] = { "", "\"src_port\"", "\"src_mac\",\"dst_ip\"",
 					    "\"src_mac\",\"dst_mac\",\"src_ip\",\"dst_ip\"" };
-	static const char *const sizes[] = { "64", "68,1518", "64,594,1518", "9000",
+	static const char *const sizes[] = { "64", "68,1518", "64,594,1518", "9600",
 					     "64,65,66,67" };
 
 	say(s, "{\"burst\":%.0f,\"flows\":%.0f,\"rate_pps\":%.17g,\"frame_bytes\":[%s]",

@@ -57,7 +57,7 @@ static void build_and_parse(struct input *in)
 			     .vxlan = !vlan && flags & 8,
 			     .inner_v6 = !vlan && (flags & 40) == 40 };
 	const uint32_t least = headless ? PAYLOAD_BYTES : frame_least(&a);
-	const uint32_t len = least + (uint32_t)take(in, 2) % (FRAME_CAPACITY - least);
+	const uint32_t len = least + (uint32_t)take(in, 2) % (FRAME_BYTES_MAX - least);
 	/* No run is what a tunnel's header begins with. */
 	const uint32_t run = (uint32_t)take(in, 4) | 1u << 28, seq = (uint32_t)take(in, 4);
 	const uint16_t flow = take(in, 2) % FLOW_MAX;
@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
 
-	if (size > FRAME_CAPACITY)
+	if (size > FRAME_BYTES_MAX)
 		return 0;
 	parse_anything(data, size);
 	build_and_parse(&in);

@@ -224,7 +224,7 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 		  .kind = NUMBER,
 		  .into = &frame_bytes,
 		  .min = 64,
-		  .max = 9000 },
+		  .max = FRAME_BYTES_MAX },
 		{ .key = "flows", .kind = NUMBER, .into = &flows, .min = 1, .max = FLOW_MAX },
 		{ .key = "local_ip", .kind = IPV4, .into = &local_ip },
 		{ .key = "remote_ip", .kind = IPV4, .into = &remote_ip },
@@ -390,9 +390,9 @@ static bool lens_read(struct reader *r, json_t *sizes, struct task_load *load)
 		json_t *v = json_array_get(sizes, i);
 
 		if (!json_is_integer(v) || json_integer_value(v) < least ||
-		    json_integer_value(v) > 9000)
-			return refuse(r, "arm: frame_bytes holds what is no size from %d to 9000",
-				      (int)least);
+		    json_integer_value(v) > FRAME_BYTES_MAX)
+			return refuse(r, "arm: frame_bytes holds what is no size from %d to %d",
+				      (int)least, FRAME_BYTES_MAX);
 		load->lens[i] = (uint32_t)json_integer_value(v) - 4;
 	}
 	return true;
@@ -711,10 +711,10 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 		  .kind = NUMBER,
 		  .into = &longest,
 		  .min = 1,
-		  .max = 1e14,
+		  .max = PHASE_NS_MAX,
 		  .required = true },
 		{ .key = "interval_ns", .kind = NUMBER, .into = &interval, .min = 1e6, .max = 1e12 },
-		{ .key = "announce_every_ns", .kind = NUMBER, .into = &again, .max = 1e14 },
+		{ .key = "announce_every_ns", .kind = NUMBER, .into = &again, .max = PHASE_NS_MAX },
 		{ .key = "clock", .kind = ANY, .into = &clock },
 		{ .key = "tasks", .kind = ANY, .into = &tasks, .required = true },
 		{ 0 },
@@ -727,13 +727,13 @@ static bool command_read(struct reader *r, json_t *object, struct command *out)
 		  .kind = NUMBER,
 		  .into = &duration,
 		  .min = 1,
-		  .max = 1e14,
+		  .max = PHASE_NS_MAX,
 		  .required = true },
 		{ 0 },
 	};
 	const struct member rest[] = {
 		open[0],
-		{ .key = "timeout_ms", .kind = NUMBER, .into = &out->timeout_ms, .max = 1e9 },
+		{ .key = "timeout_ms", .kind = NUMBER, .into = &out->timeout_ms, .max = 1e10 },
 		{ .key = "quiet_ms", .kind = NUMBER, .into = &out->quiet_ms, .max = 1e6 },
 		{ 0 },
 	};

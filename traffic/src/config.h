@@ -10,9 +10,10 @@
 #include "frames.h"
 #include "loop.h"
 
-#define PORTS_MAX 32
-#define TASKS_MAX 64
-#define THREADS_MAX 32
+#define PORTS_MAX 128 /* queues of ports */
+#define TASKS_MAX 64 /* a task on several cores is one of them */
+#define THREADS_MAX 128
+#define PHASE_NS_MAX 1e15 /* eleven days */
 #define SIZES_MAX 64
 #define ADDRESSES_MAX 64
 

@@ -297,13 +297,14 @@ static bool thread_open(struct control *c, const struct thread_plan *plan)
 
 static bool workers_open(struct control *c, const struct open_plan *plan)
 {
-	uint32_t tasks = 0, threads = 0;
+	uint32_t open = 0, tasks = 0, threads = 0;
 
 	for (uint32_t i = 0; i < plan->thread_count; i++) {
+		open += plan->threads[i].task_count;
 		tasks += plan->threads[i].task_count * plan->threads[i].cores;
 		threads += plan->threads[i].cores;
 	}
-	if (tasks > TASKS_MAX || threads > THREADS_MAX) {
+	if (open > TASKS_MAX || threads > THREADS_MAX) {
 		answer_error(c, "open: more than %d tasks or %d threads", TASKS_MAX, THREADS_MAX);
 		return false;
 	}

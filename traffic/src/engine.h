@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define BURST_MAX 4096
-#define FRAME_CAPACITY 9216 /* the most bytes of one frame, without the FCS */
+#define FRAME_BYTES_MAX 9600 /* the longest frame, with the FCS */
 #define OPTIONS_MAX 16
 
 /*

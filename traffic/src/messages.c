@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "messages.h"
 
+#include "frames.h"
+
 #include <errno.h>
 
-int messages_open(struct port *port, struct messages *m, uint32_t bytes, uint32_t control_bytes,
-		  bool peers)
+int messages_open(struct port *port, struct messages *m, uint32_t control_bytes, bool peers)
 {
 	const struct port_config *c = &port->config;
+	const uint32_t bytes = c->frame_max + VLAN_BYTES;
 
-	m->pool = pool_create(5 * c->burst, FRAME_CAPACITY);
+	/* The kernel may hold a tag apart, which has its place in the frame again. */
+	m->pool = pool_create(5 * c->burst, bytes + VLAN_BYTES);
 	m->headers = lines_alloc(c->burst, sizeof(*m->headers));
 	m->vectors = lines_alloc(c->burst, sizeof(*m->vectors));
 	if (!m->pool || !m->headers || !m->vectors ||

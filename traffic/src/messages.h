@@ -19,11 +19,11 @@ struct messages {
 };
 
 /*
- * Memory for bursts of the port's length: to receive frames of up to `bytes`, each with so many bytes
- * of ancillary data, noting who sent it (`peers`). 0, or -errno with port->why; close it all the same.
+ * Memory for bursts of the port's length, of frames of up to frame_max bytes: to receive these, or
+ * the same with a tag, each with so many bytes of ancillary data, noting who sent it (`peers`). 0, or
+ * -errno with port->why; close it all the same.
  */
-int messages_open(struct port *port, struct messages *m, uint32_t bytes, uint32_t control_bytes,
-		  bool peers);
+int messages_open(struct port *port, struct messages *m, uint32_t control_bytes, bool peers);
 void messages_close(struct messages *m);
 
 /* These are an engine's own. */

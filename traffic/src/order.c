@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 #define MIXED UINT8_MAX
-#define CORES_MAX 32
 
 struct order *order_make(uint32_t core, uint32_t flows, struct order_shared *shared)
 {
@@ -170,27 +169,29 @@ static uint32_t earliest(const struct way *ways, uint32_t cores)
 	return found;
 }
 
-/* `seen` has a bit for each number, and none is set. */
-static void flow_count(struct way *ways, uint32_t cores, uint8_t *seen, struct order_found *found)
+/* `seen` has a bit for each number, and none is set; `looks` has one of each core at each. */
+static void flow_count(struct way *ways, uint32_t cores, struct look *looks, uint8_t *seen,
+		       struct order_found *found)
 {
-	struct look looks[CORES_MAX][CORES_MAX] = { 0 };
 	uint32_t c;
 
+	memset(looks, 0, sizeof(*looks) * cores * cores);
 	while ((c = earliest(ways, cores)) < cores) {
+		struct look *own = looks + (size_t)c * cores;
 		struct way *w = &ways[c];
 		const struct order_note *n = note_of(w, w->next++);
 		uint64_t expected = w->expected, possibly;
 
 		for (uint32_t d = 0; d < cores; d++)
 			if (d != c) {
-				look_on(&looks[c][d], &ways[d], n);
-				if (looks[c][d].expected > expected)
-					expected = looks[c][d].expected;
+				look_on(&own[d], &ways[d], n);
+				if (own[d].expected > expected)
+					expected = own[d].expected;
 			}
 		possibly = expected;
 		for (uint32_t d = 0; d < cores; d++)
-			if (looks[c][d].possibly > possibly)
-				possibly = looks[c][d].possibly;
+			if (own[d].possibly > possibly)
+				possibly = own[d].possibly;
 		for (uint32_t i = 0; i < n->count; i++) {
 			const uint64_t number = (uint64_t)n->first + i;
 			const uint8_t bit = (uint8_t)(1u << number % 8);
@@ -209,15 +210,16 @@ static void flow_count(struct way *ways, uint32_t cores, uint8_t *seen, struct o
 bool order_count(struct order *const *orders, uint32_t cores, const bool *wanted,
 		 struct order_found *found)
 {
-	struct by_flow sorted[CORES_MAX] = { 0 };
+	struct by_flow *sorted = calloc(cores, sizeof(*sorted));
+	struct way *ways = calloc(cores, sizeof(*ways));
+	struct look *looks = calloc((size_t)cores * cores, sizeof(*looks));
 	const uint32_t flows = orders[0]->shared->flows;
 	uint8_t *seen = NULL;
-	bool right = cores <= CORES_MAX;
+	bool right = sorted && ways && looks;
 
 	for (uint32_t c = 0; right && c < cores; c++)
 		right = by_flow_make(&sorted[c], orders[c]);
 	for (uint32_t f = 0; right && f < flows; f++) {
-		struct way ways[CORES_MAX];
 		uint64_t longest = 0;
 
 		if (!wanted[f])
@@ -234,12 +236,15 @@ bool order_count(struct order *const *orders, uint32_t cores, const bool *wanted
 		seen = calloc(1, longest / 8 + 1);
 		right = seen;
 		if (right)
-			flow_count(ways, cores, seen, &found[f]);
+			flow_count(ways, cores, looks, seen, &found[f]);
 		free(seen);
 	}
-	for (uint32_t c = 0; c < cores && c < CORES_MAX; c++) {
+	for (uint32_t c = 0; sorted && c < cores; c++) {
 		free(sorted[c].begin);
 		free(sorted[c].at);
 	}
+	free(sorted);
+	free(ways);
+	free(looks);
 	return right;
 }

@@ -56,8 +56,8 @@ static void build(uint8_t *frame, uint32_t len, uint16_t vlan, uint32_t seq, uin
 
 static void what_is_built_is_what_is_parsed(void)
 {
-	static uint8_t frame[FRAME_CAPACITY];
-	const uint32_t lens[] = { 60, 61, 64, 65, 67, 68, 127, 1514, 8996 };
+	static uint8_t frame[FRAME_BYTES_MAX];
+	const uint32_t lens[] = { 60, 61, 64, 65, 67, 68, 127, 1514, 8996, 9596 };
 
 	for (int touch = TOUCH_HEADER; touch <= TOUCH_FULL; touch++) {
 		for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
@@ -113,7 +113,7 @@ static void every_flipped_bit_is_found(void)
 static void a_device_completes_what_was_left_to_it(void)
 {
 	const uint32_t lens[] = { 64, 65, 1514 };
-	uint8_t frame[FRAME_CAPACITY];
+	uint8_t frame[FRAME_BYTES_MAX];
 
 	for (uint32_t i = 0; i < 3 * 2 * 2; i++) {
 		const uint32_t len = lens[i / 4];

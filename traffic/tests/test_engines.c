@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -318,7 +319,7 @@ static uint32_t content(const struct way *w, uint8_t *out, uint32_t seq)
 
 static bool matches(const struct way *w, const struct frame *f, uint32_t seq)
 {
-	uint8_t expected[FRAME_CAPACITY];
+	uint8_t expected[FRAME_BYTES_MAX];
 	uint32_t len = content(w, expected, seq);
 
 	return f->len == len && !memcmp(f->data, expected, len);
@@ -893,6 +894,29 @@ static void a_frame_that_was_cut_is_counted_and_not_given(const struct engine *e
 	      (unsigned long long)stats.rx_invalid);
 }
 
+/* A large burst of short frames must not take the memory of one of long frames. Two buffers that
+ * are allocated at once are neighbours. */
+static void buffers_are_as_long_as_the_ports_frames(const struct engine *e)
+{
+	struct frame f[2];
+	ptrdiff_t apart;
+	uint32_t n;
+	struct way w;
+
+	if (strncmp(e->name, "raw", 3) && strncmp(e->name, "udp", 3))
+		SKIP("has no buffers of ours");
+	way_prepare(&w, e);
+	w.a.config.frame_max = FRAME_MIN;
+	if (way_open(&w))
+		return;
+	n = e->alloc(w.tx, f, 2);
+	apart = n == 2 ? (uint8_t *)f[1].data - (uint8_t *)f[0].data : 0;
+	e->release(w.tx, f, n);
+	way_close(&w);
+	CHECK(apart && llabs(apart) < 512, "buffers for %d bytes are %td bytes apart", FRAME_MIN,
+	      apart);
+}
+
 static void ports_of_one_interface_count_their_own(const struct engine *e)
 {
 	struct engine_stats stats = { 0 };
@@ -1203,6 +1227,51 @@ static void every_kind_of_device_carries_frames(const struct engine *e)
 	}
 }
 
+/* net_af_packet's own sockets tell what they dropped, where a process has many descriptors. */
+static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine *e)
+{
+	enum { HIGH = 1500 };
+	const struct rlimit many = { HIGH + 100, HIGH + 100 };
+	struct rlimit before;
+	struct way w;
+	int first, last;
+	uint64_t dropped = 0;
+
+	if (strcmp(e->name, "dpdk"))
+		SKIP("knows its sockets");
+	CHECK(!getrlimit(RLIMIT_NOFILE, &before), "%s", strerror(errno));
+	if (before.rlim_max < many.rlim_max)
+		SKIP("this process may not have so many descriptors");
+	CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ many.rlim_cur, before.rlim_max }), "%s",
+	      strerror(errno));
+	first = last = dup(STDIN_FILENO);
+	while (last >= 0 && last < HIGH)
+		last = dup(STDIN_FILENO);
+	way_prepare(&w, e);
+	w.a.config.option_count = 0;
+	w.a.config.sends = false;
+	w.a.config.receives = true;
+	device_set(&w.a, "net_af_packet0,iface=sm0,framecnt=32");
+	set_text(&w.a, "directory", folder);
+	w.b.engine = engine_find("raw");
+	snprintf(w.b.config.ifname, IFNAMSIZ, "sm1");
+	w.b.config.receives = false;
+	w.b.config.sends = true;
+	w.tx = &w.b;
+	w.rx = &w.a;
+	w.plain = true;
+	if (!way_open(&w)) {
+		offer(&w, 5000, 2, false);
+		dropped = rx_drops(&w);
+		way_close(&w);
+	}
+	for (int fd = first; fd <= last; fd++)
+		close(fd);
+	setrlimit(RLIMIT_NOFILE, &before);
+	CHECK(last == HIGH && dropped, "%d descriptors, %u sent, %llu dropped", last, w.sent,
+	      (unsigned long long)dropped);
+}
+
 /* A port at `device`, and a raw socket at the interface `peer`. */
 static void offload_prepare(struct way *w, const struct engine *e, const char *device,
 			    const char *peer, const char *offload)
@@ -1451,9 +1520,11 @@ static const struct {
 	TEST(a_peer_that_takes_no_frames_yet_fails_no_port),
 	TEST(a_frame_too_long_is_not_lost_in_silence),
 	TEST(a_frame_that_was_cut_is_counted_and_not_given),
+	TEST(buffers_are_as_long_as_the_ports_frames),
 	TEST(ports_of_one_interface_count_their_own),
 	TEST(drops_of_the_device_are_counted),
 	TEST(every_kind_of_device_carries_frames),
+	TEST(drops_of_a_socket_with_a_high_number_are_counted),
 	TEST(a_device_makes_and_checks_sums),
 	TEST(a_device_tells_when_frames_arrived),
 	TEST(a_device_without_a_wire_takes_and_gives),

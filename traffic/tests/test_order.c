@@ -158,6 +158,28 @@ static void as_comparing_all_pairs_would(void)
 	}
 }
 
+/* More cores than a process had queues once: that which came last overtook nothing of the others. */
+static void as_many_cores_as_a_process_has_threads(void)
+{
+	enum { MANY = 128 };
+	const bool wanted[1] = { true };
+	static struct order *many[MANY];
+	struct order_found one = { 0 };
+
+	for (uint32_t c = 0; c < MANY; c++) {
+		many[c] = order_make(c, 1, c ? many[0]->shared : NULL);
+		order_begin(many[c]);
+	}
+	/* The last core has the first number last: all others have overtaken it. */
+	for (uint32_t n = 0; n < MANY; n++)
+		order_note(many[n], 0, (n + 1) % MANY, 10 * n, 10 * n + 9);
+	EXPECT(order_count(many, MANY, wanted, &one));
+	EXPECT_EQ(one.reordered, 1);
+	EXPECT_EQ(one.ties, 0);
+	for (uint32_t c = 0; c < MANY; c++)
+		order_free(many[MANY - 1 - c]);
+}
+
 static void later_only_flows_of_several_cores_are_noted(void)
 {
 	begin();
@@ -188,6 +210,7 @@ int main(void)
 	TEST(what_times_do_not_tell_is_a_tie);
 	TEST(copies_are_not_reordered);
 	TEST(as_comparing_all_pairs_would);
+	TEST(as_many_cores_as_a_process_has_threads);
 	TEST(later_only_flows_of_several_cores_are_noted);
 	return tap_end();
 }

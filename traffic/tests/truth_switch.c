@@ -34,7 +34,7 @@
 
 #define PORTS_MAX 16
 #define BURST 32
-#define BYTES_MAX 9216
+#define BYTES_MAX 9728
 #define FLOWS 16 /* of a way, in which frames are swapped */
 #define QUEUE 4096 /* frames held back */
 #define BUFFER (64 << 20)

@@ -60,7 +60,7 @@ class Test(Sent):
             "bytes with the FCS, or imix",
             unit="bytes",
             parse=parse_frame_size,
-            values="`64` to `9000`, `imix`",
+            values="`64` to `9600`, `imix`",
             json_name="frame_bytes",
             heading="bytes",
             own_column=True,

@@ -57,7 +57,7 @@ LAYER_2_BYTES = 18
 MTU_USUAL = 1500
 VLAN_USUAL = 100
 FRAME_MIN = 64
-FRAME_MAX = 9000
+FRAME_MAX = 9600
 IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
 """Simple IMIX: 7 x 64, 4 x 594, 1 x 1518, spread over twelve frames."""
 
@@ -153,12 +153,12 @@ def parse_count(text: str | int) -> int:
 
 
 def parse_frame_size(text: str | int) -> int | str:
-    """Read a frame size: bytes with the FCS, 64 to 9000, or `imix`. UsageError otherwise."""
+    """Read a frame size: bytes with the FCS, 64 to 9600, or `imix`. UsageError otherwise."""
     word = str(text).strip()
     if word.lower() == "imix":
         return "imix"
     if not re.fullmatch(r"[0-9]+", word):
-        raise UsageError(f"'{text}' is not a frame size", hint="write 64 to 9000, or imix")
+        raise UsageError(f"'{text}' is not a frame size", hint="write 64 to 9600, or imix")
     size = int(word)
     if not FRAME_MIN <= size <= FRAME_MAX:
         raise UsageError(
