@@ -447,6 +447,28 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Is there something to be sent that the kernel has to be asked for? */
+static bool asks(const struct xdp_port *p)
+{
+	return waiting(p) && (p->busy_poll || xsk_ring_prod__needs_wakeup(&p->tx));
+}
+
+/* Asks the kernel to send, with one call. */
+static void ask(struct port *port)
+{
+	struct xdp_port *p = port->priv;
+	int error = sendto(p->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
+
+	/* EBUSY: the device dropped the frame that the kernel came to last. */
+	if (error == EBUSY && !p->zerocopy) {
+		p->lost++;
+	} else if (error && error != EAGAIN && error != EBUSY) {
+		errno = error;
+		socket_tx_failed(port);
+	}
+	complete(p);
+}
+
 /*
  * With copying the kernel sends within our calls and only there: call until it has looked at
  * every frame, or the device has been full for STUCK_NS; the next call then goes on. With
@@ -458,22 +480,14 @@ static void kick(struct port *port)
 	uint32_t left = waiting(p);
 	uint64_t since = 0;
 
-	if (!left || (!p->busy_poll && !xsk_ring_prod__needs_wakeup(&p->tx)))
+	if (!asks(p))
 		return;
 	do {
 		uint32_t before = left;
-		int error = sendto(p->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
 
-		/* EBUSY: the device dropped the frame that the kernel came to last. */
-		if (error == EBUSY && !p->zerocopy) {
-			p->lost++;
-		} else if (error && error != EAGAIN && error != EBUSY) {
-			errno = error;
-			socket_tx_failed(port);
-			if (port->failed)
-				return;
-		}
-		complete(p);
+		ask(port);
+		if (port->failed)
+			return;
 		left = waiting(p);
 		if (likely(left != before))
 			since = 0;
@@ -556,8 +570,8 @@ static uint32_t xdp_rx(struct port *port, struct frame *f, struct arrival *arriv
 	uint32_t at, got = xsk_ring_cons__peek(&p->rx, n, &at), taken = 0;
 
 	(void)arrivals;
-	if (port->config.sends && unlikely(waiting(p)))
-		kick(port);
+	if (port->config.sends && unlikely(asks(p)))
+		ask(port);
 	if (!got) {
 		if (p->busy_poll || xsk_ring_prod__needs_wakeup(&p->fill))
 			(void)recvfrom(p->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
@@ -587,10 +601,15 @@ static void xdp_release(struct port *port, struct frame *f, uint32_t n)
 		p->stack[p->free++] = chunk_of(p, f[i].handle);
 }
 
-static void xdp_flush(struct port *port)
+static bool xdp_flush(struct port *port)
 {
-	if (port->config.sends)
-		kick(port);
+	const struct xdp_port *p = port->priv;
+
+	if (!port->config.sends)
+		return true;
+	if (asks(p))
+		ask(port);
+	return !waiting(p) || port->failed;
 }
 
 static void xdp_stats(struct port *port, struct engine_stats *stats)

@@ -145,8 +145,9 @@ struct engine {
 	void (*note_drops)(struct port *);
 	/* The rest is never called while tx or rx runs on the port. */
 
-	/* Sends what tx took and still waits in a ring of ours. NULL: nothing waits there. */
-	void (*flush)(struct port *);
+	/* Asks the kernel for once to send what tx took and still waits in a ring of ours. True:
+	 * nothing waits any more. Never blocks. NULL: nothing ever does. */
+	bool (*flush)(struct port *);
 	/* Writes port->mode anew, as more is known than when it was opened. NULL: there is not. */
 	void (*describe)(struct port *);
 	/* Changes nothing that anybody can see. */
@@ -165,8 +166,8 @@ const char *engine_fault(const struct engine *engine);
 /* Opens a port whose engine and config are set, as the engine's open does. */
 int port_open(struct port *port);
 
-/* Sends what still waits in the port's ring. */
-void port_flush(struct port *port);
+/* As the engine's flush does. */
+bool port_flush(struct port *port);
 
 /* The value of an option, or its preset from the engine's table. */
 uint64_t port_option(const struct port *port, const char *name);

@@ -79,10 +79,9 @@ int port_open(struct port *port)
 	return port->engine->open(port);
 }
 
-void port_flush(struct port *port)
+bool port_flush(struct port *port)
 {
-	if (port->engine->flush)
-		port->engine->flush(port);
+	return !port->engine->flush || port->engine->flush(port);
 }
 
 static const struct option_spec *option_spec_find(const struct port *port, const char *name)

@@ -66,6 +66,7 @@ struct sender {
 	uint32_t ready; /* so many */
 	struct histogram *lag; /* by which frames were built after they were due; NULL: not kept */
 	uint64_t grace; /* ticks past the end in which a paced backlog may still leave */
+	uint64_t done; /* ticks: when nothing was left but what waits in the port's ring; 0: not yet */
 
 	/* where we are */
 	uint64_t built, sent;

@@ -2,15 +2,21 @@
 /* The phases of a trial: start, wait, stop, drain. */
 #include "session.h"
 
+#define FLUSH_NS 10000000 /* for so long a device may take what waits in a port's ring */
+
 void control_halt(struct control *c)
 {
+	uint64_t until;
+
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		worker_halt(&c->workers[i]);
 	if (c->running)
 		for (uint32_t i = 0; i < c->task_count; i++)
 			task_end(&c->tasks[i]);
+	until = clock_monotonic_ns() + FLUSH_NS;
 	for (uint32_t i = 0; c->running && i < c->port_count; i++)
-		port_flush(&c->ports[i]);
+		while (!port_flush(&c->ports[i]) && clock_monotonic_ns() < until)
+			;
 	c->running = false;
 }
 

@@ -456,6 +456,20 @@ static void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
 		histogram_add(s->lag, clock_ns_in(s->clock, now - s->dues[i]), 1);
 }
 
+/* All is sent once nothing waits in the port's ring either; of a device that takes nothing more for a
+ * tenth of a second what waits there is lost. */
+static void sender_finish(struct task *task, uint64_t now)
+{
+	struct sender *s = &task->sender;
+
+	if (task->sent_all)
+		return;
+	if (!s->done)
+		s->done = now;
+	if (port_flush(s->port) || now - s->done > s->clock->hz / 10)
+		task->sent_all = true;
+}
+
 uint32_t sender_step(struct task *task, uint64_t now)
 {
 	struct sender *s = &task->sender;
@@ -487,14 +501,14 @@ uint32_t sender_step(struct task *task, uint64_t now)
 			s->empty += room && !over;
 			s->blocked += !room;
 			if (over || s->built == s->intended)
-				task->sent_all = true;
+				sender_finish(task, now);
 			return 0;
 		}
 		s->first = 0;
 		s->held = n;
 		sender_build(s, n, unlikely(s->stamps_sent) ? clock_ticks() : due);
 	} else if (unlikely(over)) {
-		task->sent_all = true;
+		sender_finish(task, now);
 		return 0;
 	}
 	taken = s->port->tx(s->port, s->frames + s->first, s->held);
@@ -564,7 +578,7 @@ void sender_begin(struct sender *s)
 	s->due = (unsigned __int128)w->start << 32;
 	s->period = s->last_period = 0;
 	s->intended = UINT64_MAX;
-	s->missed = s->grace = 0;
+	s->missed = s->grace = s->done = 0;
 	s->subflow = s->ready = 0;
 	s->singly = s->rate_pps > 0 && s->pacing.arrivals != ARRIVALS_BURST;
 	if (s->lag)

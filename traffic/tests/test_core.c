@@ -737,6 +737,45 @@ static void a_pool_smaller_than_a_burst_keeps_the_rate(void)
 	bench_free(b);
 }
 
+static uint32_t flushes, flushes_needed;
+
+static bool slow_flush(struct port *port)
+{
+	(void)port;
+	return ++flushes >= flushes_needed;
+}
+
+/* Who waits for senders goes on to drain: frames that leave a ring later than that are lost. */
+static void all_is_sent_when_nothing_waits_in_a_ring(void)
+{
+	const struct {
+		uint32_t needed;
+		bool emptied;
+	} cases[] = { { 1, true }, { 5, true }, { UINT32_MAX, false } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct bench *b = bench_make(1000, 1, 100000000, 0);
+		struct engine slow = *b->port.engine;
+		struct task *t = &b->tasks[0];
+		uint64_t now = b->window.start;
+
+		slow.flush = slow_flush;
+		flushes = 0;
+		flushes_needed = cases[i].needed;
+		b->port.engine = &slow;
+		while (t->sender.sent < t->sender.intended)
+			t->step(t, now += b->clock.hz / 10000);
+		EXPECT(!t->sent_all && !flushes);
+		for (uint32_t k = 0; k < 10000 && !t->sent_all; k++)
+			t->step(t, now += b->clock.hz / 10000);
+		EXPECT(t->sent_all);
+		EXPECT_EQ(flushes >= flushes_needed, cases[i].emptied);
+		EXPECT(cases[i].emptied ? flushes == flushes_needed : flushes > 900);
+		b->port.engine = engine_find("null");
+		bench_free(b);
+	}
+}
+
 /* Bursts of several senders at equal distances, all of them within the phase. */
 static void staggered_senders_take_turns(void)
 {
@@ -993,6 +1032,7 @@ int main(void)
 	TEST(every_flow_gets_the_whole_mix);
 	TEST(every_sub_flow_gets_the_whole_mix);
 	TEST(a_pool_smaller_than_a_burst_keeps_the_rate);
+	TEST(all_is_sent_when_nothing_waits_in_a_ring);
 	TEST(staggered_senders_take_turns);
 	TEST(the_first_frame_of_a_phase_is_in_time);
 	TEST(what_the_first_task_of_a_thread_takes_ages_no_frame_of_the_second);

@@ -25,6 +25,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -700,6 +701,57 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 		snprintf(command, sizeof(command), "tc qdisc del dev %s root", ifname);
 		run(command);
 	}
+}
+
+static bool device_full;
+static uint32_t kicks;
+
+/* In front of the C library's: every call that asks the kernel to send a ring's frames comes here, and
+ * finds a device that takes none while it is said to be full. */
+ssize_t sendto(int fd, const void *buffer, size_t n, int flags, __CONST_SOCKADDR_ARG to,
+	       socklen_t size)
+{
+	kicks += !n;
+	if (!n && device_full) {
+		errno = EAGAIN;
+		return -1;
+	}
+	return syscall(SYS_sendto, fd, buffer, n, flags, to.__sockaddr__, size);
+}
+
+/* Receiving must not wait for a device that is full, and at the end of a phase nothing may be left. */
+static void what_waits_in_a_ring_is_flushed_and_delays_no_frame(const struct engine *e)
+{
+	struct frame f[BURST];
+	uint32_t n, calls, taken;
+	bool early, flushed = false;
+	struct way w;
+
+	if (!e->flush)
+		SKIP("has no ring that frames wait in");
+	way_prepare(&w, e);
+	w.a.config.receives = true;
+	if (way_open(&w))
+		return;
+	device_full = true;
+	n = e->alloc(w.tx, f, 8);
+	taken = send_next(&w, f, n);
+	e->release(w.tx, f + taken, n - taken);
+	kicks = 0;
+	n = w.tx->rx(w.tx, f, NULL, BURST);
+	e->release(w.tx, f, n);
+	calls = kicks;
+	early = e->flush(w.tx);
+	device_full = false;
+	for (double start = seconds(); !flushed && seconds() - start < 1;)
+		flushed = e->flush(w.tx);
+	if (!complaint[0])
+		receive_in_order(&w, taken);
+	n = w.received;
+	way_close(&w);
+	CHECK(taken == 8 && calls == 1 && !early && flushed && n == taken,
+	      "%u taken, %u calls in one rx, flushed %d and %d, %u received", taken, calls, early,
+	      flushed, n);
 }
 
 /* Packet sockets that no one reads make the way of a frame through the kernel longer. */
@@ -1512,6 +1564,7 @@ static const struct {
 	TEST(frames_arrive_whole_in_order_and_once),
 	TEST(frames_received_stay_until_released),
 	TEST(a_full_ring_takes_a_part_and_loses_nothing),
+	TEST(what_waits_in_a_ring_is_flushed_and_delays_no_frame),
 	TEST(drops_of_a_full_receiver_are_counted),
 	TEST(a_port_reflects_what_it_received),
 	TEST(every_socket_of_a_port_receives),
