@@ -714,7 +714,8 @@ def program(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
 
 
 def test_it_runs_as_a_module() -> None:
-    assert program("--version").stdout == f"switchmark {switchmark.__version__}\n"
+    built = f" (commit {commit()})" if commit() else ""
+    assert program("--version").stdout == f"switchmark {switchmark.__version__}{built}\n"
 
 
 LOADED = """
