@@ -37,7 +37,7 @@ HANG_S = 60.0
 """No command on a small input takes as long, on a busy machine either."""
 
 MOST_BYTES = 2 << 30
-"""Of memory; a report with pictures has a third of it."""
+"""Of memory, besides what its parent has; a report with pictures has a third of it."""
 
 _POLL_MS = 100
 _KEPT_BYTES = 1 << 16
@@ -193,12 +193,13 @@ def _child(
 def _watched(pid: int) -> tuple[int, str]:
     """Wait for a child; kill it where it does not end, or takes too much memory."""
     deadline, killed = time.monotonic() + HANG_S, ""
+    most = _resident(os.getpid()) + MOST_BYTES
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         while not poll.poll(_POLL_MS):
-            if _resident(pid) > MOST_BYTES:
+            if _resident(pid) > most:
                 killed = f"more than {MOST_BYTES >> 20} MiB of memory"
             elif time.monotonic() > deadline:
                 killed = f"no end within {HANG_S:g} s"

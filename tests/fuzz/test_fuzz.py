@@ -98,6 +98,17 @@ def test_a_fault_is_found_and_its_input_kept(
     assert fault in (found.kept / "fault.txt").read_text()
 
 
+def test_memory_that_was_there_before_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process has it, after all the tests before: its child has the same pages."""
+    monkeypatch.setattr(harness, "MOST_BYTES", 16 << 20)
+    held = b"x" * (64 << 20)
+    ended = command("x", folder=tmp_path, run=partial(time.sleep, 0.5))
+    assert (ended.status, ended.fault) == (0, "")
+    assert len(held) == 64 << 20
+
+
 def test_what_ends_well_is_no_fault(tmp_path: Path) -> None:
     ended = command("x", folder=tmp_path, run=partial(print, "fine"))
     assert (ended.status, ended.fault) == (0, "")
