@@ -262,6 +262,32 @@ def test_a_spawned_program_has_its_variables(
     assert spawned[-1].receive(5) == "a b'c-C"
 
 
+def test_a_spawned_program_sees_no_secret_of_the_shell(
+    host: Host, spawned: list[Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SECRET", "LD_PRELOAD", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "")
+    argv = ("sh", "-c", "env; echo end")
+    env = {"SWITCHMARK_RUN": "sm0000"}
+    spawned.append(host.spawn(argv, stderr_path=str(tmp_path / "stderr"), env=env))
+    lines = list(iter(lambda: spawned[-1].receive(5), "end"))
+    seen = {line.partition("=")[0] for line in lines if line is not None}
+    assert "SWITCHMARK_RUN=sm0000" in lines
+    assert {"PATH", "HOME"} <= seen
+    assert not seen & {"SECRET", "LD_PRELOAD", "AWS_SESSION_TOKEN"}
+
+
+def test_a_spawned_program_finds_what_the_user_configured(
+    spawned: list[Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"TMPDIR": str(tmp_path), "SWITCHMARK_VPP": "/opt/vpp", "ASAN_OPTIONS": "verbosity=0"}
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
+    script = "echo $TMPDIR $SWITCHMARK_VPP $ASAN_OPTIONS"
+    process = spawn(LocalHost(), spawned, tmp_path, "sh", "-c", script)
+    assert process.receive(5) == " ".join(kept.values())
+
+
 # --- files ------------------------------------------------------------------------------------
 
 

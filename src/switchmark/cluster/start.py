@@ -4,6 +4,7 @@ worker for each testbed, by ssh, by Slurm or on this host."""
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -207,7 +208,8 @@ def _workers(
     """Start a worker for each testbed, by ssh or here, where Dask's files are among its output: in
     /tmp it would leave a folder."""
     host, processes = LocalHost(), list[LocalProcess]()
-    env = {"DASK_TEMPORARY_DIRECTORY": str(logs)}
+    # A worker's testbed sees what a run here would see, and ssh needs the user's agent.
+    env = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(logs)}
     try:
         for name, argv in _commands(started, tls, address):
             processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker"), env=env))

@@ -74,7 +74,8 @@ class _Process:
             descriptor, self._said = tempfile.mkstemp(prefix="switchmark-testbed-", suffix=".log")
             os.close(descriptor)
             argv = (sys.executable, "-m", "switchmark.cluster.testbed", self._said)
-            self._process = LocalHost().spawn(argv, stderr_path=self._said)
+            # It is what `switchmark run` is elsewhere, and sees what that sees.
+            self._process = LocalHost().spawn(argv, stderr_path=self._said, env=os.environ)
         return self._process
 
     def _stop(self) -> None:

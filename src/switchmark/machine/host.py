@@ -30,6 +30,15 @@ __all__ = ["Call", "Completed", "Host", "LocalHost", "LocalProcess", "Process", 
 _MOST_BYTES = 1024 * MIB
 """Programs are read, too: what a build is known by is the hash of its file."""
 
+_KEPT = frozenset(
+    "PATH HOME USER LOGNAME SHELL LANG TZ TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME "
+    "STORAGE_DRIVER STORAGE_OPTS ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS".split()
+)
+_KEPT_BEGINNINGS = ("LC_", "SWITCHMARK_", "CONTAINERS_")
+"""A process that is spawned gets these of the user's variables and no others: a switch needs
+neither the tokens of a shell nor its LD_PRELOAD. CONTAINERS_* and STORAGE_* say where a container's
+client finds the user's images."""
+
 _AT_ONCE = min(8, len(os.sched_getaffinity(0)))
 
 
@@ -107,7 +116,10 @@ class Host(Hashable, Protocol):
 
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
-    ) -> Process: ...
+    ) -> Process:
+        """Start a process. It gets `env` and the few variables that every program may see, not the
+        environment of the user's shell."""
+        ...
 
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
         """Signal the process of this number and start time, SIGKILL it after `grace_s`; say whether
@@ -190,7 +202,7 @@ class LocalHost:
         # Interrupted between the fork and the caller's variable, the process would be nobody's.
         with shielded(), Path(stderr_path).open("ab") as err:
             pipe = subprocess.PIPE
-            child = _start(argv, env, stdin=pipe, stdout=pipe, stderr=err)
+            child = _start(argv, _kept(), env, stdin=pipe, stdout=pipe, stderr=err)
             return LocalProcess(child, shlex.join(argv), stderr_path)
 
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
@@ -247,7 +259,12 @@ class _Command:
             if call.stdin is not None:
                 source = files.enter_context(_memory_file(call.stdin))
             self._child = _start(
-                call.argv, call.env, stdin=source, stdout=self._out, stderr=self._err
+                call.argv,
+                os.environ,
+                call.env,
+                stdin=source,
+                stdout=self._out,
+                stderr=self._err,
             )
             self.pidfd = os.pidfd_open(self._child.pid)
             files.callback(os.close, self.pidfd)
@@ -313,6 +330,7 @@ def _is_failure(call: Call, outcome: Completed | SwitchmarkError) -> bool:
 
 def _start(
     argv: tuple[str, ...],
+    inherited: Mapping[str, str],
     env: Mapping[str, str],
     *,
     stdin: int | IO[bytes],
@@ -326,7 +344,7 @@ def _start(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env={**os.environ, "LC_ALL": "C", "PATH": _path(), **env},
+            env={**inherited, "LC_ALL": "C", "PATH": _path(), **env},
             start_new_session=True,
         )
     except FileNotFoundError as error:
@@ -337,6 +355,14 @@ def _start(
         raise Unavailable(f"the program '{argv[0]}' may not be executed by this user") from error
     except OSError as error:
         raise CommandFailed(f"cannot start a command: {error}\n  {shlex.join(argv)}") from error
+
+
+def _kept() -> Mapping[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or name.startswith(_KEPT_BEGINNINGS)
+    }
 
 
 def _path() -> str:
