@@ -536,6 +536,14 @@ def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
         assert entry["usable"] or users, entry
 
 
+def test_the_list_of_papers_says_what_its_marks_mean(cli) -> None:
+    *entries, blank, legend = cli("list", "papers").out.splitlines()
+    marks = {line[0] for line in entries if not line.startswith(" ")}
+    assert blank == ""
+    assert legend == "✓ all points can be measured here   · some of them   ✗ none"
+    assert marks <= set(legend)
+
+
 def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = [
         Finding("tools", "ip", False, "not there", "apt-get install iproute2", needed=True),

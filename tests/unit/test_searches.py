@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import is_uncertain, loss_ratio
@@ -64,6 +65,18 @@ def test_the_truth_is_bracketed(name: str, noise: str) -> None:
         assert low <= truth * (1 + spread) + 1
         assert high >= slow * (1 - spread) - 1
     assert len(switch.asked) <= 40
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("name", [*RATES, "back-to-back"])
+def test_the_finest_precision_ends_and_a_finer_one_is_refused(name: str, noise: str) -> None:
+    finest = 1e-9
+    switch = SyntheticSwitch(**NOISES[noise], buffer=1000 if name == "back-to-back" else 0)
+    _, goals = find(name, switch, changed(precision=Test(search=name, precision=finest).precision))
+    assert goals
+    assert len(switch.asked) <= MAX_TRIALS
+    with pytest.raises(ValidationError, match="greater than or equal to"):
+        Test(search=name, precision=finest * 0.99)
 
 
 @settings(max_examples=40)

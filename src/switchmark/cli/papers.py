@@ -160,7 +160,7 @@ def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: Thi
 
 
 def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
-    """Print two lines for each experiment."""
+    """Print two lines for each experiment, and what the mark before its name means."""
     for entry in entries:
         mark = "✓" if entry["points_here"] == entry["points"] else "·"
         mark = mark if entry["points_here"] else "✗"
@@ -176,3 +176,4 @@ def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
                                  subsequent_indent=" " * 6), sep="\n", file=stream)  # fmt: skip
         if rest := sum(count for _, count in waiting[_SHOWN_REASONS:]):
             print(f"    {rest} wait for something else (--json tells all)", file=stream)
+    print("\n✓ all points can be measured here   · some of them   ✗ none", file=stream)
