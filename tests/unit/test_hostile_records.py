@@ -61,6 +61,36 @@ def test_records_that_never_end_are_not_read(run: Path, make: Callable[[Path], N
         pass
 
 
+@pytest.mark.parametrize("name", ["campaign.yaml", "records.jsonl", "trials.jsonl"])
+def test_a_link_in_a_run_folder_is_not_followed(run: Path, name: str, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    content = (run / name).read_bytes() + b"precious"  # what is torn would be cut off
+    away.write_bytes(content)
+    (run / name).unlink()
+    (run / name).symlink_to(away)
+    expected = f"{name} cannot be read: it is a symbolic link"
+    if name != "trials.jsonl":
+        with pytest.raises(UsageError, match=expected):
+            read_records(run)
+    if name != "campaign.yaml":
+        with pytest.raises(Unreadable, match=expected), opened([run]):
+            pass
+    with pytest.raises(UsageError, match=expected):
+        RunFolder(run)
+    assert away.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["host.json", "testbeds.json"])
+def test_facts_that_a_link_leads_to_are_none(run: Path, name: str, tmp_path: Path) -> None:
+    (tmp_path / "away").write_text('{"kernel": "precious", "testbeds": {"precious": {}}}')
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(tmp_path / "away")
+    assert read_host(run) == {} or name != "host.json"
+    assert read_lab(run) == {}
+    with opened([run]) as database:
+        assert "precious" not in str(database.execute("select * from tests").fetchall())
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_facts_of_a_host_that_never_end_are_none(run: Path, make: Callable[[Path], None]) -> None:
     (run / "host.json").unlink()

@@ -74,9 +74,11 @@ class _Axis:
 _Block = Mapping[str, _Axis]
 
 
-def load(path: Path, options: Mapping[str, str], check: Check) -> Campaign:
-    """Return the campaign in a file, with axes of the command line in place of the file's."""
-    return parse(read_text(path), options, check, source=str(path), name=_name_of(path))
+def load(path: Path, options: Mapping[str, str], check: Check, *, links: bool = True) -> Campaign:
+    """Return the campaign in a file, with axes of the command line in place of the file's. Without
+    `links`, a symbolic link to a file is refused."""
+    text = read_text(path, links=links)
+    return parse(text, options, check, source=str(path), name=_name_of(path))
 
 
 def parse(

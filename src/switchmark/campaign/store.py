@@ -29,7 +29,7 @@ from switchmark.layout.names import unknown_names
 from switchmark.machine.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
-from switchmark.model.regular_file import read_object, read_regular
+from switchmark.model.regular_file import open_no_link, read_object, read_regular
 from switchmark.model.spec import Test
 
 __all__ = [
@@ -79,7 +79,7 @@ def read_campaign(folder: Path, check: Check = lambda test: []) -> Campaign:
             f"{folder} is no run folder: it holds no {_CAMPAIGN}",
             hint="name a folder that 'switchmark run' has made, such as runs/NAME-DATE-TIME",
         )
-    return load(path, {}, check)
+    return load(path, {}, check, links=False)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -252,10 +252,10 @@ class _Lines:
         self.path = path
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
         try:
-            self._descriptor = os.open(path, flags, 0o644)
-        except IsADirectoryError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+            self._descriptor = open_no_link(path, flags, 0o644)
         except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ELOOP):
+                raise UsageError(f"{path} cannot be read: {error.strerror}") from error
             raise RecordFailed(f"{path} cannot be opened: {error.strerror}") from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -344,7 +344,7 @@ def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the lines that were written to their end, with their numbers."""
     try:
-        whole = read_regular(path, MOST_BYTES).rpartition(b"\n")[0]
+        whole = read_regular(path, MOST_BYTES, links=False).rpartition(b"\n")[0]
     except FileNotFoundError:
         return
     except OSError as error:

@@ -18,9 +18,10 @@ _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
 """What PyYAML calls a flow collection, and what a person does."""
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, links: bool = True) -> str:
+    """Return the text of a file, and refuse a symbolic link without `links`."""
     try:
-        content = read_regular(path, _MOST_BYTES)
+        content = read_regular(path, _MOST_BYTES, links=links)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     try:

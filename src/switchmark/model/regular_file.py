@@ -16,6 +16,7 @@ from pydantic_core import from_json
 __all__ = [
     "MIB",
     "check_regular",
+    "open_no_link",
     "open_regular",
     "read_object",
     "read_regular",
@@ -36,10 +37,25 @@ _SMALL = 64 * MIB
 _TO_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-def open_regular(path: Path | str, most_bytes: int = _SMALL) -> IO[bytes]:
+def open_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = True) -> IO[bytes]:
     """Open a file to be read. OSError, whose `strerror` says why, for one that is no regular file,
-    such as a device or a pipe, or that holds more than `most_bytes`."""
-    return _checked(os.open(path, _TO_READ), path, most_bytes)
+    such as a device or a pipe, or that holds more than `most_bytes`; without `links` also for a
+    symbolic link in its place, as in a run folder, which somebody else may have made."""
+    opened = os.open(path, _TO_READ) if links else open_no_link(path, _TO_READ)
+    return _checked(opened, path, most_bytes)
+
+
+def open_no_link(
+    path: Path | str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+) -> int:
+    """Open a file as `os.open`; OSError for a symbolic link."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        why = "it is a symbolic link, which may lead to anything that this user can read"
+        raise OSError(errno.ELOOP, why, str(path)) from error
 
 
 def read_within(folder: Path, name: str) -> bytes:
@@ -49,10 +65,10 @@ def read_within(folder: Path, name: str) -> bytes:
     at = os.open(folder, _TO_READ | os.O_DIRECTORY)
     try:
         for each in folders:
-            below = os.open(each, _TO_READ | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            below = open_no_link(each, _TO_READ | os.O_DIRECTORY, dir_fd=at)
             os.close(at)
             at = below
-        opened = os.open(last, _TO_READ | os.O_NOFOLLOW, dir_fd=at)
+        opened = open_no_link(last, _TO_READ, dir_fd=at)
     finally:
         os.close(at)
     with _checked(opened, folder / name, sys.maxsize) as file:
@@ -60,19 +76,18 @@ def read_within(folder: Path, name: str) -> bytes:
 
 
 def _checked(descriptor: int, path: Path | str, most_bytes: int) -> IO[bytes]:
-    file = os.fdopen(descriptor, "rb", buffering=0)
     try:
         check_regular(descriptor, path, most_bytes)
+        return os.fdopen(descriptor, "rb", buffering=0)
     except OSError:
-        file.close()
+        os.close(descriptor)
         raise
-    return file
 
 
-def read_regular(path: Path | str, most_bytes: int = _SMALL) -> bytes:
+def read_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = True) -> bytes:
     """Return the content of a file; OSError as `open_regular`."""
     content = bytearray()
-    with open_regular(path, most_bytes) as file:
+    with open_regular(path, most_bytes, links=links) as file:
         # Files of the kernel do not tell their size.
         while piece := file.read(_PIECE):
             content += piece
@@ -82,10 +97,10 @@ def read_regular(path: Path | str, most_bytes: int = _SMALL) -> bytes:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object of JSON that a file holds; empty if the file is not there, or holds
-    something else."""
+    """Return the object of JSON that a file of a run folder holds; empty if the file is not there,
+    is a symbolic link, or holds something else."""
     with suppress(OSError, ValueError):
-        content = from_json(read_regular(path))
+        content = from_json(read_regular(path, links=False))
         if isinstance(content, dict):
             return content
     return {}

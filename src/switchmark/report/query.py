@@ -226,17 +226,18 @@ def _places(path: str) -> dict[int, int]:
 def _whole(path: Path, copy: Path) -> Path:
     """Return a file of whole lines: this one, or a copy without the torn last line."""
     try:
-        with open_regular(path, sys.maxsize) as file:
+        with open_regular(path, sys.maxsize, links=False) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
             if file.read() in (b"", b"\n"):
                 return path
+            file.seek(0)
+            content = file.read()
     except FileNotFoundError:
         copy.touch()
         return copy
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
-    content = path.read_bytes()
     copy.write_bytes(content[: content.rfind(b"\n") + 1])
     return copy
 
