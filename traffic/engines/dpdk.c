@@ -586,7 +586,7 @@ static bool stamps_pair(struct stamps *s)
 			ticks = before + width / 2;
 		}
 	}
-	clock_fit_add(&s->fit, at, ticks);
+	clock_fit_add(&s->fit, at, ticks, (double)s->second);
 	return true;
 }
 

@@ -60,11 +60,17 @@ void clock_real_read(struct clock_real *r)
 	/* A rate from readings that are closer is off by more than a hundred nanoseconds in 10 ms. */
 	if (r->fit.last_ticks && ns - r->fit.first < 10000000)
 		return;
-	clock_fit_add(&r->fit, ns, ticks);
+	clock_fit_add(&r->fit, ns, ticks, r->fit.ticks_per_unit * 1e9);
 	r->pause = (uint64_t)(r->fit.ticks_per_unit * 1e7);
 }
 
-void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks)
+static void clock_fit_begin(struct clock_fit *f, uint64_t at, uint64_t ticks)
+{
+	f->first = f->middle = at;
+	f->first_ticks = f->middle_ticks = ticks;
+}
+
+void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks, double second)
 {
 	const double since = (double)(int64_t)(ticks - f->last_ticks);
 
@@ -72,16 +78,21 @@ void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks)
 		double off = (double)(int64_t)(clock_fit_ticks(f, at) - ticks);
 
 		/* No clock that is kept runs off by more than 1 in 1000, nor does one jump by less. */
-		if (off > since / 1000 || off < -since / 1000) {
-			f->first = at;
-			f->first_ticks = ticks;
+		if (off > since / 1000 || off < -since / 1000 || since > second / 10) {
+			clock_fit_begin(f, at, ticks);
+			f->kept_until = ticks + (uint64_t)(second / 10);
 		}
 	} else if (!f->last_ticks) {
-		f->first = at;
-		f->first_ticks = ticks;
+		clock_fit_begin(f, at, ticks);
 	}
 	f->last = at;
 	f->last_ticks = ticks;
-	if (at > f->first)
+	if ((double)(ticks - f->middle_ticks) > second) {
+		f->first = f->middle;
+		f->first_ticks = f->middle_ticks;
+		f->middle = at;
+		f->middle_ticks = ticks;
+	}
+	if (at > f->first && ticks >= f->kept_until)
 		f->ticks_per_unit = (double)(ticks - f->first_ticks) / (double)(at - f->first);
 }

@@ -70,16 +70,19 @@ static inline uint64_t clock_ticks_in(const struct clock *c, uint64_t ns)
 }
 
 /*
- * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that
- * since the first pair, its place that of the last one.
+ * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that of the
+ * last one to two seconds, its place that of the last pair.
  */
 struct clock_fit {
 	uint64_t first, first_ticks, last, last_ticks;
+	uint64_t middle, middle_ticks; /* where the rate begins once that is a second ago */
+	uint64_t kept_until; /* ticks: so long the rate is that of before */
 	double ticks_per_unit; /* 0: fewer than two pairs are known */
 };
 
-/* Adds a pair. A clock that was set meanwhile keeps its rate and gets its new place. */
-void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks);
+/* Adds a pair; a second has so many ticks. A clock that was set meanwhile, or was not read for a tenth
+ * of a second, keeps its rate and gets its new place: a step in a pause must not pass for drift. */
+void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks, double second);
 
 /* The counter at a moment of the other clock, near the last pair. */
 static inline uint64_t clock_fit_ticks(const struct clock_fit *f, uint64_t at)

@@ -190,7 +190,31 @@ static void another_clock_is_followed(void)
 
 			EXPECT(off > -1500 && off < 1500); /* 0.5 us */
 		}
-		clock_fit_add(&fit, other_clock(ticks) + set, ticks);
+		clock_fit_add(&fit, other_clock(ticks) + set, ticks, 3e9);
+	}
+}
+
+/* A port that rests between trials reads its clock again after a minute, in which the clock was set by
+ * 50 ms; later NTP slews it, by 400 in a million. */
+static void another_clock_is_followed_through_pauses_and_slews(void)
+{
+	struct clock_fit fit = { 0 };
+
+	for (uint32_t i = 0; i < 1200; i++) {
+		const uint64_t pause = i < 300 ? 0 : 180000000000, set = i < 300 ? 0 : 50000000;
+		const uint64_t ticks = 1000 + i * 30000011ull + pause, then = ticks - 7000000;
+		const uint64_t begin = 1000 + 600 * 30000011ull + pause;
+		const double slew = i < 600 ? 0 : (double)(ticks - begin) / 3 * 4e-4;
+		const double less = i < 601 ? 0 : 7000000.0 / 3 * 4e-4;
+		const int64_t off =
+			(int64_t)(clock_fit_ticks(&fit, other_clock(then) + set +
+								(uint64_t)(slew - less)) -
+				  then);
+
+		/* Not that of the pause, which nobody can know, nor the slew's first two seconds. */
+		if (i >= 2 && i != 300 && (i < 600 || i > 820))
+			EXPECT(off > -1500 && off < 1500); /* 0.5 us */
+		clock_fit_add(&fit, other_clock(ticks) + set + (uint64_t)slew, ticks, 3e9);
 	}
 }
 
@@ -1012,6 +1036,7 @@ int main(void)
 	TEST(a_device_completes_what_was_left_to_it);
 	TEST(a_device_that_has_checked_is_believed);
 	TEST(another_clock_is_followed);
+	TEST(another_clock_is_followed_through_pauses_and_slews);
 	TEST(every_flipped_bit_of_the_headers_breaks_a_promise);
 	TEST(what_a_kernel_numbers_is_no_broken_promise);
 	TEST(a_router_lowers_the_ttl_that_was_promised);
