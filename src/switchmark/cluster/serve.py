@@ -22,6 +22,9 @@ from switchmark.cluster.description import Tls, check_address
 
 __all__ = ["main"]
 
+_OF_MEMORY = ("target", "spill", "pause", "terminate")
+"""What Dask does as a worker's memory fills up."""
+
 
 def main(words: list[str]) -> None:
     """Serve until the scheduler is gone. The first of the words is its address."""
@@ -32,6 +35,9 @@ def main(words: list[str]) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     settings = {"distributed.worker.http.routes": [], "distributed.comm.require-encryption": True}
+    # Near the limit of a small job of Slurm, Dask would begin no test, and the run would wait for
+    # ever. A worker keeps nothing that it could give up.
+    settings |= {f"distributed.worker.memory.{each}": False for each in _OF_MEMORY}
     if "--tls-stdin" in options:
         options.remove("--tls-stdin")
         tls = Tls.model_validate_json(sys.stdin.readline())
