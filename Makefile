@@ -73,7 +73,7 @@ check-threads: build/thread
 	@mkdir -p build/corpus/threads
 	@$(call LONG_ROWS,build/corpus/threads)
 	build/thread/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/threads
-	meson test -C build/thread --no-rebuild --quiet control loop machine
+	meson test -C build/thread --no-rebuild --quiet control loop machine merged
 	SWITCHMARK_TRAFFIC_BUILD=build/thread .venv/bin/python -m pytest -q tests/contract/test_traffic_protocol.py
 check-structure:
 	.venv/bin/python -m pytest -q tests/unit/test_structure.py tests/unit/test_packaging.py

@@ -64,6 +64,7 @@ struct device {
 	int sockets[SOCKETS_MAX]; /* net_af_packet's own, whose drops it does not tell */
 	unsigned int socket_count;
 	uint64_t socket_drops;
+	const struct port *teller; /* of the device's counters; NULL: nobody yet */
 };
 
 /* The clock that a device's stamps are of. */
@@ -191,7 +192,7 @@ static void lcores_write(char *out, size_t size)
 	out[at - 1] = ')';
 }
 
-static int eal_start(struct port *port, bool pci)
+static int eal_start(struct port *port)
 {
 	static const cookie_io_functions_t log_to = { .write = eal_log };
 	const char *memory = port_option_text(port, "memory");
@@ -235,7 +236,10 @@ static int eal_start(struct port *port, bool pci)
 	} else {
 		argv[argc++] = (char *)(uintptr_t) "--in-memory";
 	}
-	argv[argc++] = (char *)(uintptr_t)(pci ? "-a0000:00:00.0" : "--no-pci");
+	/* Whatever the first device is: a bus that is off is never looked at again. The EAL takes no PCI
+	 * device but those that ports name later, as no driver wants a host bridge. */
+	argv[argc++] = (char *)(uintptr_t)(access("/sys/bus/pci/devices", F_OK) ? "--no-pci" :
+										  "-a0000:00:00.0");
 	argv[argc] = NULL;
 	if (rte_eal_init(argc, argv) < 0)
 		return port_fail(port, ENOMEM, "the EAL does not start: %s", eal_said());
@@ -681,6 +685,8 @@ static void dpdk_close(struct port *port)
 
 	if (!p)
 		return;
+	if (p->device->teller == port)
+		p->device->teller = NULL;
 	p->device->received_from &= ~queues_read(port);
 	p->device->sent_to &= ~((uint64_t)port->config.sends << p->queue);
 	if (!--p->device->ports) {
@@ -731,7 +737,7 @@ static int dpdk_open(struct port *port)
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(arguments, ","), arguments);
 	if (!name[0])
 		return port_fail(port, EINVAL, "the option device is missing");
-	error = eal_start(port, strchr(name, ':'));
+	error = eal_start(port);
 	if (error)
 		return error;
 	slot = device_slot(name);
@@ -982,8 +988,10 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	struct rte_eth_stats found;
 
 	*stats = (struct engine_stats){ .rx_invalid = p->invalid };
-	/* Counters are the device's: one of its ports tells them. */
-	if (p->queue || rte_eth_stats_get(p->id, &found))
+	/* Counters are the device's: one of its ports tells them, the first that is asked. */
+	if (!p->device->teller)
+		p->device->teller = port;
+	if (p->device->teller != port || rte_eth_stats_get(p->id, &found))
 		return;
 	for (unsigned int i = 0; i < p->device->socket_count; i++)
 		p->device->socket_drops += packet_socket_drops(p->device->sockets[i]);

@@ -1526,6 +1526,97 @@ static int queue_open(struct port *port, const struct engine *e, uint32_t queue,
 	return port_open(port);
 }
 
+static uint32_t pci_looks;
+
+/* In front of the C library's: the EAL looks at a PCI bus with it. */
+DIR *opendir(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	pci_looks += !strcmp(path, "/sys/bus/pci/devices");
+	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* Whichever device was the first, here one without a bus: a bus that the EAL has off is never looked at
+ * again. The address is that of no NIC. */
+static void a_pci_device_is_looked_for_after_others(const struct engine *e)
+{
+	struct port first;
+	struct way w;
+	int error;
+
+	if (strcmp(e->name, "dpdk"))
+		SKIP("has no PCI devices");
+	if (access("/sys/bus/pci/devices", F_OK))
+		SKIP("there is no PCI bus");
+	CHECK(!queue_open(&first, e, 0, true, true), "%s", first.why);
+	way_prepare(&w, e);
+	w.a.config.option_count = 0;
+	device_set(&w.a, "ffff:ff:1f.7");
+	set_text(&w.a, "directory", folder);
+	pci_looks = 0;
+	error = port_open(&w.a);
+	e->close(&first);
+	CHECK(error && pci_looks, "%d, %u looks at the bus", error, pci_looks);
+}
+
+/* What a device drops is told by one of its ports, whichever is asked first. */
+static void counters_of_a_device_are_told_once(const struct engine *e)
+{
+	static const uint32_t orders[][2] = { { 0, 1 }, { 1, 0 } };
+
+	if (strcmp(e->name, "dpdk"))
+		SKIP("has no devices of several ports");
+	for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); i++) {
+		struct port *both[2] = { NULL }, second;
+		struct engine_stats stats[2] = { { 0 } }, left = { 0 };
+		struct way w;
+		int error;
+
+		way_prepare(&w, e);
+		w.a.config.option_count = 0;
+		w.a.config.sends = false;
+		w.a.config.receives = true;
+		device_set(&w.a, "net_af_packet0,iface=sm0,framecnt=32");
+		set_text(&w.a, "directory", folder);
+		second = w.a;
+		second.config.receives = false;
+		second.config.sends = true;
+		w.b.engine = engine_find("raw");
+		w.b.config.receives = false;
+		w.b.config.sends = true;
+		snprintf(w.b.config.ifname, IFNAMSIZ, "sm1");
+		w.tx = &w.b;
+		w.rx = &w.a;
+		w.plain = true;
+		if (way_open(&w))
+			return;
+		error = port_open(&second);
+		if (!error) {
+			both[orders[i][0]] = &w.a;
+			both[orders[i][1]] = &second;
+			for (int k = 0; k < 2; k++)
+				e->stats(both[k], &stats[k]);
+			offer(&w, 5000, 2, false);
+			for (int k = 0; k < 2; k++)
+				e->stats(both[k], &stats[k]);
+			e->close(both[0]);
+			/* What is left is told by who is left. */
+			e->stats(both[1], &left);
+			e->close(both[1]);
+		} else {
+			e->close(&w.a);
+		}
+		w.b.engine->close(&w.b);
+		CHECK(!error, "%s", second.why);
+		CHECK(stats[0].rx_ring_drops && !stats[1].rx_ring_drops &&
+			      left.rx_ring_drops == stats[0].rx_ring_drops,
+		      "%llu and %llu, then %llu", (unsigned long long)stats[0].rx_ring_drops,
+		      (unsigned long long)stats[1].rx_ring_drops,
+		      (unsigned long long)left.rx_ring_drops);
+	}
+}
+
 /* Queues have no locks: two ports may be of two threads. */
 static void a_queue_of_a_device_is_one_ports(const struct engine *e)
 {
@@ -1581,6 +1672,8 @@ static const struct {
 	TEST(a_device_makes_and_checks_sums),
 	TEST(a_device_tells_when_frames_arrived),
 	TEST(a_device_without_a_wire_takes_and_gives),
+	TEST(a_pci_device_is_looked_for_after_others),
+	TEST(counters_of_a_device_are_told_once),
 	TEST(a_queue_of_a_device_is_one_ports),
 };
 
