@@ -229,7 +229,7 @@ def test_hints_of_several_problems_stay_beside_them(tmp_path: Path) -> None:
     ("make", "expected"),
     [
         (lambda path: None, "No such file"),
-        (lambda path: path.mkdir(), "Is a directory"),
+        (lambda path: path.mkdir(), "is a directory"),
         (lambda path: path.symlink_to("/dev/zero"), "a device or a pipe"),
         (os.mkfifo, "a device or a pipe"),
         (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
