@@ -54,10 +54,11 @@ def _run_to_its_end(arguments: list[str]) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except Exception as error:
+        # What a command has found out by itself needs no other reason.
         if isinstance(error, UsageError) or not isinstance(error, SwitchmarkError):
             check_interrupted(error)
-        if not _has_folder():
-            raise _LOST from error
+            if not _has_folder():
+                raise _LOST from error
         raise
     return status
 
