@@ -256,8 +256,9 @@ def test_perf_counts_what_the_kernel_counts(
         counted, balance = parts[part.part], alone.cost.scheduler[part.part]
         assert abs((counted.model_extra or {})["context_switches"] - balance.context_switches) <= 5
         assert part.cores is not None
-        ran_ns = part.cores * alone.elapsed_ns
-        assert 0.99 * ran_ns <= (counted.model_extra or {})["task_clock"] <= alone.cost.elapsed_ns
+        # perf begins to count a few ms into a phase of 150: it is asked once the phase has started.
+        ran_ns = part.cores * alone.cost.elapsed_ns
+        assert 0.9 * ran_ns <= (counted.model_extra or {})["task_clock"] <= alone.cost.elapsed_ns
     of_both = shared.cost.perf.parts["f0+f1"]
     assert (of_both.by, of_both.cpus) == ("cpu", (0,))
     assert of_both.roles == ("sender", "receiver")
