@@ -662,13 +662,13 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     phase = Trials._phase
     kept_off: list[str] = []
 
-    def disturbed(self: Trials, name: str, duration_s: float) -> None:
+    def disturbed(self: Trials, name: str, *more: Any) -> None:
         (core,) = self._placement.pins["f0"].cpus
         if len(kept_off) == 2:
-            return phase(self, name, duration_s)
+            return phase(self, name, *more)
         kept_off.append(name)
         with hog(core, alone=True):  # not before: its process arms itself on that core
-            return phase(self, name, duration_s)
+            return phase(self, name, *more)
 
     monkeypatch.setattr(Trials, "_phase", disturbed)
     record = attempt(gate="refuse", switch="linux-bridge")
@@ -684,7 +684,7 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
 def test_frames_that_nobody_here_had_sent(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
     phase = Trials._phase
 
-    def visited(self: Trials, name: str, duration_s: float) -> None:
+    def visited(self: Trials, name: str, *more: Any) -> None:
         wiring = self._layout.wiring
         ifname = self._layout.endpoints["f1"].switch_ifname
         send = f"""import socket
@@ -694,7 +694,7 @@ for _ in range(3): port.send(bytes(12) + bytes.fromhex("88b5") + bytes(46))"""
         if name == "measured":  # they wait for the receiver
             there = ("ip", "netns", "exec", wiring.at.name)
             subprocess.run([*there, sys.executable, "-c", send], check=True)
-        phase(self, name, duration_s)
+        phase(self, name, *more)
 
     monkeypatch.setattr(Trials, "_phase", visited)
     record = attempt()
