@@ -141,7 +141,8 @@ static int too_late_compare(const void *a, const void *b)
 static uint64_t too_late_merge(const struct task *t)
 {
 	const struct merged *m = t->receiver.merged->all;
-	struct too_late *unseen = malloc((size_t)t->cores * TOO_LATE_MAX * sizeof(*unseen));
+	struct too_late *unseen =
+		t->cores ? malloc((size_t)t->cores * TOO_LATE_MAX * sizeof(*unseen)) : NULL;
 	uint64_t count = 0, fresh = 0;
 
 	for (uint32_t core = 0; unseen && core < t->cores; core++) {
