@@ -397,7 +397,7 @@ always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const e
 	}                                                                                          \
 	static void alike_##touch##_##form(struct sender *s, uint32_t n, uint64_t due)             \
 	{                                                                                          \
-		if (touch == TOUCH_HEADER && form != FORM_PAYLOAD &&                               \
+		if ((touch) == TOUCH_HEADER && (form) != FORM_PAYLOAD &&                           \
 		    template_is_short(s->templates) && n <= UINT32_MAX - s->seq)                   \
 			write_short(s, n, due);                                                    \
 		else                                                                               \
