@@ -106,7 +106,7 @@ def test_an_end_of_a_cable_that_is_a_child_of_the_other_is_refused(
     """Its frames would go to its siblings past their parent, which is the switch's end."""
     record = measured(traffic_program, tmp_path, SIBLING, switch="macvlan", gate="refuse", **CHILD)
     assert record["status"] == "refused"
-    assert record["error"].startswith("the NIC uxa is in use: uxc is upon it")
+    assert record["error"].startswith("the NIC uxa is in use: uxc is on top of it")
 
 
 @pytest.mark.parametrize("touch", ["header", "none"])

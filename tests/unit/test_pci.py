@@ -164,7 +164,7 @@ def test_what_cannot_work_is_refused(axes: dict[str, Any], words: str) -> None:
         ({"routes": b'[{"dst": "default", "dev": "eth1"}]'}, "default route"),
         ({"link": {"addr_info": [{"local": "10.0.0.1", "scope": "global"}]}}, "10.0.0.1"),
         ({"link": {"master": "br0"}}, "belongs to br0"),
-        ({"upper": b"upper_eth1.100\n"}, "eth1.100 is upon it"),
+        ({"upper": b"upper_eth1.100\n"}, "eth1.100 is on top of it"),
         (
             {
                 "upper": b"upper_eth1.100\n",

@@ -141,7 +141,7 @@ def unused_link(host: Host, name: str) -> dict[str, Any]:
         raise UsageError(f"the NIC {name} is in use: it belongs to {link['master']}")
     if upper:
         raise UsageError(
-            f"the NIC {name} is in use: {', '.join(upper)} is upon it",
+            f"the NIC {name} is in use: {', '.join(upper)} is on top of it",
             hint=f"ip -d link show dev {upper[0]}",
         )
     return link
