@@ -64,6 +64,8 @@ class Ended:
             return ""
         if self.status not in _STATUSES:
             return f"status {self.status}"
+        if "--debug" in self.argv:  # which asks for a traceback
+            return ""
         return "a traceback" if "Traceback (most recent call last)" in self.stderr else ""
 
 

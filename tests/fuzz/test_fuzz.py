@@ -109,6 +109,13 @@ def test_memory_that_was_there_before_is_no_fault(
     assert len(held) == 64 << 20
 
 
+def test_a_traceback_is_a_fault_unless_it_was_asked_for() -> None:
+    told = "Traceback (most recent call last):\n"
+    assert Ended(("run",), 2, told).fault == "a traceback"
+    assert Ended(("--debug", "run"), 2, told).fault == ""
+    assert Ended(("--debug", "run"), 70, told).fault == "status 70"
+
+
 def test_what_ends_well_is_no_fault(tmp_path: Path) -> None:
     ended = command("x", folder=tmp_path, run=partial(print, "fine"))
     assert (ended.status, ended.fault) == (0, "")
