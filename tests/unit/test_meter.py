@@ -53,7 +53,7 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
                 done = threading.Event()
                 done.wait(0.05)  # which takes this thread off its CPU
                 window.stop()
-                cost = window.told(None)
+                cost = window.cost(None)
         assert host.times == 2
     assert cost.elapsed_ns > 0
     assert cost.scheduler["f0"].context_switches > 0

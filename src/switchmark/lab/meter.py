@@ -71,8 +71,8 @@ class Window:
     """A window is the time from `begin` to `stop`. perf starts with it, and does not count yet. A
     counter that fails is missing, with its reason; the trial is none the worse.
 
-    After it it has what the traffic program does not tell: `used` are the cores that the hosted
-    processes used, and those that they were kept waiting for, by place, `stolen` is the share of
+    `cost` sets what the traffic program does not report: `used` are the cores that the hosted
+    processes used, and those that they were kept waiting for, by place. `stolen` is the share of
     the host's CPU time that its hypervisor kept.
     """
 
@@ -99,8 +99,8 @@ class Window:
         self._profiler = Profiler(*where, hz, traffic_program())
 
     def ready(self) -> None:
-        """Wait until what counts has started."""
-        self._tell("ping")  # by its answer it has
+        """Wait until the counters have started."""
+        self._tell("ping")  # its answer says so
         self._profiler.ready()
 
     def begin(self) -> None:
@@ -117,9 +117,9 @@ class Window:
         self._elapsed_ns = time.monotonic_ns() - self._since_ns
         self._stopped = self._kernels_counts()
 
-    def told(self, tsc_hz: int | None) -> TrialCost:
-        """Return what was counted, and end what counted it. The cycle counter has `tsc_hz` ticks a
-        second."""
+    def cost(self, tsc_hz: int | None) -> TrialCost:
+        """Return the counts of the window, and end the counters. The cycle counter has `tsc_hz`
+        ticks a second."""
         began, now = self._began, self._stopped
         assert began is not None
         assert now is not None

@@ -167,7 +167,7 @@ class Trials:
         window.ready()
         self._phase("measured", spec.duration_s, window)
         self._alive()
-        cost = window.told(self._workers.tsc_hz)
+        cost = window.cost(self._workers.tsc_hz)
         after = self._counted()
         reports = self._workers.tell("report", timeout_s=30.0)
         layout = self._layout

@@ -122,8 +122,8 @@ def _listed(host: Host, folder: str, beginning: str) -> list[str]:
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:
     """Return what `ip` tells of a NIC that nobody uses. UsageError if there is none of that name,
-    or it or a device upon it carries a default route, or it has an address, belongs to a bridge or
-    bond, or has a device upon it, such as a VLAN."""
+    or it or a device on top of it carries a default route, or it has an address, belongs to a
+    bridge or bond, or has a device on top of it, such as a VLAN."""
     link = _link(host, name)
     upper = _upper(host, name)
     routes = _json(host, ("ip", "-j", "route", "show", "default"))
@@ -148,7 +148,7 @@ def unused_link(host: Host, name: str) -> dict[str, Any]:
 
 
 def _upper(host: Host, name: str) -> list[str]:
-    """Return the devices upon a NIC, and those upon them: VLANs, bonds, tunnels."""
+    """Return all devices on top of a NIC, directly or not: VLANs, bonds, tunnels."""
     devices: list[str] = []
     left = [name]
     while left:
