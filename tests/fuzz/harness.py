@@ -27,6 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
+import typer
+
 import switchmark
 from switchmark.cli import main
 from switchmark.errors import Exit
@@ -222,10 +224,12 @@ def _resident(pid: int) -> int:
 
 @cache
 def _import_all() -> None:
-    """Import the package and what it imports late, so that no child has to."""
-    for each in pkgutil.walk_packages(switchmark.__path__, "switchmark."):
-        if not each.name.endswith("__main__"):
-            with suppress(ImportError):  # of an extra that is not installed
-                importlib.import_module(each.name)
+    """Import the package and what it imports late, so that no child has to: one that is nobody may
+    not be able to read it."""
+    for package in (switchmark, typer):
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not each.name.endswith("__main__"):
+                with suppress(ImportError):  # of an extra that is not installed
+                    importlib.import_module(each.name)
     for name in ("duckdb", "hdrh.histogram", "numpy", "vl_convert", "yaml"):
         importlib.import_module(name)

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from host_state import COMMAND, start, wait_for
+import host_state
+from host_state import COMMAND, wait_for
 from slurm import missing, slurm
 from ssh_hosts import SshdHost
 
@@ -111,6 +112,24 @@ class Lab:
                 env={**self._environment, "DASK_TEMPORARY_DIRECTORY": str(self._folder)},
                 cwd=self._folder,
             )
+
+
+RUNS: list[subprocess.Popen[str]] = []
+
+
+def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
+    RUNS.append(host_state.start(environment, cwd, *words))
+    return RUNS[-1]
+
+
+@pytest.fixture(autouse=True)
+def _no_run_outlives_a_test_that_failed() -> Iterator[None]:
+    yield
+    while RUNS:
+        run = RUNS.pop()
+        if run.poll() is None:
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -705,3 +707,14 @@ def test_a_patched_table_is_found() -> None:
         (3, "ENGINES"),
         (5, "traffic_program"),
     ]
+
+
+def test_the_anchor_needs_nothing_but_the_interpreter() -> None:
+    """A user without privileges may not be able to read what is installed beside the package."""
+    script = (
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import switchmark.machine.anchor"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

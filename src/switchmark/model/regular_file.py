@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic_core import from_json
-
 __all__ = [
     "MIB",
     "check_regular",
@@ -99,6 +97,8 @@ def read_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = Tr
 def read_object(path: Path) -> dict[str, Any]:
     """Return the object of JSON that a file of a run folder holds; empty if the file is not there,
     is a symbolic link, or holds something else."""
+    from pydantic_core import from_json  # the anchor imports this module by the plain interpreter
+
     with suppress(OSError, ValueError):
         content = from_json(read_regular(path, links=False))
         if isinstance(content, dict):
