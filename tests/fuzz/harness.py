@@ -228,7 +228,7 @@ def _import_all() -> None:
     not be able to read it."""
     for package in (switchmark, typer):
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not each.name.endswith("__main__"):
+            if not each.name.endswith(("__main__", "_winconsole")):
                 with suppress(ImportError):  # of an extra that is not installed
                     importlib.import_module(each.name)
     for name in ("duckdb", "hdrh.histogram", "numpy", "vl_convert", "yaml"):
