@@ -53,7 +53,10 @@ def pages() -> Iterator[tuple[str, str]]:
             yield f"{folder}.md", page(folder.capitalize(), lead, rows)
             index.append((f"[{folder}]({folder}.md)", meaning))
     yield "axes.md", page("Axes", "The axes of a test, for campaigns and options alike.", axes())
-    lead = "Reasons not to trust a trial. `--rerun N` tries again where a passing one spoiled it."
+    lead = (
+        "Reasons not to trust a trial. `--rerun N` tries again where a passing one spoiled it. "
+        "[What a doubt means for a comparison](../guide/trust.md#doubts-in-a-comparison)."
+    )
     yield "doubts.md", page("Doubts", lead, doubts())
     index.append(("[doubts](doubts.md)", "when a trial is doubted, and what would cure it"))
     yield "record.md", record()
@@ -222,13 +225,14 @@ def sentence(text: str) -> str:
 
 
 def doubts() -> Iterator[tuple[str, ...]]:
-    """Yield every doubt with its threshold and its cure."""
-    from switchmark.metrics.doubts import TABLE
+    """Yield every doubt with its threshold, its cure and how it may have falsified a figure."""
+    from switchmark.metrics.doubts import SPOILS, TABLE
 
-    yield ("doubt", "raised when", "what it means", "cure", "passing")
+    yield ("doubt", "raised when", "what it means", "cure", "passing", "in a comparison")
     for doubt in TABLE.values():
         passing = "yes" if doubt.passing else ""
-        yield (f"`{doubt.name}`", doubt.threshold, doubt.meaning, doubt.cure, passing)
+        spoils = SPOILS[doubt.spoils] + (" (latency only)" if doubt.only_latency else "")
+        yield (f"`{doubt.name}`", doubt.threshold, doubt.meaning, doubt.cure, passing, spoils)
 
 
 def axes() -> Iterator[tuple[str, ...]]:

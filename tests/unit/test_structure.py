@@ -81,6 +81,7 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("noises/stress.py", "vm"): "a worker of stress-ng",
     ("model/record.py", "host"): "a verdict",
     ("metrics/verdict.py", "host"): "a verdict",
+    ("metrics/doubts.py", "host"): "a verdict",
     ("report/answer.py", "host"): "a verdict",
     ("report/json.py", "host"): "a member of a record",
     ("machine/far_run.py", "host"): "a member of a line of the journal",

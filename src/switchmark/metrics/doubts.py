@@ -1,7 +1,12 @@
-"""This table lists the doubts: reasons not to trust a trial, each with its threshold and what would
-cure it.
+"""This table lists the doubts: reasons not to trust a trial, each with its threshold, what would
+cure it, and how it may have falsified a figure.
 
 One table; the guide's list is written from it. Who finds a doubt names it by this table.
+
+A disturbance falsifies a figure: other work, a hypervisor, a sender that was late. A set-up does
+not: where parts share a CPU, or frames lie in small pages, in every trial, the figure is right for
+that set-up, and so is a comparison of two. Nor does what shows as a spread over the trials: short
+ones, rates that drift, less than a fifth of a CPU.
 """
 
 from __future__ import annotations
@@ -9,20 +14,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
-__all__ = ["TABLE", "Doubt", "passing"]
+from switchmark.metrics.throughput import of_latency
+from switchmark.model.record import Record, TrialResult
+
+__all__ = ["SPOILS", "TABLE", "Doubt", "Spoils", "passing", "spoiled"]
+
+Spoils = Literal["", "lowers", "raises", "both"]
+
+SPOILS: Mapping[Spoils, str] = MappingProxyType(
+    {
+        "": "",
+        "lowers": "the switch may be better than its figure",
+        "raises": "the switch may be worse than its figure",
+        "both": "the switch may be better or worse than its figure",
+    }
+)
+"""In words, what a doubt says of a figure. More latency or loss is worse."""
+
+_SIDES: tuple[Spoils, ...] = ("lowers", "raises")
+
+_MOVES = 1 / 4
+"""The share of its trials from which spoiled ones spoil a median: fewer move it no further than to
+a quartile of the trials, so that it stays within what they differ by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """A doubt is one reason not to trust a trial. `passing`: a disturbance of the moment, so that
-    the trial is worth running again (`--rerun`)."""
+    the trial is worth running again (`--rerun`). `spoils` says how it may have falsified a figure;
+    with `only_latency` it did so to none but latencies."""
 
     name: str
     threshold: str
     meaning: str
     cure: str
     passing: bool = False
+    spoils: Spoils = ""
+    only_latency: bool = False
 
 
 _DOUBTS = (
@@ -37,6 +67,7 @@ _DOUBTS = (
         "a polling switch shares its CPU, or more than two parts do",
         "a functional result, left out of rankings",
         "fewer --pairs or --switch-cores, or more cores",
+        spoils="lowers",
     ),
     Doubt(
         "sibling-busy",
@@ -68,6 +99,7 @@ _DOUBTS = (
         "something else ran there",
         "ending what else runs, --rerun 3, or --placement with other CPUs",
         passing=True,
+        spoils="lowers",
     ),
     Doubt(
         "cpu-stolen",
@@ -75,6 +107,7 @@ _DOUBTS = (
         "the virtual machine had no cores of its own",
         "--rerun 3, or a machine of one's own",
         passing=True,
+        spoils="lowers",
     ),
     Doubt(
         "started-late",
@@ -82,6 +115,7 @@ _DOUBTS = (
         "what a sender had to send before is unsent; to a receiver the first frames look older",
         "ending what else runs, or --rerun 3",
         passing=True,
+        spoils="lowers",
     ),
     Doubt(
         "flows-mixed",
@@ -97,6 +131,7 @@ _DOUBTS = (
         "drivers worked on the cores of the test",
         "booting with irqaffinity=, or --placement with other CPUs",
         passing=True,
+        spoils="lowers",
     ),
     Doubt(
         "frequency-changed",
@@ -104,12 +139,14 @@ _DOUBTS = (
         "the same work took other time at its end than at its beginning",
         "cpupower frequency-set -g performance",
         passing=True,
+        spoils="both",
     ),
     Doubt(
         "emulated",
         "functions, or a host that is a machine, run on an emulated processor (TCG)",
         "speeds are the emulator's",
         "a host with KVM",
+        spoils="both",
     ),
     Doubt(
         "no-hugepages",
@@ -142,30 +179,36 @@ _DOUBTS = (
         "nonstop",
         "one-way latency is null, or wrong by up to what is told, or by an unknown amount",
         "--dimension latency (one end reads its own clock), or a host with a constant TSC",
+        spoils="both",
+        only_latency=True,
     ),
     Doubt(
         "foreign-frames",
         "a frame arrived that no part of this run had sent",
         "somebody else sends on the path",
         "--environment netns, or a network of its own",
+        spoils="lowers",
     ),
     Doubt(
         "not-equivalent",
         "the functional trial before measuring failed three times (--gate doubt)",
         "the switch does not do the work that it is compared by",
         "mending the switch; --gate refuse does not measure it",
+        spoils="both",
     ),
     Doubt(
         "nothing-arrived",
         "frames were sent, and none arrived",
         "the switch stood still, or dropped everything: its rate of 0 is not how fast it is",
         "--keep, to look at the path while it is up, or a lower --rate",
+        spoils="lowers",
     ),
     Doubt(
         "past-switch",
         "a port of the switch counted less than 99 % of the frames that arrived by way of it",
         "frames went past the switch: it is not, or not alone, what was measured",
         "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other way between them",
+        spoils="raises",
     ),
     Doubt(
         "flooded",
@@ -173,36 +216,42 @@ _DOUBTS = (
         "more frames than came in for it, by more than ten and 0.1 % of those sent",
         "the switch did more work than to forward: it had forgotten a MAC, or had no room for it",
         "fewer --flows with --flows-by mac, or --semantics static, whose rules do not age",
+        spoils="lowers",
     ),
     Doubt(
         "slow-path",
         "a switch that has a fast path forwarded more than 10 % of the frames past it",
         "what was measured is not its fast path, or not that alone",
         "a longer --warmup, fewer --flows, frames of UDP or TCP",
+        spoils="lowers",
     ),
     Doubt(
         "path-unseen",
         "neither the switch nor an interface counts the frames at a port",
         "nothing shows that the frames passed the switch",
         "a driver that tells counters, or ports of another kind (--port)",
+        spoils="raises",
     ),
     Doubt(
         "profiled",
         "--profile took more than 1 % of a CPU, or samples were lost",
         "what was sampled was slowed down by it",
         "--profile 99, or a figure without it beside",
+        spoils="lowers",
     ),
     Doubt(
         "shared-machine",
         "two measurements were allowed on one machine at once (--share-machine)",
         "each may have taken CPU time, caches and memory's bandwidth from the other",
         "a machine for each testbed; without --share-machine a run waits for the other one",
+        spoils="lowers",
     ),
     Doubt(
         "captured",
         "tcpdump listened",
         "every frame was copied once more",
         "no --capture",
+        spoils="lowers",
     ),
 )
 
@@ -212,3 +261,30 @@ TABLE: Mapping[str, Doubt] = MappingProxyType({doubt.name: doubt for doubt in _D
 def passing(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of some doubts that another try may not have."""
     return tuple(name for name in names if name in TABLE and TABLE[name].passing)
+
+
+def spoiled(record: Record, *, latency: bool | None = None) -> frozenset[Spoils]:
+    """Return how a figure of a record may have been falsified: `lowers`, `raises`, both or neither.
+
+    `latency` says that the figure is one; by default it is what the test is measured for. A figure
+    is the median of the trials: one in ten that was disturbed does not move it far, a quarter of
+    them does. Verdict `host` says of a trial, or of a search, that the host was the limit.
+    """
+    if latency is None:
+        latency = of_latency(record.test)
+    ways = [_ways(trial, latency) for trial in record.trials]
+    sides: set[Spoils] = {"lowers"} if record.verdict == "host" else set()
+    for side in _SIDES:
+        count = sum(side in each for each in ways)
+        if count and count >= _MOVES * len(ways):
+            sides.add(side)
+    return frozenset(sides)
+
+
+def _ways(trial: TrialResult, latency: bool) -> set[Spoils]:
+    """Return how the figure of a trial may have been falsified."""
+    ways: set[Spoils] = {"lowers"} if trial.verdict == "host" else set()
+    for doubt in (TABLE[name] for name in trial.doubts if name in TABLE):
+        if latency or not doubt.only_latency:
+            ways |= {"lowers", "raises"} if doubt.spoils == "both" else {doubt.spoils} - {""}
+    return ways
