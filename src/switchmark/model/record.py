@@ -192,6 +192,11 @@ class TrialResult(_Frozen):
     evidence: Evidence = Evidence()
     """What the verdict, the doubts and the balance of the ports rest on."""
 
+    round: int | None = None
+    """The round that it was measured in, where tests were compared in turn: trials of two tests in
+    one round of one run were measured a moment apart. None where tests were not measured in
+    turn."""
+
     counters: WrittenCounters = PathCounters()
     """Frames that the ends of each port have counted (`f0`, at its part; `f0@switch`), and
     functions (`function f2 f2.0`); of a `switch` the cycles if it polls, and the frames that took
