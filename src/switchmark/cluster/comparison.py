@@ -66,7 +66,7 @@ def rate_of(record: Record) -> Rate | None:
     if record.status != "ok" or not record.trials:
         return None
     rates = rates_pps(record)
-    return Rate(median(rates), *median_interval(rates))
+    return Rate(median(rates), *(median_interval(rates) or (min(rates), max(rates))))
 
 
 def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:

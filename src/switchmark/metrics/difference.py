@@ -1,50 +1,93 @@
-"""This module says how a figure of two tests differs: faster, slower, the same, or undecided.
+"""This module decides whether results differ, by how much, and how surely. Whoever says that one
+result is above another asks it: the answer, the tables, `compare`, reports, `tune`, claims of
+papers, labs.
 
-A difference is one where three things agree: the 95 % intervals of the medians lie apart, that of
-the change leaves out none at all, and a permutation test does, with all comparisons of that figure
-counted (Holm). All three hold if what other work took of the test's CPUs is given back, and, of two
-runs that were made once each, with what differs from run to run (`run_to_run`).
+Results that are compared in one answer are a family. Each pair of a family is compared round by
+round where both were measured in the same rounds, else as two samples; rates and times by their
+logarithms, shares as they are. The variance of a comparison is the mean of its own and of that of
+all comparisons of the family, and a difference is judged against the studentized range of as many
+means as the family has results (Tukey, Kramer), or with Holm's steps where pairs of results are
+planned. docs/guide/trust.md has what that yields, simulated by `make simulate`.
+
+Nothing is claimed that other work on the CPUs, a bound, another load or the error of a clock could
+have made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from statistics import fmean
 from typing import Literal
 
-from switchmark.metrics.repeats import Figure, Repeats, Values, median_interval_of
-from switchmark.metrics.run_to_run import change_of_runs, ratio_of_runs
-from switchmark.metrics.statistics import (
-    change_interval,
-    difference_p,
-    least_p,
-    ratio_interval,
-    stepwise,
-)
+from switchmark.metrics.repeats import Figure, Repeats, Values
+from switchmark.metrics.statistics import stepwise
+from switchmark.metrics.studentized import range_odds, range_quantile
 
-__all__ = ["ALPHA", "MIN_REPEATS", "Difference", "Word", "differences", "repeats_needed"]
+__all__ = [
+    "LEVEL",
+    "MARGIN",
+    "MIN_REPEATS",
+    "Difference",
+    "Family",
+    "Reason",
+    "Word",
+    "differences",
+]
 
-ALPHA = 0.05
-"""How often chance alone may make one difference or more, of all that are looked for at once."""
+LEVEL = 0.03
+"""The odds of chance below which a difference is claimed. What is promised is 0.05: two states that
+a host takes by turns, and noise that is not the same for all, take their part of the rest."""
 
-MIN_REPEATS = 4
-"""Of each side: with fewer, chance alone can part them by more than one time in twenty."""
+MIN_REPEATS = 3
+"""Of each side: fewer tell no variance that could be relied on."""
 
-_MOST_REPEATS = 50
+MARGIN = 0.01
+"""What counts as the same where nothing else is said, as a share."""
+
+_MOST_REPEATS = 1000
 
 Word = Literal["faster", "slower", "same", "undecided"]
 """What is said of a figure. Less latency and less loss are faster."""
+
+Reason = Literal["", "few", "zero", "load", "chance", "bound", "spoiled", "error"]
+"""Why nothing is said: too few repeats; a 0 has no ratio; the loads offered differ; chance may have
+made the difference; so may that the traffic program was the limit of the worse; so may what the
+doubts of a side say; so may the error of the clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change is the mean of `after` less `before` on the scale of the comparison, with the
+    variance of one round, the rounds that both have, and the degrees of freedom of that
+    variance. `fixed` is a part of the variance of the mean that more rounds do not lessen, in
+    variances of one round."""
+
+    middle: float
+    variance: float
+    rounds: float
+    freedom: float
+    fixed: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Return the variance of the mean in variances of one round."""
+        return 1 / self.rounds + self.fixed
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A difference says how a figure changed, and whether that is more than chance.
 
-    `change` is the ratio of the medians, `after` to `before`, or of shares the one less the other;
-    `interval` is its 95 % interval, as wide as other work on the CPUs makes it. `p` is the odds of
-    chance alone, `p_of_all` with all comparisons counted, which are `of` of this figure. None where
-    there are too few repeats, or a 0 has no ratio. `margin` is what counts as the same.
+    `change` is how many times `before` the figure of `after` is, or of shares the one less the
+    other; `interval` has the ends that it can have, together with all other comparisons of the
+    family. `p` is how often chance alone makes one of all of these comparisons so large. None where
+    nothing can be computed; `reason` then says why. `margin` is what counts as the same, `of` the
+    number of results or of planned pairs that are judged at once, and `needed` the rounds that
+    would probably decide, None where no number of rounds would.
     """
 
     figure: Figure
@@ -54,65 +97,37 @@ class Difference:
     change: float | None = None
     interval: tuple[float, float] | None = None
     p: float | None = None
-    p_of_all: float | None = None
     of: int = 1
-
-    @property
-    def needs_repeats(self) -> int | None:
-        """Return how many repeats of each side could show a difference; None where there are as
-        many."""
-        counts = len(self.before.values), len(self.after.values)
-        if min(counts) >= MIN_REPEATS and least_p(*counts) * self.of <= ALPHA:
-            return None
-        return repeats_needed(self.of)
-
-    @property
-    def is_told(self) -> bool:
-        """Say whether a difference, had it been there, could have been shown."""
-        return self.p is not None and self.needs_repeats is None
+    reason: Reason = ""
+    needed: int | None = None
 
     @property
     def is_shown(self) -> bool:
-        """Say whether the figures differ by more than chance and by more than other work on the
-        CPUs makes, in any direction and by any amount, whoever was the limit."""
-        return (
-            self.interval is not None
-            and self.p_of_all is not None
-            and self.p_of_all <= ALPHA
-            and not self.interval[0] <= self._none <= self.interval[1]
-            and self._lie_apart
-        )
+        """Say whether the figures differ by more than chance."""
+        return self.p is not None and self.p <= LEVEL and self.reason in ("", "bound", "spoiled")
 
     @property
     def word(self) -> Word:
-        """Return what can be said. What may be better than its figure is not called worse."""
+        """Return what can be said."""
         if self._is_within_margin:
             return "same"
-        if not self.is_shown or self._worse.bound or self._worse.disturbed:
+        if self.reason or not self.is_shown:
             return "undecided"
-        return "slower" if self._worse is self.after else "faster"
+        return "slower" if self.worse is self.after else "faster"
 
     @property
-    def is_limited(self) -> bool:
-        """Say whether the figures differ, and the traffic program was the limit of the worse."""
-        return self.is_shown and self._worse.bound
+    def is_decided(self) -> bool:
+        return self.word != "undecided"
 
     @property
-    def is_disturbed(self) -> bool:
-        """Say whether other work on the CPUs may be what sets the figures apart."""
-        if self.is_shown:
-            return self._worse.disturbed
-        return _apart(self.before.values, self.after.values) and not self._lie_apart
-
-    @property
-    def is_chance(self) -> bool:
-        """Say whether the figures lie apart, by no more than chance or what changes from run to
-        run may make."""
-        return self.is_told and not self.is_shown and self._lie_apart
+    def is_at_least(self) -> bool:
+        """Say whether the better side is only a bound, so that the true difference may be
+        greater."""
+        return self.better.bound
 
     @property
     def amount(self) -> float:
-        """Return by how much the medians differ: a share of `before`, or of all frames."""
+        """Return by how much the figures differ: a share of `before`, or of all frames."""
         return 0.0 if self.change is None else abs(self.change - self._none)
 
     @property
@@ -121,113 +136,334 @@ class Difference:
         return self.interval and (self.interval[0] - self._none, self.interval[1] - self._none)
 
     @property
-    def _lie_apart(self) -> bool:
-        """Say whether the intervals of the medians do so in their own order, with what other work
-        took given back."""
-        before, after = _least_apart(self.figure, self.before, self.after)
-        told = median(self.after.values) - median(self.before.values)
-        return _apart(before, after) and (median(after) - median(before)) * told > 0
+    def times(self) -> tuple[float, float | None] | None:
+        """Return how many times as good the better side is, at least and at most; None for the most
+        where that is not known. None for shares, and where there is no interval."""
+        if self.interval is None or self.figure.unit == "share":
+            return None
+        low, high = self.interval
+        if (self.worse is self.after) == self.figure.more_is_better:
+            low, high = 1 / high, 1 / low if low else math.inf
+        return low, None if self.is_at_least or math.isinf(high) else high
+
+    @property
+    def worse(self) -> Repeats:
+        """Return the side whose figure is worse; `before` where neither is."""
+        if self.change is None or self.change == self._none:
+            return self.before
+        return (
+            self.after if (self.change < self._none) == self.figure.more_is_better else self.before
+        )
+
+    @property
+    def better(self) -> Repeats:
+        return self.before if self.worse is self.after else self.after
 
     @property
     def _none(self) -> float:
         return 0.0 if self.figure.unit == "share" else 1.0
 
     @property
-    def _worse(self) -> Repeats:
-        return self.after if _is_worse(self.figure, self.before, self.after) else self.before
-
-    @property
     def _is_within_margin(self) -> bool:
-        """Say whether all of the interval is within the margin, of figures that are no bounds."""
-        if self.ends is None or self.before.bound or self.after.bound:
+        """Say whether all of the interval is within the margin, of figures that stand for what they
+        name."""
+        if self.ends is None or self.reason == "load":
+            return False
+        if any(side.bound or side.lowered or side.raised for side in (self.before, self.after)):
             return False
         return -self.margin <= self.ends[0] and self.ends[1] <= self.margin
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family has the results that are compared in one answer, by one figure: each of them may be
+    compared with each other one."""
+
+    figure: Figure
+    results: tuple[Repeats, ...]
+    margin: float | None = None
+    _known: dict[tuple[int, int], Difference] = field(default_factory=dict, repr=False)
+
+    def difference(self, before: int, after: int) -> Difference:
+        """Return how the result at place `after` differs from that at `before`."""
+        if (before, after) not in self._known:
+            self._known[before, after] = self._compared(before, after)
+        return self._known[before, after]
+
+    def _compared(self, before: int, after: int) -> Difference:
+        def odds(change: _Change) -> tuple[float, float]:
+            pooled = self._pooled(change)
+            ratio = _ratio(change, pooled.variance)
+            root = range_quantile(LEVEL, pooled.means, pooled.freedom) / math.sqrt(2)
+            return range_odds(ratio * math.sqrt(2), pooled.means, pooled.freedom), root
+
+        def needed(change: _Change) -> tuple[_Change, int, float]:
+            pooled = self._pooled(change)
+            factor = 2 * (pooled.means - 1) / pooled.means
+            return replace(change, variance=pooled.variance), pooled.means, factor
+
+        sides = self.results[before], self.results[after]
+        margin = _margin(self.figure, self.margin)
+        return _difference(self.figure, sides, margin, False, self._count, odds, needed)
+
+    @cached_property
+    def _usable(self) -> list[Repeats]:
+        return [each for each in self.results if not _lacking(self.figure, each)]
+
+    @cached_property
+    def _count(self) -> int:
+        return max(2, len(self._usable))
+
+    @cached_property
+    def _variance(self) -> float:
+        """Return the mean variance of one round over all comparisons."""
+        pairs = combinations(self._usable, 2)
+        each = [_change(self.figure, *pair, False).variance for pair in pairs]
+        return fmean(each) if each else 0.0
+
+    def _pooled(self, change: _Change) -> _Pooled:
+        count = self._count
+        together = (change.variance + self._variance) / 2 if count > 2 else change.variance
+        return _Pooled(together, count, change.freedom * 2 * (count - 1) / count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pooled:
+    variance: float
+    means: int
+    freedom: float
 
 
 def differences(
     figure: Figure,
     sides: Sequence[tuple[Repeats, Repeats]],
-    margin: float,
+    margin: float | None = None,
     two_runs: Sequence[bool] = (),
 ) -> list[Difference]:
-    """Return the differences of all comparisons of one figure, which are judged at once. `two_runs`
-    says of each whether its sides are runs that were made once each; none are if not given."""
-    changes = [
-        _change(figure, *each, two)
-        for each, two in zip(sides, two_runs or [False] * len(sides), strict=True)
+    """Return the differences of planned pairs of results by one figure, judged at once (Holm 1979).
+    `two_runs` says of each pair whether its sides are runs that were made once each; none are if
+    not given."""
+    apart = list(two_runs or [False] * len(sides))
+    first = [
+        _planned(figure, each, margin, two, 1, 1) for each, two in zip(sides, apart, strict=True)
     ]
-    odds = [change.p for change in changes]
-    adjusted = iter(stepwise([p for p in odds if p is not None]))
-    of = max(sum(p is not None for p in odds), 1)
-    return [
-        Difference(
-            *(figure, *each, margin, change.middle, change.interval, change.p),
-            *(None if change.p is None else next(adjusted), of),
+    odds = [each.p for each in first if each.p is not None]
+    of = max(1, len(odds))
+    # The rank of a pair says how many others are judged with it.
+    order = sorted(odds)
+    adjusted = iter(stepwise(odds))
+    found = []
+    for each, two, before in zip(sides, apart, first, strict=True):
+        if before.p is None:
+            found.append(before)
+            continue
+        left = of - order.index(before.p)
+        told = _planned(figure, each, margin, two, left, of)
+        p = next(adjusted)
+        reason: Reason = told.reason
+        if reason in ("", "chance"):
+            reason = "" if p <= LEVEL else "chance"
+        found.append(replace(told, p=p, reason=reason))
+    return found
+
+
+def _planned(
+    figure: Figure,
+    sides: tuple[Repeats, Repeats],
+    margin: float | None,
+    two_runs: bool,
+    left: int,
+    of: int,
+) -> Difference:
+    """Return a difference as one of `left` pairs that are judged at once."""
+
+    def odds(change: _Change) -> tuple[float, float]:
+        ratio = _ratio(change, change.variance) * math.sqrt(2)
+        root = range_quantile(LEVEL / left, 2, change.freedom) / math.sqrt(2)
+        return range_odds(ratio, 2, change.freedom), root
+
+    def needed(change: _Change) -> tuple[_Change, int, float]:
+        return change, 2, 1.0
+
+    return _difference(
+        figure, sides, _margin(figure, margin), two_runs, of, odds, needed, LEVEL / left
+    )
+
+
+# --- one pair --------------------------------------------------------------------------------
+
+
+def _difference(
+    figure: Figure,
+    sides: tuple[Repeats, Repeats],
+    margin: float,
+    two_runs: bool,
+    of: int,
+    odds: Callable[[_Change], tuple[float, float]],
+    needed: Callable[[_Change], tuple[_Change, int, float]],
+    level: float = LEVEL,
+) -> Difference:
+    """Return the difference of two sides. `odds` says of a change how often chance alone makes one
+    as large, and how many standard errors its interval has on either side; `needed` what is known
+    of its variance, of how many means, and by how much more degrees of freedom than rounds."""
+    before, after = sides
+    told = Difference(figure, before, after, margin, of=of)
+    reason = _lacking(figure, before) or _lacking(figure, after)
+    if reason:
+        enough = MIN_REPEATS if reason == "few" else None
+        return replace(told, reason=reason, needed=enough, change=_plain(figure, before, after))
+    change = _change(figure, before, after, two_runs)
+    p, root = odds(change)
+    width = root * math.sqrt(needed(change)[0].variance * change.share)
+    told = replace(
+        told,
+        change=_unscaled(figure, change.middle),
+        interval=(
+            _unscaled(figure, change.middle - width),
+            _unscaled(figure, change.middle + width),
+        ),
+        p=p,
+    )
+    reason = "" if p <= level else "chance"
+    if not _same_load(before, after):
+        reason = "load"
+    elif not reason:
+        reason = _what_else(told, figure, change, width, two_runs)
+    rounds = None
+    if reason == "chance":
+        rounds = _rounds(*needed(change), abs(change.middle), _scaled_margin(figure, margin), level)
+    return replace(told, reason=reason, needed=rounds)
+
+
+def _what_else(
+    told: Difference, figure: Figure, change: _Change, width: float, two_runs: bool
+) -> Reason:
+    """Return what else than chance may have made a difference."""
+    if told.worse.bound:
+        return "bound"
+    if told.better.raised:
+        return "spoiled"
+    if told.worse.lowered:
+        # What other work took is given back, where it is known how much that is.
+        if not told.worse.best:
+            return "spoiled"
+        undisturbed = replace(told.worse, values=told.worse.best)
+        sides = (
+            (told.before, undisturbed) if told.worse is told.after else (undisturbed, told.after)
         )
-        for each, change in zip(sides, changes, strict=True)
-    ]
+        left = _change(figure, *sides, two_runs).middle
+        if left * change.middle <= 0 or abs(left) <= width:
+            return "spoiled"
+    error = math.hypot(*(_scaled_error(figure, side) for side in (told.before, told.after)))
+    return "error" if error and abs(change.middle) - width <= error else ""
 
 
-def repeats_needed(comparisons: int) -> int:
-    """Return the fewest repeats of each side by which so many comparisons at once can show a
-    difference."""
-    counts = range(MIN_REPEATS, _MOST_REPEATS)
-    return next((n for n in counts if least_p(n, n) * comparisons <= ALPHA), _MOST_REPEATS)
+def _lacking(figure: Figure, side: Repeats) -> Reason:
+    if len(side.values) < MIN_REPEATS:
+        return "few"
+    return "zero" if figure.unit != "share" and min(side.values) <= 0 else ""
 
 
-def _is_worse(figure: Figure, before: Repeats, after: Repeats) -> bool:
-    """Say whether the median of `after` is worse."""
+def _plain(figure: Figure, before: Repeats, after: Repeats) -> float | None:
+    """Return the change of two sides of which nothing else is known."""
     if before.middle is None or after.middle is None:
-        return False
-    return after.middle < before.middle if figure.unit == "pps" else after.middle > before.middle
+        return None
+    if figure.unit == "share":
+        return after.middle - before.middle
+    return after.middle / before.middle if before.middle else None
 
 
-def _least_apart(figure: Figure, before: Repeats, after: Repeats) -> tuple[Values, Values]:
-    """Return the values of both sides, with what other work took given back to the worse."""
-    if _is_worse(figure, before, after):
-        return before.values, after.undisturbed
-    return before.undisturbed, after.values
-
-
-def _apart(before: Values, after: Values) -> bool:
-    one, other = median_interval_of(before), median_interval_of(after)
-    return bool(one and other and (one[1] < other[0] or other[1] < one[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """The change of the medians has an interval and odds; each is None where it is not known."""
-
-    middle: float | None = None
-    interval: tuple[float, float] | None = None
-    p: float | None = None
+def _same_load(before: Repeats, after: Repeats) -> bool:
+    """Say whether both sides were offered the same load, as far as that is known."""
+    if before.offered is None or after.offered is None:
+        return before.offered is after.offered
+    return math.isclose(before.offered, after.offered, rel_tol=0.005)
 
 
 def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> _Change:
-    if before.middle is None or after.middle is None:
-        return _Change()
-    share = figure.unit == "share"
-    if not share and not before.middle:
-        return _Change()
-    middle = after.middle - before.middle if share else after.middle / before.middle
-    if min(len(before.values), len(after.values)) < MIN_REPEATS:
-        return _Change(middle)
-    # All that other work took is given back to the one side, then to the other.
-    least = _told(share, before.undisturbed, after.values, two_runs)
-    most = _told(share, before.values, after.undisturbed, two_runs)
-    if least is None or most is None:
-        return _Change(middle)
-    apart = _least_apart(figure, before, after)
-    odds = difference_p(*apart)
+    one, other = _scaled(figure, before.values), _scaled(figure, after.values)
     if two_runs:
-        told = change_of_runs(*apart) if share else ratio_of_runs(*apart)
-        odds = max(odds, told[2] if told else 1.0)
-    return _Change(middle, (least[0], most[1]), odds)
+        # A run is one draw of what differs from run to run, which is taken to be as much as what
+        # differs from repeat to repeat.
+        freedom = float(len(one) + len(other) - 2)
+        whole = _variance_of(one) + _variance_of(other)
+        mean = (_variance_of(one) / len(one) + _variance_of(other) / len(other)) / whole if whole else 1.0
+        return _Change(fmean(other) - fmean(one), whole, 1 / mean, freedom, fixed=1.0)
+    known = [each for each in after.rounds if each is not None]
+    common = [each for each in before.rounds if each is not None and each in known]
+    if len(common) >= max(MIN_REPEATS, 0.8 * min(len(one), len(other))):
+        first = dict(zip(before.rounds, one, strict=True))
+        second = dict(zip(after.rounds, other, strict=True))
+        each = [second[round_] - first[round_] for round_ in common]
+        return _Change(fmean(each), _variance_of(each), len(each), len(each) - 1)
+    spreads = _variance_of(one), _variance_of(other)
+    shares = spreads[0] / len(one), spreads[1] / len(other)
+    whole = sum(spreads)
+    if not whole:
+        return _Change(fmean(other) - fmean(one), 0.0, min(len(one), len(other)), 2.0)
+    # Welch's degrees of freedom, of variances that differ; no more of them than a half, as each
+    # number has a table of its own.
+    freedom = sum(shares) ** 2 / (
+        shares[0] ** 2 / (len(one) - 1) + shares[1] ** 2 / (len(other) - 1)
+    )
+    freedom = max(1.0, math.floor(2 * freedom) / 2)
+    return _Change(fmean(other) - fmean(one), whole, whole / sum(shares), freedom)
 
 
-def _told(share: bool, before: Values, after: Values, two_runs: bool) -> tuple[float, float] | None:
-    """Return the 95 % interval of a change."""
-    if not two_runs:
-        return change_interval(before, after) if share else ratio_interval(before, after)
-    told = change_of_runs(before, after) if share else ratio_of_runs(before, after)
-    return told and told[:2]
+def _variance_of(values: Sequence[float]) -> float:
+    """Return the sample variance: that of `statistics` computes with fractions, and takes a hundred
+    times as long."""
+    middle = fmean(values)
+    return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
+
+
+def _ratio(change: _Change, spread: float) -> float:
+    """Return a change in its standard errors."""
+    if not change.middle:
+        return 0.0
+    error = math.sqrt(spread * change.share)
+    return abs(change.middle) / error if error else math.inf
+
+
+def _rounds(
+    change: _Change, means: int, factor: float, middle: float, margin: float, level: float
+) -> int | None:
+    """Return the rounds after which a difference of this size, or that there is none of the size of
+    the margin, would probably be decided."""
+    # The half of all runs would be decided by less: one in six has a width that is larger by that.
+    reserve = 1.15
+    count = int(change.rounds)
+    while count < _MOST_REPEATS:
+        count += max(1, count // 12)
+        root = range_quantile(level, means, factor * (count - 1)) / math.sqrt(2)
+        width = reserve * root * math.sqrt(change.variance * (1 / count + change.fixed))
+        if width < middle or middle + width < margin:
+            return count
+    return None
+
+
+# --- scales ----------------------------------------------------------------------------------
+
+
+def _scaled(figure: Figure, values: Values) -> Values:
+    return values if figure.unit == "share" else tuple(map(math.log, values))
+
+
+def _unscaled(figure: Figure, change: float) -> float:
+    return change if figure.unit == "share" else math.exp(min(change, 700.0))
+
+
+def _scaled_margin(figure: Figure, margin: float) -> float:
+    return margin if figure.unit == "share" else math.log1p(margin)
+
+
+def _scaled_error(figure: Figure, side: Repeats) -> float:
+    if not side.error or figure.unit == "share" or not side.middle:
+        return side.error
+    return math.log1p(side.error / side.middle)
+
+
+def _margin(figure: Figure, margin: float | None) -> float:
+    if margin is not None:
+        return margin
+    return 0.0 if figure.unit == "share" else MARGIN

@@ -6,10 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from statistics import median
 from typing import Literal
 
+from switchmark.metrics.doubts import spoiled
+from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import is_lower_bound, loss_ratio, of_latency, rates_pps
 from switchmark.model.record import Record
@@ -20,11 +22,9 @@ __all__ = [
     "Repeats",
     "Values",
     "main_figure",
-    "median_interval_of",
     "repeats_of",
 ]
 
-_DISTURBED = {"host-busy", "cpu-stolen", "started-late"}
 _LEAST_LEFT = 0.02
 
 Values = tuple[float, ...]
@@ -32,23 +32,24 @@ Values = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure is what tests are compared by: its name, its unit, and its value in each trial.
+    """A figure is what tests are compared by: its name, its unit, and its value in each trial, None
+    where a trial does not tell it.
 
     The change of a `share`, which may be 0, is told in shares, that of all else as a ratio.
     """
 
     name: str
     unit: Literal["pps", "ns", "share"]
-    of_trials: Callable[[Record], list[float]]
+    of_trials: Callable[[Record], Sequence[float | None]]
 
     @property
     def more_is_better(self) -> bool:
         return self.unit == "pps"
 
 
-def _latencies(record: Record, percentile: str) -> list[float]:
-    told = (getattr(trial.latency, percentile) for trial in record.trials if trial.latency)
-    return [float(each) for each in told if each is not None]
+def _latencies(record: Record, percentile: str) -> list[float | None]:
+    told = (getattr(trial.latency, percentile, None) for trial in record.trials)
+    return [None if each is None else float(each) for each in told]
 
 
 def _losses(record: Record) -> list[float]:
@@ -76,23 +77,29 @@ def main_figure(record: Record) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """These are the values of a figure on one side, and the best that each can have been without
-    other work on the CPUs of its trial, which is known of rates alone.
+    """These are the values of a figure on one side: a result that was measured several times.
 
-    `of_runs` are their number: one, with a value for each trial, or several, with one for each run.
-    `bound` says of a rate that the traffic program was the limit, `disturbed` of a latency or a
-    loss that other work was on the CPUs: so that the switch may be better than its figure.
+    `rounds` says of each value in which round of its run it was measured, None where that is not
+    known. `best` has the values with what other work took of the CPUs of each trial given back,
+    which is known of rates alone. `of_runs` are their number: one, with a value for each trial, or
+    several, with one for each run.
+
+    `bound` says of a rate that the traffic program was the limit, so that the switch may be faster.
+    `lowered` and `raised` say that doubts of its trials may have made the figure worse, or better,
+    than the switch is. `error` is by how much the clocks may be wrong in each value alike, in the
+    figure's unit. `offered` is the load that a rate was measured at, frames a second; None for one
+    that the search found.
     """
 
     values: Values
+    rounds: tuple[int | None, ...] = ()
     best: Values = ()
     of_runs: int = 1
     bound: bool = False
-    disturbed: bool = False
-
-    @property
-    def undisturbed(self) -> Values:
-        return self.best or self.values
+    lowered: bool = False
+    raised: bool = False
+    error: float = 0.0
+    offered: float | None = None
 
     @property
     def middle(self) -> float | None:
@@ -100,34 +107,72 @@ class Repeats:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median; None of fewer than three values."""
-        return median_interval_of(self.values)
+        """Return the 95 % interval of the median; None of too few values."""
+        return median_interval(self.values)
 
 
-def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool) -> Repeats:
+def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = False) -> Repeats:
     """Return the values of a figure in the records of one test: those of its trials, or, with
     `by_run`, one of each run, as what differs from run to run is seen only so.
 
     A rate that a search found is one value, however often it was tried in the end.
     """
-    measured = [record for record in records if record.status == "ok"]
+    measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
-    each = [figure.of_trials(record) for record in measured]
-    best = [
-        [value / share for value, share in zip(values, _shares_left(record), strict=True)]
-        if of_rate and record.verdict != "offered-load"
-        else values
-        for record, values in zip(measured, each, strict=True)
-    ]
+    each, best, rounds = [], [], []
+    for record in measured:
+        known = [
+            (value, left, trial.round)
+            for value, left, trial in zip(
+                figure.of_trials(record), _shares_left(record), record.trials, strict=True
+            )
+            if value is not None
+        ]
+        each.append([value for value, _, _ in known])
+        given_back = of_rate and record.verdict != "offered-load"
+        best.append([value / left if given_back else value for value, left, _ in known])
+        rounds.append([round_ for _, _, round_ in known])
     if by_run or len(measured) != 1 or _is_of_search(measured[0]):
         each, best = ([[median(one) for one in many if one]] for many in (each, best))
+        rounds = [[None] * len(each[0])]
+    spoilt = frozenset().union(*map(spoiled, measured)) if measured else frozenset()
     return Repeats(
         tuple(each[0]),
-        tuple(best[0]),
+        tuple(rounds[0]),
+        tuple(best[0]) if of_rate else (),
         len(measured),
         bound=of_rate and any(is_lower_bound(record.verdict) for record in measured),
-        disturbed=not of_rate and any(_DISTURBED & set(record.doubts) for record in measured),
+        lowered="lowers" in spoilt,
+        raised="raises" in spoilt,
+        error=max((_error_of(record) for record in measured), default=0.0)
+        if figure.name == "latency"
+        else 0.0,
+        offered=_offered(measured) if of_rate else None,
     )
+
+
+def _offered(records: Sequence[Record]) -> float | None:
+    """Return the load that these records were measured at, the same for all of them."""
+    loads = [_load(record) for record in records]
+    known = [load for load in loads if load is not None]
+    return median(known) if known else None
+
+
+def _load(record: Record) -> float | None:
+    """Return the load that a test asked of each sender; None where it was to be found, or is all
+    that can be sent."""
+    rate = record.test.parsed_rate
+    if record.test.search != "fixed" or rate.is_max:
+        return None
+    if rate.share is not None:
+        return None if record.r_plus_pps is None else rate.share * record.r_plus_pps
+    return record.test.rate_pps
+
+
+def _error_of(record: Record) -> float:
+    """Return by how much the median latency of a record may be wrong, in nanoseconds."""
+    figures = latency_ns(record)
+    return float(figures.error.median_ns) if figures and figures.error else 0.0
 
 
 def _shares_left(record: Record) -> list[float]:
@@ -144,9 +189,3 @@ def _shares_left(record: Record) -> list[float]:
 def _is_of_search(record: Record) -> bool:
     """Say whether a search of many trials set the load of those that make the figure."""
     return record.search is not None and record.search.trials > len(record.trials)
-
-
-@lru_cache(maxsize=1024)  # each is asked for again and again
-def median_interval_of(values: Values) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median; None of fewer than three values."""
-    return median_interval(values) if len(values) > 2 else None

@@ -3,13 +3,14 @@ evenly it was shared."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import median
 
 from switchmark.metrics import statistics
 from switchmark.metrics.latency import merged
-from switchmark.metrics.statistics import median_interval, mser_start
+from switchmark.metrics.statistics import MIN_OF_INTERVAL, median_interval, mser_start
 from switchmark.model.objects import Printed
 from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.spec import Test
@@ -37,7 +38,7 @@ __all__ = [
     "trial_rates_pps",
 ]
 
-MIN_REPEATS = 3
+MIN_REPEATS = MIN_OF_INTERVAL
 """Fewer figures have no interval."""
 
 
@@ -150,24 +151,25 @@ def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> li
 
 
 def relative_half_width(rates: Sequence[float]) -> float:
-    """Return half of the 95 % interval of the median, relative to it; 0 where all are 0."""
-    low, high = median_interval(rates)
+    """Return half of the 95 % interval of the median, relative to it; 0 where all are 0, infinity
+    where there are too few for an interval."""
+    ends = median_interval(rates)
+    if ends is None:
+        return math.inf
     middle = median(rates)
-    return (high - low) / 2 / middle if middle else high - low
+    return (ends[1] - ends[0]) / 2 / middle if middle else ends[1] - ends[0]
 
 
 def latency_confidence(record: Record) -> tuple[float, float] | None:
     """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None below
-    three that tell theirs."""
+    five that tell theirs."""
     medians = [trial.latency.p50 for trial in record.trials if trial.latency]
     known = [float(one) for one in medians if one is not None]
-    return median_interval(known) if len(known) >= MIN_REPEATS else None
+    return median_interval(known)
 
 
 def confidence(record: Record) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median received rate over the repeats; None below three."""
-    if len(record.trials) < MIN_REPEATS:
-        return None
+    """Return the 95 % interval of the median received rate over the repeats; None below five."""
     return median_interval(rates_pps(record))
 
 

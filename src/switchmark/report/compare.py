@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from switchmark.errors import UsageError
-from switchmark.metrics.difference import MIN_REPEATS, Difference, differences
+from switchmark.metrics.difference import Difference, differences
+from switchmark.metrics.family import Results
 from switchmark.metrics.repeats import FIGURES, Figure, main_figure, repeats_of
 from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
@@ -20,10 +21,7 @@ from switchmark.report.conditions import Condition
 from switchmark.report.json import origin, plain, to_object
 from switchmark.report.pairing import Sides
 
-__all__ = ["MARGIN", "Comparison", "Failure", "Pair", "as_object", "compared"]
-
-MARGIN = 0.01
-"""What counts as the same where nothing else is said, as a share."""
+__all__ = ["Comparison", "Failure", "Pair", "as_object", "compared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +65,9 @@ class Pair:
         return any(record.status != "ok" for record in self.other)
 
     @property
-    def is_too_short(self) -> bool:
-        """Say whether there are too few repeats to tell any difference from chance."""
-        counts = (len(self.difference.before.values), len(self.difference.after.values))
-        return self.is_whole and min(counts) < MIN_REPEATS
-
-    @property
-    def is_untold(self) -> bool:
-        """Say whether nobody could tell if both, which were measured, differ."""
-        return self.is_whole and not self.difference.is_told
+    def is_undecided(self) -> bool:
+        """Say whether both tests were measured, and nothing can be said."""
+        return self.is_whole and not self.difference.is_decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +94,29 @@ class Comparison:
 
 
 def compared(
-    sides: Sequence[Sides], conditions: Sequence[Condition] = (), margin: float | None = None
+    sides: Sequence[Sides],
+    conditions: Sequence[Condition] = (),
+    margin: float | None = None,
+    results: Results | None = None,
 ) -> Comparison:
     """Compare the tests of these sides, by what they are measured for and by the figures that the
     conditions name. `margin` is what counts as the same: if not given, the least amount of the
-    conditions on that figure, or 1 %. UsageError for a figure that no test has."""
+    conditions on that figure, or 1 %. `results` are all that may be compared with each other, where
+    the sides are some of those; otherwise the sides are planned pairs. UsageError for a figure that
+    no test has."""
     mains = [main_figure((each.other or each.base)[0]) for each in sides]
     by_side: dict[int, Pair] = {}
     for figure in dict.fromkeys(mains):
         chosen = [at for at, main in enumerate(mains) if main is figure]
         about = [each for each in conditions if each.figure in (None, figure.name)]
-        pairs = _pairs([sides[at] for at in chosen], figure, about, margin)
+        pairs = _pairs([sides[at] for at in chosen], figure, about, margin, results)
         by_side |= dict(zip(chosen, pairs, strict=True))
     every = [by_side[at] for at in range(len(sides))]
     for name in dict.fromkeys(each.figure for each in conditions if each.figure):
         figure = FIGURES[name]
         further = [each for each, main in zip(sides, mains, strict=True) if main is not figure]
         about = [each for each in conditions if each.figure == name]
-        pairs = _pairs(further, figure, about, margin)
+        pairs = _pairs(further, figure, about, margin, results)
         kept = [pair for pair in pairs if pair.is_whole and _has_figure(pair)]
         measured = [pair for pair in every if pair.is_whole]
         if measured and not kept and figure not in mains:
@@ -138,17 +135,21 @@ def _pairs(
     figure: Figure,
     conditions: Sequence[Condition],
     margin: float | None,
+    results: Results | None,
 ) -> list[Pair]:
     """Return the pairs by a figure that these conditions are about."""
-    values = []
-    for each in sides:
-        by_run = max(map(len, each.both)) > 1
-        before, after = (repeats_of(side, figure, by_run=by_run) for side in each.both)
-        values.append((before, after))
     if margin is None:
-        amounts = [each.amount for each in conditions if each.amount]
-        margin = min(amounts, default=0.0 if figure.unit == "share" else MARGIN)
-    told = differences(figure, values, margin, [each.are_two_runs for each in sides])
+        margin = min((each.amount for each in conditions if each.amount), default=None)
+    whole = [each for each in sides if each.base and each.other]
+    if results is not None and len(whole) == len(sides):
+        told = [results.difference(each.base[0], each.other[0], figure, margin) for each in sides]
+    else:
+        values = []
+        for each in sides:
+            by_run = max(map(len, each.both)) > 1
+            before, after = (repeats_of(side, figure, by_run=by_run) for side in each.both)
+            values.append((before, after))
+        told = differences(figure, values, margin, [each.are_two_runs for each in sides])
     return [
         Pair(each.base, each.other, difference)
         for each, difference in zip(sides, told, strict=True)
@@ -186,12 +187,6 @@ def _why(pair: Pair, condition: Condition) -> str | None:
         percent = difference.amount * 100
         worse = f"{percent:{'.2g' if percent < 99.5 else '.0f'}} % {what}"
         return worse if difference.amount >= (condition.amount or 0) else None
-    if difference.needs_repeats:
-        return f"that cannot be ruled out: it takes {difference.needs_repeats} repeats or more"
-    if pair.is_untold:
-        return "that cannot be ruled out: a figure of 0, or none, has no ratio"
-    if difference.is_limited and not difference.before.bound:
-        return "that cannot be ruled out: the traffic program was the limit"
     return None
 
 
@@ -221,7 +216,8 @@ def as_object(pair: Pair, failures: Sequence[Failure] = ()) -> Printed:
         "change": plain(difference.change if share else None),
         "change95": plain(difference.interval if share else None),
         "p": plain(difference.p),
-        "p_of_all": plain(difference.p_of_all),
+        "reason": difference.reason or None,
+        "rounds_needed": difference.needed,
         "comparisons": difference.of,
         "margin": plain(difference.margin),
         "difference": difference.word if pair.is_whole else None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from switchmark.metrics.difference import Difference
+from switchmark.metrics.difference import Difference, Reason
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
 from switchmark.report.compare import Comparison, Pair
@@ -28,8 +28,6 @@ __all__ = [
     "result_line",
     "said",
 ]
-
-_TAKEN = 0.05
 
 Names = Sequence[str]
 """The axes that tell the tests of a comparison apart."""
@@ -126,7 +124,7 @@ def said(difference: Difference) -> str:
     if word in ("faster", "slower"):
         least, most = sorted(map(abs, difference.ends))
         much = f"{_percent(least)}..{_percent(most)} {unit}"
-        return f"{word_told} by {much} (p {difference.p_of_all:.2g})"
+        return f"{word_told} by {much} (p {difference.p:.2g})"
     within = f" (within {_percent(difference.margin)} {unit})" if word == "same" else ""
     return f"{word_told}: {_percent(low, '+')}..{_percent(high, '+')} {unit}{within}"
 
@@ -163,45 +161,26 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
+_WHY: Mapping[Reason, str] = {
+    "few": "undecided with fewer than three repeats",
+    "zero": "a figure of 0, or none, has no ratio",
+    "load": "rates at different offered loads are not compared",
+    "chance": "undecided where chance may have made the difference",
+    "bound": "undecided where the traffic program was the limit of the lower rate",
+    "spoiled": "undecided where doubts of a side may be all that sets the figures apart",
+    "error": "undecided where the clocks may be wrong by as much as the latencies differ",
+}
+
+
 def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
     """Yield what would decide more."""
-    needed = [count for pair in pairs if pair.is_whole and (count := pair.difference.needs_repeats)]
-    if needed:
-        many = max(pair.difference.of for pair in pairs)
-        among = f", and of {many} comparisons at once" if many > 1 else ""
-        yield f"without --repeat {max(needed)} or more{among}, chance is not ruled out"
-    if any(pair.is_untold and not pair.difference.needs_repeats for pair in pairs):
-        yield "a figure of 0, or none, has no ratio"
-    widened = [_taken(pair) for pair in pairs if pair.difference.ends is not None]
-    if max(widened, default=0.0) > _TAKEN:
-        yield (
-            f"other work took up to {max(widened):.0%} of a test's CPUs, and the intervals of what "
-            "changed are as wide as that makes them"
-        )
-    if any(pair.difference.is_chance and pair.difference.word == "undecided" for pair in pairs):
-        yield (
-            "undecided where figures lie apart by no more than chance, or what changes from run to "
-            "run, may make: measure "
-            + ("more runs" if in_one_run else "both in one run, which takes turns, or more of each")
-        )
-    if any(pair.difference.is_disturbed for pair in pairs):
-        yield (
-            "undecided where other work may be all that sets the figures apart: measure again on "
-            "a quiet host" + (", or both in one run, which takes turns" * (not in_one_run))
-        )
-
-
-def _taken(pair: Pair) -> float:
-    """Return the largest share of a trial's CPUs that other work had, as far as it was given
-    back."""
-    sides = (pair.difference.before, pair.difference.after)
-    ratios = (
-        value / best
-        for side in sides
-        for value, best in zip(side.values, side.best, strict=True)
-        if best
-    )
-    return 1 - min(ratios, default=1.0)
+    undecided = [pair.difference for pair in pairs if pair.is_undecided]
+    for reason in dict.fromkeys(each.reason for each in undecided if each.reason):
+        alike = [each for each in undecided if each.reason == reason]
+        needed = [each.needed for each in alike if each.needed is not None]
+        more = f": about {max(needed)} rounds would decide" if needed else ""
+        one_run = "" if in_one_run or reason != "chance" else "; measure both in one run"
+        yield f"{_WHY[reason]}{more}{one_run}"
 
 
 def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:

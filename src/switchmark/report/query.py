@@ -21,7 +21,7 @@ from switchmark.metrics.cpu import cost
 from switchmark.metrics.latency import figures_of
 from switchmark.metrics.loss import losses
 from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.throughput import MIN_REPEATS, fairness, steady_rate_pps
+from switchmark.metrics.throughput import fairness, steady_rate_pps
 from switchmark.model.latency import Latency
 from switchmark.model.record import SCHEMA, Record, TrialResult
 from switchmark.model.regular_file import open_regular, read_object
@@ -263,11 +263,12 @@ def _steady_pps(intervals: str | None, elapsed_ns: int, interval_ns: int) -> flo
 
 
 def _interval(values: list[float] | None) -> list[float] | None:
-    return list(_interval_of(tuple(values))) if values and len(values) >= MIN_REPEATS else None
+    ends = _interval_of(tuple(values or ()))
+    return ends and list(ends)
 
 
 @lru_cache(4096)
-def _interval_of(values: tuple[float, ...]) -> tuple[float, float]:
+def _interval_of(values: tuple[float, ...]) -> tuple[float, float] | None:
     return median_interval(values)
 
 

@@ -30,7 +30,7 @@ def tuning_lines(
         return [f"{name}: default {_figure(default)}; {why}"]
     (pair,) = compared([Sides((default,), (tuned,))]).pairs
     difference = pair.difference
-    told = said(difference) if difference.is_told else "cannot be compared"
+    told = said(difference)
     both = f"default {_figure(default)}, tuned {_figure(tuned)}"
     return [
         f"{name}: {both}: {told} (the best of {tried} settings)",

@@ -1,0 +1,48 @@
+"""This module knows which results of runs are judged together: all that the answer to one run may
+compare. Who asks about two records of a run gets the same difference, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from switchmark.metrics.difference import Difference, Family
+from switchmark.metrics.repeats import Figure, main_figure, repeats_of
+from switchmark.model.record import Record
+
+__all__ = ["Results"]
+
+
+class Results:
+    """These are the results of one run, or of several runs that repeat each other: the records of
+    each test, one of each run."""
+
+    def __init__(self, results: Iterable[Sequence[Record]]) -> None:
+        self._results = [tuple(each) for each in results if each]
+        self._by_run = max(map(len, self._results), default=1) > 1
+        self._families: dict[tuple[str, float | None], tuple[Family, dict[int, int]]] = {}
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Results:
+        """Return the results of one run, each of which has one record."""
+        return cls((record,) for record in records)
+
+    def difference(
+        self,
+        before: Record,
+        after: Record,
+        figure: Figure | None = None,
+        margin: float | None = None,
+    ) -> Difference:
+        """Return how a figure of the result that has the record `after` differs from that of the
+        one that has `before`: by default the one that its test is measured for. KeyError for a
+        record that is none of these results."""
+        family, places = self._family(figure or main_figure(after), margin)
+        return family.difference(places[id(before)], places[id(after)])
+
+    def _family(self, figure: Figure, margin: float | None) -> tuple[Family, dict[int, int]]:
+        key = (figure.name, margin)
+        if key not in self._families:
+            sides = [repeats_of(each, figure, by_run=self._by_run) for each in self._results]
+            places = {id(record): at for at, each in enumerate(self._results) for record in each}
+            self._families[key] = Family(figure, tuple(sides), margin), places
+        return self._families[key]
