@@ -13,11 +13,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from switchmark.metrics.run_to_run import t_odds, t_quantile
 
 from switchmark.errors import UsageError
 from switchmark.metrics.difference import Difference, differences, repeats_needed
 from switchmark.metrics.repeats import FIGURES, Repeats
-from switchmark.metrics.run_to_run import t_odds, t_quantile
 from switchmark.metrics.statistics import difference_p, least_p, stepwise
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Origin, Record

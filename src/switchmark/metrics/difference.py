@@ -387,7 +387,11 @@ def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> 
         # differs from repeat to repeat.
         freedom = float(len(one) + len(other) - 2)
         whole = _variance_of(one) + _variance_of(other)
-        mean = (_variance_of(one) / len(one) + _variance_of(other) / len(other)) / whole if whole else 1.0
+        mean = (
+            (_variance_of(one) / len(one) + _variance_of(other) / len(other)) / whole
+            if whole
+            else 1.0
+        )
         return _Change(fmean(other) - fmean(one), whole, 1 / mean, freedom, fixed=1.0)
     known = [each for each in after.rounds if each is not None]
     common = [each for each in before.rounds if each is not None and each in known]
