@@ -77,7 +77,7 @@ def test_repeats_stay_at_the_testbed_that_began_them_while_it_lives() -> None:
     agenda = Agenda(items(64, apart=True))
     item = agenda.next("a", "ab")
     assert item is not None
-    item.trials["a"] += 1
+    item.repeats["a"] += 1
     agenda.landed(item, done=False)
     assert agenda.next("b", "ab") is None
     assert agenda.next("b", "b") is item  # the other one is gone
@@ -90,7 +90,7 @@ def test_spread_repeats_are_as_many_on_each_testbed() -> None:
         for bed in "abc":
             if (item := agenda.next(bed, "abc")) is not None:
                 where.append(bed)
-                item.trials[bed] += 1
+                item.repeats[bed] += 1
                 agenda.landed(item, done=False)
     assert where == list("abcabcabc")
 
@@ -113,7 +113,7 @@ def test_what_is_measured_last_leaves_its_path_up_for_its_own_repeats() -> None:
     agenda = Agenda([item])
     agenda.next("a", "a")
     assert agenda.then(item, "a") == item.test
-    item.trials["a"] += 1
+    item.repeats["a"] += 1
     assert agenda.then(item, "a") is None
 
 

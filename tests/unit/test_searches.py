@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from switchmark.lab.repeating import repeat_search
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import is_uncertain, loss_ratio
 from switchmark.model.record import TrialResult
@@ -138,11 +139,11 @@ def test_one_lost_frame_does_not_mislead(name: str) -> None:
         assert other.rate_pps == pytest.approx(one.rate_pps, rel=0.011)
 
 
-@pytest.mark.parametrize("repeat", [1, 3])
+@pytest.mark.parametrize("finals", [1, 3])
 @pytest.mark.parametrize("rare", [3, 4, 5, 7])
 @pytest.mark.parametrize("name", RATES)
 def test_the_figures_are_those_of_trials_that_met_the_goal(
-    name: str, rare: int, repeat: int
+    name: str, rare: int, finals: int
 ) -> None:
     """A host that now and then keeps the sender from a tenth of its frames."""
     switch = SyntheticSwitch()
@@ -155,10 +156,10 @@ def test_the_figures_are_those_of_trials_that_met_the_goal(
         counts = {"tx_frames": trial.tx_frames - missing, "tx_unsent": missing}
         return trial.model_copy(update={**counts, "rx_frames": trial.rx_frames - missing})
 
-    estimate = TABLE[name].find(starved, changed(repeat=repeat))
+    estimate = TABLE[name].find(starved, changed(finals=finals))
     assert estimate.summary is not None
     allowed = estimate.summary.goals[0].loss_ratio
-    assert 1 <= len(estimate.trials) <= repeat + 1
+    assert 1 <= len(estimate.trials) <= finals + 1
     for trial in estimate.trials:
         assert trial.spec.duration_s == 1.0
         assert trial.spec.rate_pps == estimate.summary.goals[0].rate_pps
@@ -224,8 +225,8 @@ def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, nois
         trials.append(switch(spec))
         return trials[-1]
 
-    bounds = changed(repeat=3)
-    whole = TABLE[name].find(measure, bounds)
+    bounds = changed(repeat=2, finals=2)
+    whole = repeat_search(TABLE[name], measure, bounds)
     for cut in range(len(trials) + 1):
         stored = [TrialResult.model_validate_json(one.model_dump_json()) for one in trials[:cut]]
         rest = iter(trials[cut:])
@@ -235,7 +236,7 @@ def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, nois
             assert trial.spec == spec
             return trial
 
-        assert TABLE[name].find(answers_of(stored, later), bounds) == whole
+        assert repeat_search(TABLE[name], answers_of(stored, later), bounds) == whole
 
 
 def latency_of(value: int, count: int = 100) -> Any:
@@ -280,7 +281,7 @@ def test_a_trial_without_a_median_makes_none_certain() -> None:
 
 def test_latency_is_measured_at_shares_of_r_plus() -> None:
     switch = SyntheticSwitch(sender_pps=1e6)
-    estimate, goals = find("latency-at-load", switch, changed(loads=(0.99, 0.2), repeat=2))
+    estimate, goals = find("latency-at-load", switch, changed(loads=(0.99, 0.2), finals=2))
     assert [goal.goal for goal in goals] == ["0.2", "0.99"]
     assert [goal.rate_pps for goal in goals] == pytest.approx([2e5, 9.9e5])
     assert len(estimate.trials) == 2
@@ -323,21 +324,13 @@ def test_a_burst_without_loss_is_bounded_by_the_sender() -> None:
     assert (goal.burst_high, goal.verdict) == (None, "sender")
 
 
-@pytest.mark.parametrize("repeat", [15, 50])
 @pytest.mark.parametrize("switch", [{}, {"lossless_pps": 6e5}])
-def test_bursts_are_repeated_as_often_as_the_trials_of_a_search_allow(
-    repeat: int, switch: dict[str, Any]
-) -> None:
-    """RFC 2544 wants 50 bursts."""
+def test_one_search_has_the_50_bursts_of_rfc_2544(switch: dict[str, Any]) -> None:
     synthetic = SyntheticSwitch(sender_pps=2e6, buffer=3000, **switch)
-    _, (goal,) = find("back-to-back", synthetic, changed(repeat=repeat))
-    assert len(synthetic.asked) <= MAX_TRIALS + 2, "a trial that fails is repeated"
-    assert goal.bursts is not None
-    assert 5 <= goal.bursts < repeat
+    _, (goal,) = find("back-to-back", synthetic, changed(finals=50))
+    assert goal.bursts == 50
     assert goal.burst_low == pytest.approx(6000, rel=0.01)
     assert goal.throughput_pps is not None, "the rate without loss has its trials left"
-    durations = TABLE["back-to-back"].usual_durations(changed(repeat=repeat))
-    assert len(durations) <= MAX_TRIALS
 
 
 def test_one_burst_that_takes_all_trials_is_told_as_far_as_it_is_known() -> None:

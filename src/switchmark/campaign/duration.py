@@ -20,7 +20,7 @@ from switchmark.model.topology import Topology
 from switchmark.model.units import parse_shares
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
-from switchmark.searches.base import LoadBounds
+from switchmark.searches.base import LoadBounds, usual_repeats
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["expected_s"]
@@ -70,9 +70,7 @@ def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
 def _visits(tests: Sequence[Test]) -> Iterator[list[Test]]:
     """Yield the tests of each round: repeats that do not depend on each other are made in turn with
     those of the other tests."""
-    rounds = [
-        len(_trials(test)) if len(tests) > 1 and is_independent(test) else 1 for test in tests
-    ]
+    rounds = [_repeats(test) if len(tests) > 1 and is_independent(test) else 1 for test in tests]
     for number in range(max(rounds, default=0)):
         yield [test for test, last in zip(tests, rounds, strict=True) if number < last]
 
@@ -87,16 +85,26 @@ def _trials_s(test: Test) -> float:
 
 def _trials(test: Test) -> tuple[float, ...]:
     """Return the durations of the trials that a test takes."""
-    bounds = LoadBounds(
+    search, bounds = SEARCHES[test.search], _bounds(test)
+    return search.usual_durations(bounds) * (1 if search.independent else usual_repeats(bounds))
+
+
+def _repeats(test: Test) -> int:
+    """Return how often a test takes its turn."""
+    return usual_repeats(_bounds(test))
+
+
+def _bounds(test: Test) -> LoadBounds:
+    return LoadBounds(
         None,
         test.duration,
         test.warmup,
         test.repeat,
+        test.finals,
         precision=test.precision,
         loads=parse_shares(test.loads),
         until_certain=test.until_certain,
     )
-    return SEARCHES[test.search].usual_durations(bounds)
 
 
 def _path_s(test: Test) -> float:

@@ -21,7 +21,6 @@ from switchmark.machine.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
-from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
 __all__ = ["Lab", "Progress", "is_independent", "run", "saturated", "time_left"]
@@ -35,8 +34,8 @@ class Lab(AbstractContextManager["Lab"], Protocol):
         ...
 
     def visit(self, visit: Visit) -> Record | None:
-        """Run a test. None if it wants more new trials than the visit allows: they are `stored`
-        the next time. Only Interrupted and what `on_trial` raises come out of it."""
+        """Run a test. None if it wants more new repeats than the visit allows: their trials are
+        `stored` the next time. Only Interrupted and what `on_trial` raises come out of it."""
         ...
 
 
@@ -52,8 +51,9 @@ class Progress(Protocol):
 def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
     """Run what the folder's campaign has and its records lack; a test that failed is run again.
 
-    Repeats go in rounds, one trial of each test, so that a host that drifts does so for all of
-    them alike: the first round in the order of the campaign's seed, each further one shuffled.
+    Repeats go in rounds, one trial or one search of each test, so that a host that drifts does so
+    for all of them alike: the first round in the order of the campaign's seed, each further one
+    shuffled.
     Interrupted says how to go on.
     """
     tests, seed = folder.campaign.tests, folder.campaign.seed
@@ -95,9 +95,9 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
 
 
 def is_independent(test: Test) -> bool:
-    """Say whether other tests may come between the trials of this one."""
-    repeats = test.repeat > 1 or test.until_certain is not None
-    return repeats and SEARCHES[test.search].independent
+    """Say whether other tests may come between the repeats of this one: its trials, or where it is
+    searched its searches."""
+    return test.repeat > 1 or test.until_certain is not None
 
 
 def _visit_of(test: Test, apart: bool) -> Test:
@@ -158,7 +158,7 @@ def _run_one(
     known: dict[str, Record],
     limit: int | None,
 ) -> Record | None:
-    """Run a test, or `limit` trials more of it; None if that was not enough. `known` holds the
+    """Run a test, or `limit` repeats more of it; None if that was not enough. `known` holds the
     records of tests that found an R+, by key."""
     tests = folder.campaign.tests
     test, result_key, versions = tests[missing.index], missing.key, missing.versions

@@ -21,8 +21,8 @@ __all__ = ["Agenda", "Item"]
 @dataclass(slots=True, eq=False)
 class Item:
     """An item is a test that is to be measured. `apart`: its repeats may be made one by one, each a
-    visit. `needs` is the one that finds the R+ which its rate is a share of. `trials` counts those
-    that there are, by testbed."""
+    visit. `needs` is the one that finds the R+ which its rate is a share of. `repeats` counts those
+    that there are, trials or whole searches, by testbed."""
 
     index: int
     test: Test
@@ -32,7 +32,7 @@ class Item:
     apart: bool = False
     needs: Item | None = None
     is_reference: bool = False
-    trials: Counter[str] = field(default_factory=Counter)
+    repeats: Counter[str] = field(default_factory=Counter)
     round: int = 0
     at: str | None = None
     done: bool = False
@@ -44,8 +44,8 @@ class Item:
         return path_key(self.test)
 
     def home(self, testbeds: Collection[str]) -> str | None:
-        """Return the testbed, of these, that has made the most trials of it."""
-        return next((name for name, _ in self.trials.most_common() if name in testbeds), None)
+        """Return the testbed, of these, that has made the most repeats of it."""
+        return next((name for name, _ in self.repeats.most_common() if name in testbeds), None)
 
 
 class Agenda:
@@ -77,7 +77,7 @@ class Agenda:
         others = [each for each in self.left if each is not item]
         following = self._first(others, item.at, testbeds)
         if following is None and item.apart and not self._spread:
-            following = item if item.trials.total() + 1 < item.test.repeat else None
+            following = item if item.repeats.total() + 1 < item.test.repeat else None
         return following.test if following else None
 
     def landed(self, item: Item, *, done: bool) -> None:
@@ -108,5 +108,5 @@ class Agenda:
         if item.at is not None or (item.needs is not None and not item.needs.done):
             return False
         if self._spread and item.apart:
-            return item.trials[testbed] <= min(item.trials[name] for name in testbeds)
+            return item.repeats[testbed] <= min(item.repeats[name] for name in testbeds)
         return item.home(testbeds) in (None, testbed)

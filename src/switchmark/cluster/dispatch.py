@@ -7,7 +7,8 @@ It knows the lab by its protocol and prints nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,9 +19,10 @@ from switchmark.cluster.agenda import Agenda, Item
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials
 from switchmark.errors import Interrupted, Unavailable
 from switchmark.machine.signals import interruptible
-from switchmark.model.record import Record
+from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
+from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
 __all__ = ["Lab", "Landed", "run"]
@@ -112,9 +114,7 @@ def _items(
                 references[result_key] = got
                 yield got
             item.needs = references[result_key]
-        for trial in folder.trials.get(item.key, ()):
-            if trial.evidence.testbed:
-                item.trials[trial.evidence.testbed] += 1
+        item.repeats = _repeats(item.test, folder.trials.get(item.key, ()))
         yield item
 
 
@@ -187,8 +187,8 @@ class _Run:
         self._spent.append((self._visit_of(item), time.monotonic() - began))
         for trial in as_trials(landed.answer, landed.testbed):
             self._folder.append_trial(item.key, item.index + 1, trial)
-            item.trials[landed.testbed] += 1
             self._progress.trial(trial)
+        item.repeats = _repeats(item.test, self._folder.trials[item.key])
         self._folder.append_logs(landed.testbed, landed.answer.get("logs", {}))
         record = as_record(landed.answer, landed.testbed)
         if record is None:
@@ -228,7 +228,15 @@ class _Run:
 
 def _visits(item: Item) -> range:
     """Return as many things as an item wants further visits."""
-    return range(max(1, item.test.repeat - item.trials.total()) if item.apart else 1)
+    return range(max(1, item.test.repeat - item.repeats.total()) if item.apart else 1)
+
+
+def _repeats(test: Test, trials: Iterable[TrialResult]) -> Counter[str]:
+    """Return how many repeats of a test some trials are, by testbed: each one, or the trials of a
+    search together."""
+    by_testbed = [(each.evidence.testbed, each.spec.repeat) for each in trials]
+    counted = by_testbed if SEARCHES[test.search].independent else set(by_testbed)
+    return Counter(testbed for testbed, _ in counted if testbed)
 
 
 def _given_up(item: Item, reason: str) -> Record:

@@ -26,6 +26,7 @@ from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath, build_path, entrances
 from switchmark.lab.prepare import check_noise
 from switchmark.lab.probes import Probes
+from switchmark.lab.repeating import repeat_search
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
 from switchmark.layout.capture import captures
 from switchmark.layout.layout import Layout
@@ -129,8 +130,8 @@ class Lab:
         return record
 
     def visit(self, visit: Visit) -> Record | None:
-        """Run one test. Expected failures are in the record. None if its search wants more new
-        trials than the visit allows: those that it had are stored trials of the next one. The
+        """Run one test. Expected failures are in the record. None if it wants more new repeats
+        than the visit allows: the trials that it had are stored trials of the next one. The
         path is left up if the test that comes next shares it."""
         record = Record(
             key=visit.key,
@@ -225,16 +226,17 @@ class Lab:
 
     def _estimate(self, path: BuiltPath, judged: JudgedTrials, visit: Visit) -> Estimate:
         """Return what the test's search finds on a path; what accompanies its trials ends with
-        them. Paused where it wants more new trials than the visit allows."""
-        stored, new = list(visit.stored), 0
+        them. Paused where it wants more new repeats than the visit allows."""
+        stored, search = list(visit.stored), SEARCHES[visit.test.search]
+        begun: set[int] = set()
 
         def measure(spec: TrialSpec) -> TrialResult:
-            nonlocal new
             if (before := next_stored(stored, spec)) is not None:
                 return judged.recall(before)
-            if new == visit.limit:
+            repeat = len(begun) if search.independent else spec.repeat
+            if len(begun) == visit.limit and repeat not in begun:
                 raise Paused
-            new += 1
+            begun.add(repeat)
             result = judged.measure(path.trials, spec)
             check_noise(self._executor, noise)
             visit.on_trial(result)
@@ -250,7 +252,7 @@ class Lab:
             kept = captures(self._folder, path.layout, name, self._capture)
             self._executor.execute(kept)
             self._executor.execute(noise)
-            return SEARCHES[visit.test.search].find(measure, bounds)
+            return repeat_search(search, measure, bounds)
         finally:
             if not self._keep:
                 self._not_undone += self._executor.unwind(to=mark)

@@ -49,6 +49,7 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
         test.duration,
         test.warmup,
         test.repeat,
+        test.finals,
         loss_ratio=test.loss_ratio,
         precision=test.precision,
         loads=parse_shares(test.loads),

@@ -12,6 +12,7 @@ from typing import Literal
 
 from switchmark.metrics.doubts import spoiled
 from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.searched import is_of_search, searches_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import is_lower_bound, loss_ratio, of_latency, rates_pps
 from switchmark.model.record import Record
@@ -115,12 +116,14 @@ def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = Fals
     """Return the values of a figure in the records of one test: those of its trials, or, with
     `by_run`, one of each run, as what differs from run to run is seen only so.
 
-    A rate that a search found is one value, however often it was tried in the end.
+    A search is one value, however many trials it took: of a search that was repeated there is one
+    for each repeat.
     """
     measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
     each, best, rounds = [], [], []
-    for record in measured:
+    searched = not by_run and len(measured) == 1 and is_of_search(measured[0])
+    for record in searches_of(measured[0]) if searched else measured:
         known = [
             (value, left, trial.round)
             for value, left, trial in zip(
@@ -132,9 +135,10 @@ def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = Fals
         given_back = of_rate and record.verdict != "offered-load"
         best.append([value / left if given_back else value for value, left, _ in known])
         rounds.append([round_ for _, _, round_ in known])
-    if by_run or len(measured) != 1 or _is_of_search(measured[0]):
+    if by_run or searched or len(measured) != 1:
         each, best = ([[median(one) for one in many if one]] for many in (each, best))
-        rounds = [[None] * len(each[0])]
+        # The trials of one search are all made in its round.
+        rounds = [[many[0] for many in rounds if many] if searched else [None] * len(each[0])]
     spoilt = frozenset().union(*map(spoiled, measured)) if measured else frozenset()
     return Repeats(
         tuple(each[0]),
@@ -184,8 +188,3 @@ def _shares_left(record: Record) -> list[float]:
         taken = [*trial.evidence.taken.values(), stolen or 0.0]
         left.append(max(math.prod(1 - min(share, 1.0) for share in taken), _LEAST_LEFT))
     return left
-
-
-def _is_of_search(record: Record) -> bool:
-    """Say whether a search of many trials set the load of those that make the figure."""
-    return record.search is not None and record.search.trials > len(record.trials)

@@ -247,11 +247,21 @@ class Test(Sent):
         int,
         Axis(
             "method",
-            "trials of each test, those of all tests in turn; 3 by default for several switches",
+            "trials of each test, or whole searches, those of all tests in turn; 3 trials by "
+            "default for several switches",
             compared=3,
             left_out=2,
             asked_as="statistics",
             used=2,
+        ),
+    ] = Field(1, ge=1, le=1000)
+    finals: Annotated[
+        int,
+        Axis(
+            "method",
+            "trials of a search at the rate that it finds, or at each load; bursts of back-to-back",
+            later=True,
+            asked_as="statistics",
         ),
     ] = Field(1, ge=1, le=1000)
     until_certain: Annotated[

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 __all__ = ["TrialSpec"]
 
@@ -23,6 +25,16 @@ class TrialSpec(BaseModel):
     """Seconds of traffic before them, which are not."""
     frames: int | None = None
     """The frames of each sender after which the trial ends, if that is before its time."""
+    repeat: int = 1
+    """The repeat of its search that it belongs to, from 1; 1 where each trial is a repeat."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write it as before there were repeats of searches, where it is none."""
+        written: dict[str, Any] = write(self)
+        if self.repeat == 1:
+            written.pop("repeat", None)
+        return written
 
     @property
     def longest_ns(self) -> int:

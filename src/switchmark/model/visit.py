@@ -1,4 +1,4 @@
-"""This module says what a campaign asks of the lab: to run a test, or some trials more of it."""
+"""This module says what a campaign asks of the lab: to run a test, or some repeats more of it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Visit:
     `stored` are trials of it that an earlier run or visit has made: its search gets them again, in
     order, before it measures anew. `on_trial` is told of each new one. `then` is the next test,
     for which what is up may stay. `r_plus_pps` is what a rate in percent is a share of: all that
-    arrives under saturation. `limit` is how many new trials there may be; None for all that the
-    search wants."""
+    arrives under saturation. `limit` is how many new repeats there may be, each a trial or the
+    whole of a search; None for all that the test wants."""
 
     test: Test
     number: int = 1

@@ -32,31 +32,28 @@ _SENT_BY_THEN = 0.5
 
 
 class _Exhausted(Exception):
-    """The bursts have had all trials that they may have."""
+    """A burst has had all trials that it may have."""
 
 
 class BackToBack(Search):
-    """`burst_frames` is the mean over the repeats, of one sender; where trials run out it is over
-    as many as are done, which `bursts` says. `buffer_s` is the time that the
-    buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded during
-    the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is searched
-    for too. None without such a rate."""
+    """`burst_frames` is the mean of the bursts of a search, of one sender. `buffer_s` is the time
+    that the buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded
+    during the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is
+    searched for too. None without such a rate."""
 
     name = "back-to-back"
     summary = "the longest burst without loss, and the buffer that it shows"
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        bursts = bounds.repeat * round(halvings(bounds.precision))
-        trials = 1 + bursts + usual_trials(bounds.precision)
-        return (bounds.duration_s,) * min(trials, MAX_TRIALS)
+        bursts = bounds.finals * round(halvings(bounds.precision))
+        return (bounds.duration_s,) * (1 + bursts + usual_trials(bounds.precision))
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)
         start = saturate(probe)
         longest = max(int(start.sent_pps * bounds.duration_s * _SENT_BY_THEN), 1)
         trials: dict[int, TrialResult] = {}
-        # The rate without loss comes last, as it takes all trials on a host where nothing passes.
-        most = MAX_TRIALS - min(2 * usual_trials(bounds.precision), MAX_TRIALS // 2)
+        most = 0
 
         def passes(frames: float) -> bool:
             length = max(round(frames), 1)
@@ -67,7 +64,8 @@ class BackToBack(Search):
 
         bursts: list[tuple[int, int | None]] = []
         with suppress(_Exhausted):
-            for _ in range(bounds.repeat):
+            for _ in range(bounds.finals):
+                most = len(probe.trials) + MAX_TRIALS // 2
                 low, high = bracket(
                     passes,
                     lambda frames: True,
@@ -80,7 +78,9 @@ class BackToBack(Search):
                 )
                 bursts.append((round(low or 0), None if high is None else round(high)))
         bursts = bursts or [_known(trials)]
-        throughput = search_rate(probe, start, 0.0, repeat=1).low_pps
+        # It comes last, as it takes all its trials on a host where nothing passes.
+        paced = Probe(measure, bounds)
+        throughput = search_rate(paced, start, 0.0, finals=1).low_pps
         frames = mean(low for low, _ in bursts)
         beyond = [high for _, high in bursts if high is not None]
         held_s = frames / start.sent_pps
@@ -99,8 +99,10 @@ class BackToBack(Search):
             throughput_pps=throughput,
             corrected_buffer_s=throughput and held_s * (1 - throughput / start.sent_pps),
         )
-        summary = SearchResult(name=self.name, trials=len(probe.trials), goals=(goal,))
-        return Estimate(figure, summary, verdict)
+        trials_in_all = len(probe.trials) + len(paced.trials)
+        summary = SearchResult(name=self.name, trials=trials_in_all, goals=(goal,))
+        met = self.name if figure != (start.trial,) else None
+        return Estimate(figure, summary, verdict, met, {self.name: figure})
 
 
 def _known(trials: Mapping[int, TrialResult]) -> tuple[int, int | None]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
@@ -30,6 +31,7 @@ __all__ = [
     "bracket",
     "goal_of",
     "halvings",
+    "is_enough",
     "limit_of",
     "limit_of_all",
     "meets",
@@ -62,7 +64,9 @@ def _unjudged(trials: Sequence[TrialResult]) -> str:
 @dataclass(frozen=True, slots=True)
 class LoadBounds:
     """These bounds say what was asked. `rate_pps` is the rate of a sender, or the highest to be
-    tried (None: as fast as it goes); `duration_s` and `warmup_s` are those of a final trial.
+    tried (None: as fast as it goes); `duration_s` and `warmup_s` are those of a final trial, of
+    which a search has `finals` at the rate that it finds, or at each load; `repeat` is how often
+    there is a trial of a search that is `independent`, or the whole of another search.
     `loss_ratio` is that of the goals with loss, `precision` the width of an interval found,
     relative to its upper end, `loads` shares of R+. `until_certain` goes on repeating until the
     half width of the 95 % interval, relative to the median, is below it: of the median latency with
@@ -74,6 +78,7 @@ class LoadBounds:
     duration_s: float
     warmup_s: float
     repeat: int = 1
+    finals: int = 1
     loss_ratio: float = 0.005
     precision: float = 0.005
     loads: tuple[float, ...] = (0.1, 0.5, 0.99)
@@ -88,11 +93,14 @@ class LoadBounds:
 class Estimate:
     """The trials that make the figure, in order, and what the record tells of the search
     (None for `fixed`). `verdict` is what kept the figure from being higher, None where the trials
-    say it."""
+    say it. `goal` is the one that the figure is of, None where none was met; `finals` are the
+    trials of each goal."""
 
     trials: tuple[TrialResult, ...]
     summary: SearchResult | None
     verdict: str | None = None
+    goal: str | None = None
+    finals: Mapping[str, tuple[TrialResult, ...]] = field(default_factory=dict)
 
 
 class Search(ABC):
@@ -103,18 +111,20 @@ class Search(ABC):
     summary: str
 
     independent: bool = False
-    """Its trials do not depend on each other: those of other tests may come between them."""
+    """Its trials do not depend on each other: each is a repeat. Of another search a repeat is the
+    whole of it, from its first trial on."""
 
     finds_rate: bool = True
     """It takes the rate asked for as the highest to be tried."""
 
     @abstractmethod
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
-        """Run trials until the answer is known. Errors of `measure` pass through."""
+        """Run trials until the answer is known: once, or as often as `bounds` say where they are
+        independent. Errors of `measure` pass through."""
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        """Return the durations of as many trials as it usually takes, in seconds, for those who
-        want to know beforehand."""
+        """Return the durations of as many trials as it usually takes to find an answer, in seconds,
+        for those who want to know beforehand."""
         return (bounds.duration_s,) * usual_repeats(bounds)
 
 
@@ -174,7 +184,7 @@ def repeated(
     """Run trials of one load, as often as asked, or until the median of their figures is certain:
     of their rates, or with `steady` of the rates of their steady parts."""
     trials: list[TrialResult] = []
-    while not _enough(trials, bounds, steady=steady):
+    while not is_enough([(trial,) for trial in trials], bounds, steady=steady):
         trials.append(measure(spec))
     return tuple(trials)
 
@@ -198,14 +208,17 @@ def halvings(precision: float) -> float:
     return math.log2(1 / precision)
 
 
-def _enough(trials: Sequence[TrialResult], bounds: LoadBounds, *, steady: bool) -> bool:
-    """Say whether there are as many trials as asked for, or as many figures as make the median of
-    them certain; a trial that has no figure does not count then."""
-    if len(trials) >= most_repeats(bounds.repeat, bounds.until_certain):
+def is_enough(
+    repeats: Sequence[Sequence[TrialResult]], bounds: LoadBounds, *, steady: bool = False
+) -> bool:
+    """Say whether there are as many repeats as asked for, each with its trials, or as many figures
+    as make the median of them certain; a repeat that has no figure does not count then."""
+    if len(repeats) >= most_repeats(bounds.repeat, bounds.until_certain):
         return True
     if bounds.until_certain is None:
         return False
-    known = figures(trials, latency=bounds.latency, steady=steady)
+    each = (figures(trials, latency=bounds.latency, steady=steady) for trials in repeats)
+    known = [median(one) for one in each if one]
     if len(known) < max(bounds.repeat, _MIN_UNTIL_CERTAIN):
         return False
     return relative_half_width(known) <= bounds.until_certain

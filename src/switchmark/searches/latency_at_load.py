@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from switchmark.model.record import TrialResult
 from switchmark.model.search import SearchResult
-from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import (
     Estimate,
     LoadBounds,
@@ -13,9 +12,7 @@ from switchmark.searches.base import (
     Search,
     goal_of,
     limit_of,
-    repeated,
     saturate,
-    usual_repeats,
 )
 
 
@@ -26,29 +23,27 @@ class LatencyAtLoad(Search):
     summary = "latency at shares of R+: 10, 50 and 99 %, or --loads"
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        return (bounds.duration_s,) * (1 + len(bounds.loads) * usual_repeats(bounds))
+        return (bounds.duration_s,) * (1 + len(bounds.loads) * bounds.finals)
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         probe = Probe(measure, bounds)
         start = saturate(probe)
         r_plus = min(start.received_pps, start.ceiling_pps)
 
-        def once(spec: TrialSpec) -> TrialResult:
-            return probe(spec.rate_pps)
-
         goals = []
         trials: tuple[TrialResult, ...] = (start.trial,)
+        finals = {}
         for load in sorted(bounds.loads):
             rate = load * r_plus
-            spec = TrialSpec(rate_pps=rate, duration_s=bounds.duration_s, warmup_s=bounds.warmup_s)
-            trials = repeated(once, spec, bounds)
+            trials = tuple(probe(rate) for _ in range(bounds.finals))
             worst = max(trials, key=lambda trial: trial.lost + trial.tx_unsent)
             verdict = limit_of(worst, start, bounds)
             goals.append(goal_of(f"{load:.4g}", trials, rate_pps=rate, verdict=verdict))
+            finals[goals[-1].goal] = trials
         summary = SearchResult(
             name=self.name, trials=len(probe.trials), r_plus_pps=r_plus, goals=tuple(goals)
         )
-        return Estimate(trials, summary)
+        return Estimate(trials, summary, goal=goals[-1].goal if goals else None, finals=finals)
 
 
 SEARCH = LatencyAtLoad()

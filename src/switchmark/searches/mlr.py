@@ -58,7 +58,7 @@ class Mlr(Search):
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
         early = min(_shortest_s(bounds), bounds.duration_s)
-        finals = round(_FINALS_A_HALVING * halvings(bounds.precision)) + bounds.repeat
+        finals = round(_FINALS_A_HALVING * halvings(bounds.precision)) + bounds.finals
         return (early,) * _EARLY_TRIALS + (bounds.duration_s,) * finals
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
@@ -93,8 +93,7 @@ class Mlr(Search):
         with suppress(_Exhausted):  # the bounds so far are told, as far apart as they are
             search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
         goals = []
-        figure: tuple[TrialResult, ...] = ()
-        of_figure: str | None = None
+        all_finals: dict[str, tuple[TrialResult, ...]] = {}
         for name, goal in wanted.items():
             target = search.scaling.goal_to_final_target[goal]
             relevant = search.database.get_relevant_bounds(target=target)
@@ -118,15 +117,17 @@ class Mlr(Search):
                     loss=goal.loss_ratio,
                 )
             )
-            if not figure:
-                figure, of_figure = finals, verdict
+            all_finals[name] = finals
         summary = SearchResult(
             name=self.name,
             trials=len(probe.trials),
             r_plus_pps=start.received_pps,
             goals=tuple(goals),
         )
-        return Estimate(figure or (start.trial,), summary, of_figure or goals[0].verdict)
+        met = next((goal for goal in goals if all_finals[goal.goal]), None)
+        figure = all_finals[met.goal] if met else (start.trial,)
+        limit = (met or goals[-1]).verdict or goals[0].verdict
+        return Estimate(figure, summary, limit, met.goal if met else None, all_finals)
 
 
 def _shortest_s(bounds: LoadBounds) -> float:
@@ -136,16 +137,16 @@ def _shortest_s(bounds: LoadBounds) -> float:
 def _finals(
     probe: Probe, load: float, trials: list[TrialResult], allowed: float
 ) -> tuple[TrialResult, ...]:
-    """Return the trials of a load that met its goal, as many as there are to be repeats: those that
+    """Return the trials of a load that met its goal, as many as there are to be finals: those that
     the search had, and where they are too few as many more, of which some may fail it."""
-    repeat = probe.bounds.repeat
+    wanted = probe.bounds.finals
     met = [trial for trial in trials if meets(trial, allowed)]
-    for _ in range(repeat):
-        if len(met) >= repeat or probe.exhausted:
+    for _ in range(wanted):
+        if len(met) >= wanted or probe.exhausted:
             break
         trial = probe(load)
         met += [trial] * meets(trial, allowed)
-    return tuple(met[-repeat:])
+    return tuple(met[-wanted:])
 
 
 def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:

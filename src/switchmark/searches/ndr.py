@@ -73,10 +73,11 @@ class BinarySearch(Search):
             name=self.name, trials=len(probe.trials), r_plus_pps=start.received_pps, goals=(goal,)
         )
         figure = result.finals or (result.lowest_beyond or start.trial,)
-        return Estimate(figure, summary, verdict)
+        met = self.name if result.finals else None
+        return Estimate(figure, summary, verdict, met, {self.name: result.finals})
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        return (bounds.duration_s,) * (usual_trials(bounds.precision) + bounds.repeat)
+        return (bounds.duration_s,) * (usual_trials(bounds.precision) + bounds.finals)
 
 
 def usual_trials(precision: float) -> int:
@@ -99,12 +100,12 @@ class RateBounds:
 
 
 def search_rate(
-    probe: Probe, start: Saturation, allowed: float, *, repeat: int | None = None
+    probe: Probe, start: Saturation, allowed: float, *, finals: int | None = None
 ) -> RateBounds:
-    """Find the highest rate whose loss is within a ratio; it passes `repeat` times (None: as the
+    """Find the highest rate whose loss is within a ratio; it passes `finals` times (None: as the
     bounds say)."""
     bounds = probe.bounds
-    times = bounds.repeat if repeat is None else repeat
+    times = bounds.finals if finals is None else finals
     good: dict[float, list[TrialResult]] = {}
     bad: dict[float, TrialResult] = {}
 

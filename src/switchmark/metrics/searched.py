@@ -1,0 +1,212 @@
+"""This module says what the repeats of a search come to: each has one value of a goal, and the
+record has the median of them.
+
+What passed and what failed say how precisely one search found its value; how far the values of
+several searches lie apart is another thing, and only that says how sure one is of the figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from switchmark.metrics.latency import latency_of
+from switchmark.metrics.throughput import is_lower_bound, loss_ratio
+from switchmark.metrics.verdict import verdict
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.search import Goal, OneSearch
+
+__all__ = [
+    "SearchValue",
+    "goals_of",
+    "is_bound",
+    "is_of_search",
+    "median_of",
+    "search_values",
+    "searches_of",
+    "values_of_goal",
+]
+
+_LOWEST, _HIGHEST = -math.inf, math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class SearchValue:
+    """This is what one repeat of a search found for a goal, and between what: `passed` and `failed`
+    are its precision, None where a load has none, or where nothing failed. `at_least`: it is a
+    bound, as the traffic program was the limit or no more was to be offered. `value` is None where
+    no rate met the goal."""
+
+    value: float | None
+    passed: float | None
+    failed: float | None
+    at_least: bool
+    verdict: str | None
+
+
+def values_of_goal(record: Record, goal: str) -> tuple[SearchValue, ...]:
+    """Return what each repeat of a record's search found for a goal, in the order of the repeats:
+    frames a second of one sender, frames of a burst, or at a load of `latency-at-load` nanoseconds
+    of median latency. Empty for a record without that goal, and for search `max`, whose trials are
+    its repeats."""
+    if record.search is None or record.search.name == "max":
+        return ()
+    of_latency = record.search.name == "latency-at-load"
+    return tuple(
+        _latency_value(each) if of_latency else _value(each)
+        for repeat in record.search.repeats
+        for each in repeat.goals
+        if each.goal == goal
+    )
+
+
+def search_values(record: Record, goal: str) -> tuple[float, ...]:
+    """Return the values that the repeats of a record's search found for a goal, as
+    `values_of_goal`, without those repeats in which nothing met it."""
+    return tuple(each.value for each in values_of_goal(record, goal) if each.value is not None)
+
+
+def is_of_search(record: Record) -> bool:
+    """Say whether a search of many trials set the load of those that make the figure. It is one
+    value then, or one for each repeat of the search."""
+    return record.search is not None and record.search.trials > len(record.trials)
+
+
+def searches_of(record: Record) -> tuple[Record, ...]:
+    """Return a record for each repeat of a search that has a figure, with the trials, the goals and
+    the verdict of that repeat."""
+    search = record.search
+    assert search is not None
+    trials: dict[int, list[TrialResult]] = {}
+    for trial in record.trials:
+        trials.setdefault(trial.spec.repeat, []).append(trial)
+    if len(search.repeats) == 1:
+        return (record,)
+    each = []
+    for number, own in sorted(trials.items()):
+        one = search.repeats[number - 1]
+        goal = next((goal for goal in one.goals if goal.low_pps is not None), one.goals[0])
+        loads = search.name == "latency-at-load"
+        each.append(
+            record.model_copy(
+                update={
+                    "trials": tuple(own),
+                    "verdict": verdict(own) if loads else goal.verdict or "unknown",
+                    "search": search.model_copy(
+                        update={
+                            "trials": one.trials,
+                            "r_plus_pps": one.r_plus_pps,
+                            "goals": one.goals,
+                            "results": (one,),
+                        }
+                    ),
+                }
+            )
+        )
+    return tuple(each)
+
+
+def is_bound(goal: Goal) -> bool:
+    """Say whether what was found for a goal is only a bound: nothing failed, or the traffic program
+    did."""
+    if goal.burst_frames is not None:
+        return goal.burst_high is None or is_lower_bound(goal.verdict or "")
+    return goal.low_pps is not None and (
+        goal.high_pps is None or is_lower_bound(goal.verdict or "")
+    )
+
+
+def _value(goal: Goal) -> SearchValue:
+    if goal.burst_frames is not None:
+        return SearchValue(
+            goal.burst_frames, goal.burst_low, goal.burst_high, is_bound(goal), goal.verdict
+        )
+    return SearchValue(goal.rate_pps, goal.low_pps, goal.high_pps, is_bound(goal), goal.verdict)
+
+
+def _latency_value(goal: Goal) -> SearchValue:
+    middle = goal.latency_ns.p50 if goal.latency_ns else None
+    return SearchValue(None if middle is None else float(middle), None, None, False, goal.verdict)
+
+
+# --- the record's figures --------------------------------------------------------------------
+
+
+def goals_of(
+    results: Sequence[OneSearch], finals: Mapping[str, Sequence[TrialResult]]
+) -> tuple[Goal, ...]:
+    """Return the goals of a search that was repeated: the median of each figure, the latency of all
+    final trials of a goal, `finals`, and the verdict of the repeat in the middle."""
+    names = dict.fromkeys(goal.goal for result in results for goal in result.goals)
+    each = {
+        name: [goal for result in results for goal in result.goals if goal.goal == name]
+        for name in names
+    }
+    return tuple(_median_goal(goals, finals.get(name, ())) for name, goals in each.items())
+
+
+def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
+    if len(goals) == 1:
+        return goals[0]
+    middle = _middle(goals)
+    figures = {
+        name: median_of([getattr(goal, name) for goal in goals], missing)
+        for name, missing in _MISSING.items()
+        if any(name in goal.model_fields_set for goal in goals)
+    }
+    for name, whole in _WHOLE.items():
+        if (frames := figures.get(name)) is not None:
+            figures[name] = whole(frames)
+    if middle.bursts is not None:
+        figures["bursts"] = sum(goal.bursts or 0 for goal in goals)
+    loss = middle.loss_ratio
+    if any(goal.loss_ratio != loss for goal in goals) and finals:  # it is what was found
+        loss = loss_ratio(finals)
+    latency = latency_of(finals) or middle.latency_ns
+    return middle.model_copy(update={**figures, "loss_ratio": loss, "latency_ns": latency})
+
+
+_MISSING = {
+    **dict.fromkeys(("rate_pps", "low_pps", "burst_frames", "burst_low"), _LOWEST),
+    **dict.fromkeys(("high_pps", "burst_high"), _HIGHEST),
+    **dict.fromkeys(("buffer_s", "throughput_pps", "corrected_buffer_s"), _LOWEST),
+}
+"""The figures of a goal, and what it means that a repeat has none: no rate was so low that it
+passed, or none so high that it failed."""
+
+_WHOLE = {"burst_low": math.floor, "burst_high": math.ceil}
+"""Figures that count frames."""
+
+
+def median_of(figures: Sequence[float | None], missing: float) -> float | None:
+    """Return the median of some figures, of which `missing` stands for those that are None; None
+    where it comes to that."""
+    middle = median(missing if figure is None else figure for figure in figures)
+    return middle if math.isfinite(middle) else None
+
+
+def _middle(goals: Sequence[Goal]) -> Goal:
+    """Return the repeat that says what limits the median: one that is only a bound if the median
+    would be higher, were the bounds above them all."""
+    size = _size_of(goals)
+    ordered = sorted(goals, key=size)
+    bounds = [goal for goal in ordered if is_bound(goal)]
+    told = median(map(size, goals))
+    at_most = median(_HIGHEST if is_bound(goal) else size(goal) for goal in goals)
+    if bounds and at_most > told:
+        return bounds[0]
+    known = [goal for goal in ordered if not is_bound(goal)] or ordered
+    return min(known, key=lambda goal: abs(size(goal) - told) if math.isfinite(told) else 0)
+
+
+def _size_of(goals: Sequence[Goal]) -> Callable[[Goal], float]:
+    """Return what tells how large what was found is, of goals of one name."""
+    bursts = any(goal.burst_frames is not None for goal in goals)
+
+    def size(goal: Goal) -> float:
+        value = goal.burst_frames if bursts else goal.rate_pps
+        return _LOWEST if value is None else value
+
+    return size
