@@ -96,6 +96,10 @@ fix: setup ## rewrite files as the formatters want them
 golden: setup ## rewrite the golden files; review the diff
 	.venv/bin/python -m pytest -q --golden-rewrite tests/golden
 
+.PHONY: simulate
+simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md
+	@.venv/bin/python tools/simulate.py $(if $(RUNS),--runs $(RUNS))
+
 .PHONY: bench
 bench: setup-all ## benchmarks of switchmark itself, against its peers
 	.venv/bin/python -m bench

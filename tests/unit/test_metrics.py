@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from switchmark.metrics.cpu import cores_by_role
 from switchmark.metrics.latency import PERCENTILES, from_counts, latency_ns
 from switchmark.metrics.loss import losses
-from switchmark.metrics.statistics import difference_p, is_unstable, mser_start
+from switchmark.metrics.statistics import is_unstable, mser_start
 from switchmark.metrics.throughput import (
     confidence,
     fairness,
@@ -156,15 +156,6 @@ def test_drift_and_two_bands_are_unstable(series: Any, unstable: bool) -> None:
     assert wrong == 0
 
 
-def test_chance_is_rarely_taken_for_a_difference() -> None:
-    draw = random.Random(3)
-    draws = [[draw.gauss(100, 5) for _ in range(10)] for _ in range(100)]
-    same = sum(difference_p(one[:5], one[5:]) <= 0.05 for one in draws)
-    apart = sum(difference_p(one[:5], [n + 20 for n in one[5:]]) <= 0.05 for one in draws)
-    assert same <= 12
-    assert apart >= 95
-
-
 def test_r_plus_leaves_out_what_came_after_the_measured_phase() -> None:
     late = trial(elapsed_ns=4 * 10**8, interval_ns=10**8, intervals=(1, 200, 300, 9, 5, 5))
     assert steady_pps(late) == 2500
@@ -205,16 +196,13 @@ def test_what_is_to_be_certain_is_the_rate_whose_interval_is_shown(search: str) 
     assert is_uncertain(certain, trials) == (high > low) == (search == "fixed")
 
 
-def test_an_interval_takes_three_repeats() -> None:
-    rates = [trial(rx_frames=n, elapsed_ns=10**9) for n in (90, 100, 110)]
-    assert confidence(record(*rates[:2])) is None
-    found = confidence(record(*rates))
-    assert found is not None
-    assert 90 <= found[0] < 100 < found[1] <= 110
-    assert confidence(record(*rates)) == found
+def test_an_interval_takes_five_repeats() -> None:
+    rates = [trial(rx_frames=n, elapsed_ns=10**9) for n in (90, 100, 110, 95, 105)]
+    assert confidence(record(*rates[:4])) is None
+    assert confidence(record(*rates)) == (90, 110)
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=3, max_size=8))
+@given(st.lists(st.integers(0, 10**9), min_size=5, max_size=12))
 def test_the_interval_lies_within_what_was_seen(frames: list[int]) -> None:
     found = confidence(record(*(trial(rx_frames=n, elapsed_ns=10**9) for n in frames)))
     assert found is not None

@@ -86,8 +86,7 @@ class Difference:
     other; `interval` has the ends that it can have, together with all other comparisons of the
     family. `p` is how often chance alone makes one of all of these comparisons so large. None where
     nothing can be computed; `reason` then says why. `margin` is what counts as the same, `of` the
-    number of results or of planned pairs that are judged at once, and `needed` the rounds that
-    would probably decide, None where no number of rounds would.
+    number of results or of planned pairs that are judged at once.
     """
 
     figure: Figure
@@ -99,7 +98,15 @@ class Difference:
     p: float | None = None
     of: int = 1
     reason: Reason = ""
-    needed: int | None = None
+    _rounds: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @property
+    def needed(self) -> int | None:
+        """Return the rounds that would probably decide; None where no number of rounds would, or
+        where it is decided."""
+        if self.reason == "few":
+            return MIN_REPEATS
+        return self._rounds() if self.reason == "chance" else None
 
     @property
     def is_shown(self) -> bool:
@@ -310,29 +317,32 @@ def _difference(
     told = Difference(figure, before, after, margin, of=of)
     reason = _lacking(figure, before) or _lacking(figure, after)
     if reason:
-        enough = MIN_REPEATS if reason == "few" else None
-        return replace(told, reason=reason, needed=enough, change=_plain(figure, before, after))
+        return replace(told, reason=reason, change=_plain(figure, before, after))
     change = _change(figure, before, after, two_runs)
     p, root = odds(change)
     width = root * math.sqrt(needed(change)[0].variance * change.share)
-    told = replace(
-        told,
+    told = Difference(
+        figure,
+        before,
+        after,
+        margin,
         change=_unscaled(figure, change.middle),
         interval=(
             _unscaled(figure, change.middle - width),
             _unscaled(figure, change.middle + width),
         ),
         p=p,
+        of=of,
+        _rounds=lambda: _rounds(
+            *needed(change), abs(change.middle), _scaled_margin(figure, margin), level
+        ),
     )
     reason = "" if p <= level else "chance"
     if not _same_load(before, after):
         reason = "load"
     elif not reason:
         reason = _what_else(told, figure, change, width, two_runs)
-    rounds = None
-    if reason == "chance":
-        rounds = _rounds(*needed(change), abs(change.middle), _scaled_margin(figure, margin), level)
-    return replace(told, reason=reason, needed=rounds)
+    return replace(told, reason=reason) if reason else told
 
 
 def _what_else(
