@@ -229,8 +229,8 @@ def tables(runs: int) -> Iterator[str]:
             yield row((f"{results}", f"{repeats}", f"{slower:.0%}", f"{noise:.0%}", found))
         yield ""
         yield "Intervals printed as `[95 %]` that have the median of all that was drawn from, in"
-        yield f"percent, of {4 * runs}. Of three and four trials the least and the greatest are printed"
-        yield "instead, as what they are."
+        yield f"percent, of {4 * runs}. Of three and four trials the least and the greatest are"
+        yield "printed instead, as what they are."
         yield ""
         yield from head(
             ("noise", *(f"{k} results, {n} repeats" for n in REPEATS[1:] for k in (2, 5)))
