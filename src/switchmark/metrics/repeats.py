@@ -12,16 +12,18 @@ from typing import Literal
 
 from switchmark.metrics.doubts import spoiled
 from switchmark.metrics.latency import latency_ns
-from switchmark.metrics.searched import is_of_search, searches_of
+from switchmark.metrics.searched import is_bound, is_of_search, search_values, searches_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import is_lower_bound, loss_ratio, of_latency, rates_pps
 from switchmark.model.record import Record
+from switchmark.model.search import Goal
 
 __all__ = [
     "FIGURES",
     "Figure",
     "Repeats",
     "Values",
+    "figure_of_goal",
     "main_figure",
     "repeats_of",
 ]
@@ -40,12 +42,12 @@ class Figure:
     """
 
     name: str
-    unit: Literal["pps", "ns", "share"]
+    unit: Literal["pps", "ns", "share", "frames"]
     of_trials: Callable[[Record], Sequence[float | None]]
 
     @property
     def more_is_better(self) -> bool:
-        return self.unit == "pps"
+        return self.unit in ("pps", "frames")
 
 
 def _latencies(record: Record, percentile: str) -> list[float | None]:
@@ -57,6 +59,12 @@ def _losses(record: Record) -> list[float]:
     return [loss_ratio([trial]) for trial in record.trials]
 
 
+def _of_goal(record: Record, goal: str) -> list[float | None]:
+    """Return what a search found for a goal, as often as it has trials."""
+    values = search_values(record, goal)
+    return [median(values) if values else None] * len(record.trials)
+
+
 FIGURES = {
     figure.name: figure
     for figure in (
@@ -66,14 +74,32 @@ FIGURES = {
         Figure("latency-p99", "ns", partial(_latencies, percentile="p99")),
         Figure("latency-p999", "ns", partial(_latencies, percentile="p999")),
         Figure("loss", "share", _losses),
+        Figure("burst", "frames", partial(_of_goal, goal="back-to-back")),
     )
 }
-"""The received rate, the median latency and its percentiles, and lost frames of those sent."""
+"""The received rate, the median latency and its percentiles, lost frames of those sent, and the
+longest burst without loss that a search found."""
 
 
 def main_figure(record: Record) -> Figure:
-    """Return what a test is measured for: its rate, or the median of a test of latency."""
+    """Return what a test is measured for: its rate, the median of a test of latency, or the burst
+    of search `back-to-back`."""
+    if record.test.search == "back-to-back":
+        return FIGURES["burst"]
     return FIGURES["latency" if of_latency(record.test) else "rate"]
+
+
+def figure_of_goal(record: Record, goal: str) -> Figure:
+    """Return what tests are compared by for a goal of their searches: by what they are measured
+    for, if it is that of the first goal that was met."""
+    met = (each.goal for each in record.search.goals if _is_met(each)) if record.search else ()
+    if goal == next(iter(met), goal):
+        return main_figure(record)
+    return Figure(goal, "pps", partial(_of_goal, goal=goal))
+
+
+def _is_met(goal: Goal) -> bool:
+    return goal.rate_pps is not None or goal.burst_frames is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +171,7 @@ def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = Fals
         tuple(rounds[0]),
         tuple(best[0]) if of_rate else (),
         len(measured),
-        bound=of_rate and any(is_lower_bound(record.verdict) for record in measured),
+        bound=figure.more_is_better and any(map(_is_bound, measured)),
         lowered="lowers" in spoilt,
         raised="raises" in spoilt,
         error=max((_error_of(record) for record in measured), default=0.0)
@@ -153,6 +179,14 @@ def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = Fals
         else 0.0,
         offered=_offered(measured) if of_rate else None,
     )
+
+
+def _is_bound(record: Record) -> bool:
+    """Say whether the switch may be better than a record's figure, as the traffic program was the
+    limit, or as no more was to be offered to a search."""
+    goals = record.search.goals if record.search and record.search.name != "max" else ()
+    met = [goal for goal in goals if _is_met(goal)]
+    return is_lower_bound(record.verdict) or bool(met and is_bound(met[0]))
 
 
 def _offered(records: Sequence[Record]) -> float | None:

@@ -1,26 +1,39 @@
 """This module answers what a run was asked, in sentences: who leads where, by how much, how sure
 that is, and of what only a bound is known.
 
-It reads records alone. What may be said of an order is decided in `report.standing`.
+It reads records alone, all those of a run: `metrics.difference` decides what may be said of an
+order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.metrics.difference import MIN_REPEATS
+from switchmark.metrics.doubts import TABLE
+from switchmark.metrics.family import Results
+from switchmark.metrics.searched import is_of_search
 from switchmark.model.cable import CABLE
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES
 from switchmark.report import remarks
-from switchmark.report.figures import goal_name, scaled_figure, with_interval
-from switchmark.report.standing import FUNCTIONAL, Figure, Relation, figures_of, relation, united
+from switchmark.report.figures import goal_name, scaled_figure, with_repeats
+from switchmark.report.standing import (
+    FUNCTIONAL,
+    Figure,
+    Kind,
+    Relation,
+    figures_of,
+    ranked,
+    united,
+)
 from switchmark.report.words import NAMED, listed, listed_all, times
 
 __all__ = ["answer"]
 
+_NUMBERS = {3: "three"}
 _SENTENCES = 6
 """Of more cases than these some are counted."""
 
@@ -59,26 +72,32 @@ class _Group:
     def names(self) -> tuple[str, ...]:
         return tuple(_name(figure.record, self.compared) for figure in self.figures)
 
-    def having(self, kind: str) -> list[str]:
+    @property
+    def is_ordered(self) -> bool:
+        """Say whether the first is shown to be better than any other."""
+        return any(each.kind == "better" for each in self.relations)
+
+    def having(self, kind: Kind) -> list[str]:
         """Return the names of those that the first stands to in this way."""
         pairs = zip(self.names[1:], self.relations, strict=True)
         return [name for name, each in pairs if each.kind == kind]
 
 
 def answer(records: Sequence[Record]) -> list[str]:
-    """Return the sentences that these records allow, what is asked for first."""
+    """Return the sentences that the records of a run allow, what is asked for first."""
     measured = [record for record in records if record.status == "ok" and record.trials]
     switches = [record for record in measured if record.test.switch != CABLE]
-    ranked = [record for record in switches if FUNCTIONAL not in record.doubts]
+    whole = [record for record in switches if FUNCTIONAL not in record.doubts]
+    results = Results.of(records)
     said: list[str] = []
     claims: list[Figure] = []
-    for figures in _alike(figure for record in ranked for figure in figures_of(record)):
-        groups = _groups(figures)
+    for figures in _alike(figure for record in whole for figure in figures_of(record)):
+        groups = _groups(figures, results)
         said += _sentences(groups)
         claims += [figure for group in groups for figure in _claimed(group)]
     return [
         *said,
-        *remarks.semantics(ranked),
+        *remarks.semantics(whole),
         *remarks.cables(measured),
         *remarks.sureness(claims),
         *remarks.left_out(records, [each for each in switches if FUNCTIONAL in each.doubts]),
@@ -96,7 +115,7 @@ def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
     return list(kinds.values())
 
 
-def _groups(figures: Sequence[Figure]) -> list[_Group]:
+def _groups(figures: Sequence[Figure], results: Results) -> list[_Group]:
     """Return the figures that can be compared with each other, by the values of all other axes."""
     told = telling([figure.record.test for figure in figures])
     compared = max(told, key=_is_asked, default="switch")
@@ -105,7 +124,7 @@ def _groups(figures: Sequence[Figure]) -> list[_Group]:
     for figure in figures:
         where = tuple(getattr(figure.record.test, axis) for axis in others)
         by_others.setdefault(where, []).append(figure)
-    return [_group(each, compared, others) for each in by_others.values()]
+    return [_group(each, compared, others, results) for each in by_others.values()]
 
 
 def _is_asked(axis: str) -> tuple[bool, bool, int]:
@@ -113,11 +132,12 @@ def _is_asked(axis: str) -> tuple[bool, bool, int]:
     return axis == "switch", bool(AXES[axis].table), AXES[axis].used
 
 
-def _group(figures: Sequence[Figure], compared: str, others: Sequence[str]) -> _Group:
-    order = sorted(figures, key=lambda each: each.value, reverse=not figures[0].is_less_better)
+def _group(
+    figures: Sequence[Figure], compared: str, others: Sequence[str], results: Results
+) -> _Group:
+    order, relations = ranked(figures, results)
     where = " ".join(_value(order[0].record, axis) for axis in others)
-    relations = tuple(relation(order[0], each) for each in order[1:])
-    return _Group(compared, where, tuple(order), relations)
+    return _Group(compared, where, tuple(order), tuple(relations))
 
 
 def _name(record: Record, compared: str) -> str:
@@ -131,10 +151,10 @@ def _value(record: Record, axis: str) -> str:
 
 
 def _claimed(group: _Group) -> list[Figure]:
-    """Return the figures of which an order is told."""
+    """Return the figures of which an order is told, or that they are the same."""
     pairs = zip(group.figures[1:], group.relations, strict=True)
-    worse = [figure for figure, each in pairs if each.kind == "better"]
-    return [group.leader, *worse] if worse else []
+    others = [figure for figure, each in pairs if each.kind in ("better", "same")]
+    return [group.leader, *others] if others else []
 
 
 # --- sentences -------------------------------------------------------------------------------
@@ -157,7 +177,10 @@ def _sentence(groups: Sequence[_Group], of: int) -> str:
     wheres = [group.where for group in groups if group.where]
     every = "in both cases" if of == 2 else f"in all {of} cases"
     where = every if len(groups) == of > 1 else listed(wheres)
-    clauses = [*_best(groups), *_alike_ones(groups), *_bounded(groups), *_untold(groups)]
+    clauses = _carried(groups) or _best(groups)
+    for kind, say in () if _carried(groups) else _SAY.items():
+        if others := groups[0].having(kind):
+            clauses += say(groups, others)
     alike = groups[0].leader.record.alike
     prefix = ", ".join(filter(None, (goal, where, f"on {listed(alike)}" if alike else "")))
     return _begun(f"{prefix}{': ' * bool(prefix)}{'; '.join(clauses)}.")
@@ -189,6 +212,18 @@ def _best(groups: Sequence[_Group]) -> list[str]:
     return [" ".join(filter(None, (f"{name} {verb}", own + ":" * bool(own and more), more)))]
 
 
+def _carried(groups: Sequence[_Group]) -> list[str]:
+    """Say that all carry what is offered, where none is better than others at that."""
+    first = groups[0]
+    verdicts = {figure.record.verdict for group in groups for figure in group.figures}
+    if not first.relations or first.is_ordered or verdicts != {"offered-load"}:
+        return []
+    if first.compared == "switch":
+        return [] if _has_own_loads(first) else [f"{listed(first.names)} carry all that is offered"]
+    own = [*dict.fromkeys(name for group in groups for name in group.names)]
+    return [f"{first.leader.record.test.switch} carries all that is offered, at {listed(own)}"]
+
+
 def _figure_of(groups: Sequence[_Group]) -> str:
     """Return the figure of the best with its limit; nothing where there are several groups."""
     leaders = sorted((group.leader for group in groups), key=lambda each: each.value)
@@ -200,71 +235,147 @@ def _figure_of(groups: Sequence[_Group]) -> str:
     return " to ".join(scaled_figure(each.value, each.unit) for each in (leaders[0], leaders[-1]))
 
 
-def _alike_ones(groups: Sequence[_Group]) -> list[str]:
-    others = groups[0].having("alike")
-    if not others:
-        return []
-    if groups[0].having("better"):
-        return [f"against {listed(others)} no difference is shown"]
+def _the_same(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    margin = f"{united(_relations(groups, 'same')).margin * 100:g} %"
+    if groups[0].is_ordered:
+        return [f"{listed(others)} {_does(others)} the same within {margin}"]
     names = [_subject(groups[0]), *others]
-    if len(groups) == 1:
-        known = dict(zip(groups[0].names, groups[0].figures, strict=True))
-        known[names[0]] = groups[0].leader
-        names = [f"{name} ({_figure_text(known[name])})" for name in names]
-    return [f"between {listed(names)} no difference is shown"]
+    return [f"{listed(_with_figures(groups, names))} are the same within {margin}"]
 
 
-def _bounded(groups: Sequence[_Group]) -> list[str]:
+def _undecided(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    """Say between whom no difference is shown, and how many rounds would probably show one."""
+    needed = united(_relations(groups, "chance")).needed
+    more = "" if needed is None else f": about {needed} rounds would tell (--repeat {needed})"
+    if groups[0].is_ordered:
+        return [f"against {listed(others)} no difference is shown{more}"]
+    names = [_subject(groups[0]), *others]
+    return [f"between {listed(_with_figures(groups, names))} no difference is shown{more}"]
+
+
+def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
     """Say of whom only a bound is known, and why: then the other way round may be true."""
-    first = groups[0]
-    if first.leader.at_least and not any(first.having(kind) for kind in ("better", "alike")):
-        if all(figure.record.verdict == "offered-load" for figure in first.figures):
-            return [_carried(first)] if first.relations else []
-    culprits = {
-        name if figure.at_least else first.names[0]: figure if figure.at_least else first.leader
-        for name, figure, each in zip(
-            first.names[1:], first.figures[1:], first.relations, strict=True
-        )
-        if each.kind == "bounded"
-    }
-    if not culprits:
-        return []
-    by_traffic = any(is_lower_bound(figure.record.verdict) for figure in culprits.values())
-    why = "the traffic program was the limit" if by_traffic else "no more was offered"
-    return [f"of {listed(list(culprits))} only a bound is known, as {why}"]
+    figures = _figures(groups, others)
+    by_search = all(is_of_search(figure.record) for figure in figures)
+    by_traffic = any(figure.record.verdict in ("sender", "receiver") for figure in figures)
+    why = "no more was offered" if by_search and not by_traffic else "the traffic program was"
+    why += " the limit" * why.endswith("was")
+    of = "which is only a bound" if len(others) == 1 else "which are only bounds"
+    return [f"{_unranked(groups, others)}, {of}, as {why}"]
 
 
-def _carried(group: _Group) -> str:
-    if group.compared == "switch":
-        return f"{listed(group.names)} carry all that is offered"
-    return (
-        f"{group.leader.record.test.switch} carries all that is offered, at {listed(group.names)}"
+def _spoiled(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    """Say whose doubts may be all that sets two figures apart."""
+    figures = [*_figures(groups, others), *(group.leader for group in groups)]
+    doubts = dict.fromkeys(
+        doubt
+        for figure in figures
+        for doubt in figure.record.doubts
+        if doubt in TABLE and TABLE[doubt].spoils
     )
+    why = [*doubts, *["verdict host"] * any(f.record.verdict == "host" for f in figures)]
+    named = f" ({listed(why)})" if why else ""
+    return [f"{_unranked(groups, others)}: disturbances{named} may have set them apart"]
 
 
-def _untold(groups: Sequence[_Group]) -> list[str]:
+def _in_error(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    unranked = _unranked(groups, others)
+    return [f"{unranked}: the clocks may be wrong by as much as the latencies differ"]
+
+
+def _at_other_loads(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    """Say that rates were measured at different loads."""
     first = groups[0]
-    others = first.having("untold")
-    if not others:
-        return []
-    if first.leader.is_told:
-        return [f"nothing is shown of {listed(others)}, without an interval"]
+    loads = "shares of what each carries itself" if _has_own_loads(first) else "not the same"
+    names = listed(_with_figures(groups, [_subject(first), *others]))
+    return [f"{names} are not compared, as the loads were {loads}"]
+
+
+def _zero(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    names = listed(_with_figures(groups, [_subject(groups[0]), *others]))
+    return [f"{names} are not compared, as 0 has no ratio"]
+
+
+def _few(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+    """Say of whom there are too few repeats."""
+    first = groups[0]
     known = zip(first.names, first.figures, strict=True)
-    figures = [f"{name} {_figure_text(figure)}" for name, figure in known]
-    told = f": {listed(figures)}" if len(groups) == 1 else ""
+    lacking = [name for name, figure in known if len(figure.values) < MIN_REPEATS]
+    once = "searches" if is_of_search(first.leader.record) else "trials"
+    how = f"fewer than {_NUMBERS[MIN_REPEATS]} {once} (--repeat {remarks.SURE})"
+    if first.names[0] not in lacking:
+        return [f"of {listed(others)} no order is shown, with {how}"]
     of = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
-    return [f"no order{of} is shown without intervals (--repeat {remarks.SURE}){told}"]
+    figures = _with_figures(groups, [_subject(first), *others])
+    told = f": {listed(figures)}" if len(groups) == 1 else ""
+    return [f"no order{of} is shown with {how}{told}"]
+
+
+_SAY: Mapping[Kind, Callable[[Sequence[_Group], Sequence[str]], list[str]]] = {
+    "same": _the_same,
+    "chance": _undecided,
+    "bound": _bounded,
+    "spoiled": _spoiled,
+    "error": _in_error,
+    "load": _at_other_loads,
+    "zero": _zero,
+    "few": _few,
+}
+"""What is said of those to whom the first stands in a way, for each way but `better`."""
+
+
+def _relations(groups: Sequence[_Group], kind: Kind) -> list[Relation]:
+    return [each for group in groups for each in group.relations if each.kind == kind]
+
+
+def _figures(groups: Sequence[_Group], names: Sequence[str]) -> list[Figure]:
+    return [
+        figure
+        for group in groups
+        for name, figure in zip(group.names, group.figures, strict=True)
+        if name in names
+    ]
+
+
+def _with_figures(groups: Sequence[_Group], names: Sequence[str]) -> list[str]:
+    """Return names with their figures, where there is one group; the first is that of the best."""
+    first = groups[0]
+    if len(groups) > 1:
+        return list(names)
+    known = dict(zip(first.names, first.figures, strict=True)) | {names[0]: first.leader}
+    return [f"{name} ({_figure_text(known[name], within=True)})" for name in names]
+
+
+def _unranked(groups: Sequence[_Group], others: Sequence[str]) -> str:
+    """Say above whom the best cannot be ranked."""
+    first = groups[0]
+    better = "below" if first.leader.is_less_better else "above"
+    leader, *names = (
+        (_subject(first), *others)
+        if first.is_ordered
+        else _with_figures(groups, [_subject(first), *others])
+    )
+    return f"{leader} cannot be ranked {better} {listed(names)}"
+
+
+def _has_own_loads(group: _Group) -> bool:
+    return any(figure.record.test.parsed_rate.share is not None for figure in group.figures)
+
+
+def _does(names: Sequence[str]) -> str:
+    return "does" if len(names) == 1 else "do"
 
 
 # --- words -----------------------------------------------------------------------------------
 
 
-def _figure_text(figure: Figure) -> str:
-    """Write a figure with its interval, or with how few trials it is that of."""
-    trials = len(figure.record.trials)
-    few = "" if figure.low is not None else f" ({trials} trial{'s' * (trials != 1)})"
+def _figure_text(figure: Figure, *, within: bool = False) -> str:
+    """Write a figure with its interval, or with how few repeats it is that of; `within` other
+    parentheses without those."""
     bound = "at least " * figure.at_least
-    return bound + with_interval(figure.value, figure.low, figure.high, figure.unit) + few
+    repeats = "searches" if is_of_search(figure.record) else "trials"
+    text = with_repeats(figure.value, figure.values, figure.interval, figure.unit, repeats)
+    return bound + (text.replace(" (", ", ").rstrip(")") if within else text)
 
 
 def _begun(sentence: str) -> str:

@@ -3,7 +3,6 @@ order is, and what was left out."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ from switchmark.report.words import listed, listed_all
 __all__ = ["SURE", "cables", "left_out", "semantics", "sureness"]
 
 SURE = 5
-"""With so many trials of each, chance alone parts two intervals less than once in a hundred."""
+"""So many repeats have an interval, and can show a difference."""
 
 
 def semantics(records: Sequence[Record]) -> list[str]:
@@ -48,15 +47,8 @@ def cables(records: Sequence[Record]) -> list[str]:
 def sureness(claims: Sequence[Figure]) -> list[str]:
     """Say how sure the order is that was told."""
     said = []
-    if any(figure.what and figure.unit != "ns" for figure in claims):
-        said.append("Each search was made once: another one may find something else.")
-    repeats = min((len(f.record.trials) for f in claims if not f.what or f.unit == "ns"), default=0)
-    if 0 < repeats < SURE:
-        odds = math.comb(2 * repeats, repeats) // 2
-        said.append(
-            f"With {repeats} trials of each, chance alone parts two intervals in one of {odds} "
-            f"comparisons (--repeat {SURE}: in one of {math.comb(2 * SURE, SURE) // 2})."
-        )
+    if claims:
+        said.append("These comparisons hold with 95 % confidence, all of this run together.")
     doubted = {id(figure.record): figure.record.doubts for figure in claims}
     if count := sum(map(bool, doubted.values())):
         many = f"{count} of these {len(doubted)}" if count < len(doubted) else "All of these"

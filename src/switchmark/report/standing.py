@@ -1,8 +1,8 @@
-"""This module says how measured tests stand to each other: the figure of each with its interval,
-and what two intervals show.
+"""This module says how measured tests stand to each other: the figure of each, and what
+`metrics.difference` says of two of them.
 
-Whatever is claimed of an order is claimed here: nothing where two intervals meet, where one is
-lacking, or where the lesser of two figures is only a bound.
+Whatever is claimed of an order is decided there, from the records of the whole run: this module
+only says which figures are of one kind.
 """
 
 from __future__ import annotations
@@ -11,43 +11,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from switchmark.metrics.difference import Reason
+from switchmark.metrics.family import Results
 from switchmark.metrics.latency import latency_ns
-from switchmark.metrics.throughput import (
-    confidence,
-    is_lower_bound,
-    latency_confidence,
-    of_latency,
-    received,
-)
+from switchmark.metrics.repeats import FIGURES, figure_of_goal, repeats_of
+from switchmark.metrics.repeats import Figure as Compared
+from switchmark.metrics.throughput import is_lower_bound, of_latency, received
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 
-__all__ = ["FUNCTIONAL", "Figure", "Relation", "Unit", "figures_of", "relation", "united"]
+__all__ = ["FUNCTIONAL", "Figure", "Kind", "Relation", "Unit", "figures_of", "ranked", "united"]
 
 FUNCTIONAL = "cores-overcommitted"
 """The doubt of a figure that is left out of rankings."""
 
 Unit = Literal["pps", "ns", "frames"]
+Kind = Literal["better", "same"] | Reason
+"""How one figure stands to another: it is shown to be better, both are the same, or why neither can
+be said."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure is what a test found, with the 95 % interval of its repeats, or what a search had
-    passing and failing; None where there is neither. `at_least`: it is a bound, and what was
-    measured may do better. `what` names the goal of a search."""
+    """A figure is what a test found: `values` are those of its repeats, trials or whole searches,
+    and `interval` is the 95 % interval of their median, None of too few. `at_least`: it is a bound,
+    and what was measured may do better. `what` names the goal of a search, `compared` is the figure
+    of `metrics` that it is compared by."""
 
     record: Record
     unit: Unit
     value: float
-    low: float | None
-    high: float | None
+    compared: Compared
+    values: tuple[float, ...] = ()
+    interval: tuple[float, float] | None = None
     at_least: bool = False
     what: str = ""
-
-    @property
-    def is_told(self) -> bool:
-        """Say whether it has an interval."""
-        return self.low is not None and (self.high is not None or self.at_least)
 
     @property
     def is_less_better(self) -> bool:
@@ -56,14 +54,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation says how one figure stands to another that is no better. `better`: it is so many
-    times as good, at least and at most (None: nobody knows how much more); `alike`: their intervals
-    meet; `bounded`: one of them is only a bound, and may be the better one; `untold`: an interval
-    is lacking."""
+    """A relation says how one figure stands to another. If it is `better` it is so many times as
+    good, at least and at most (None: nobody knows how much more). `needed` are the rounds that
+    would probably decide, None where that is not known."""
 
-    kind: Literal["better", "alike", "bounded", "untold"]
+    kind: Kind
     low: float | None = None
     high: float | None = None
+    needed: int | None = None
+    margin: float = 0.0
 
 
 def figures_of(record: Record) -> Iterator[Figure]:
@@ -73,9 +72,8 @@ def figures_of(record: Record) -> Iterator[Figure]:
     if of_latency(record.test):
         latency = latency_ns(record)
         if latency is not None and latency.p50 is not None:
-            low, high = latency_confidence(record) or (None, None)
             what = f"{latency.kind} at the highest load" if record.search else latency.kind
-            yield Figure(record, "ns", float(latency.p50), low, high, what=what)
+            yield _figure(record, "ns", float(latency.p50), FIGURES["latency"], what=what)
         return
     if record.search is not None and record.search.name != "max":
         for goal in record.search.goals:
@@ -83,49 +81,71 @@ def figures_of(record: Record) -> Iterator[Figure]:
         return
     rates = received(record)
     if rates is not None:
-        low, high = confidence(record) or (None, None)
         at_least = is_lower_bound(record.verdict) or record.verdict == "offered-load"
-        yield Figure(record, "pps", rates["pps"], low, high, at_least)
+        yield _figure(record, "pps", rates["pps"], FIGURES["rate"], at_least)
 
 
 def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
     """Yield what a search found; nothing for a goal that no rate met."""
     verdict = goal.verdict or "unknown"
+    compared = figure_of_goal(record, goal.goal)
     if goal.burst_frames is not None:
-        low, high = goal.burst_low, goal.burst_high
-        known = None if low is None else float(low)
-        beyond = None if high is None else float(high)
-        at_least = beyond is None or is_lower_bound(verdict)
-        yield Figure(record, "frames", goal.burst_frames, known, beyond, at_least, goal.goal)
+        at_least = goal.burst_high is None or is_lower_bound(verdict)
+        yield _figure(record, "frames", goal.burst_frames, compared, at_least, goal.goal)
     elif goal.rate_pps is not None:
         at_least = goal.high_pps is None or is_lower_bound(verdict) or verdict == "offered-load"
-        low_pps = goal.rate_pps if goal.low_pps is None else goal.low_pps
-        yield Figure(record, "pps", goal.rate_pps, low_pps, goal.high_pps, at_least, goal.goal)
+        yield _figure(record, "pps", goal.rate_pps, compared, at_least, goal.goal)
 
 
-def relation(better: Figure, other: Figure) -> Relation:
-    """Return how a figure stands to one that is no better by its value."""
-    more, less = (other, better) if better.is_less_better else (better, other)
-    if not (more.is_told and less.is_told) or more.low is None or less.low is None:
-        return Relation("untold")
-    if less.at_least or less.high is None:
-        return Relation("bounded")
-    if more.low <= less.high:
-        return Relation("bounded" if more.at_least else "alike")
-    most = None if more.at_least or less.low <= 0 else more.high
-    return Relation(
-        "better",
-        more.low / less.high if less.high > 0 else None,
-        None if most is None else most / less.low,
-    )
+def _figure(
+    record: Record,
+    unit: Unit,
+    value: float,
+    compared: Compared,
+    at_least: bool = False,
+    what: str = "",
+) -> Figure:
+    repeats = repeats_of([record], compared)
+    return Figure(record, unit, value, compared, repeats.values, repeats.interval, at_least, what)
+
+
+def ranked(figures: Sequence[Figure], results: Results) -> tuple[list[Figure], list[Relation]]:
+    """Return figures of one kind, the best first, and how that stands to each of the others. The
+    best is the one of the greatest value that no other is shown to be better than."""
+    by_value = sorted(figures, key=lambda each: each.value, reverse=not figures[0].is_less_better)
+
+    def is_led(figure: Figure) -> bool:
+        others = (each for each in by_value if each is not figure)
+        return any(_relation(each, figure, results).kind == "better" for each in others)
+
+    best = next((each for each in by_value if not is_led(each)), by_value[0])
+    others = [each for each in by_value if each is not best]
+    return [best, *others], [_relation(best, each, results) for each in others]
+
+
+def _relation(one: Figure, other: Figure, results: Results) -> Relation:
+    """Return how a figure stands to another one. Where the other one is shown to be better, chance
+    is said to be the reason: `ranked` has no such pair."""
+    told = results.difference(one.record, other.record, one.compared)
+    if told.word == "same":
+        return Relation("same", margin=told.margin)
+    if not told.is_decided:
+        return Relation(told.reason or "chance", needed=told.needed)
+    if told.better is not told.before:
+        return Relation("chance")
+    low, high = told.times or (None, None)
+    return Relation("better", low, high)
 
 
 def united(relations: Sequence[Relation]) -> Relation:
     """Return what several relations of one kind have in common."""
     lows = [each.low for each in relations]
     highs = [each.high for each in relations]
+    needed = [each.needed for each in relations]
     return Relation(
         relations[0].kind,
         None if None in lows else min(low for low in lows if low is not None),
         None if None in highs else max(high for high in highs if high is not None),
+        None if None in needed else max(each for each in needed if each is not None),
+        relations[0].margin,
     )
