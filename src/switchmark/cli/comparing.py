@@ -16,6 +16,7 @@ from switchmark.cli.arguments import JsonPairs
 from switchmark.errors import Exit
 
 if TYPE_CHECKING:
+    from switchmark.metrics.family import Results
     from switchmark.model.record import Record
     from switchmark.report.host_differences import RunFacts
     from switchmark.report.pairing import Sides
@@ -85,7 +86,9 @@ def compare(
     conditions = parse_conditions(fail_on or ())
     margin = None if same_within is None else parse_share(same_within)
     read, facts = _read(runs)
-    result = compared(_sides(read, base, _axes(ignore)), conditions, margin)
+    ignored = _axes(ignore)
+    sides = _sides(read, base, ignored)
+    result = compared(sides, conditions, margin, _results(read, sides, ignored))
     hosts, names = host_differences(facts), [each.name for each in facts]
     if as_json:
         for pair in result.pairs:
@@ -132,6 +135,20 @@ def _axes(written: str | None) -> tuple[str, ...]:
             known = [axis.key for axis in AXES.values()]
             raise UsageError(f"--ignore: there is no axis '{key}'{nearest(key, known)}")
     return tuple(map(field_name, keys))
+
+
+def _results(
+    read: Sequence[_Side], sides: Sequence[Sides], ignore: tuple[str, ...]
+) -> Results | None:
+    """Return all results of the one run that is compared, or of runs that repeat each other: they
+    are judged together, as in the run's own answer. None where runs are compared: those are pairs
+    that were planned."""
+    from switchmark.metrics.family import Results
+    from switchmark.report.pairing import by_test
+
+    if len(read) > 1 or any(each.are_two_runs for each in sides):
+        return None
+    return Results(by_test(read[0][1], ignore).values())
 
 
 def _sides(read: Sequence[_Side], base: str | None, ignore: tuple[str, ...]) -> list[Sides]:

@@ -140,16 +140,19 @@ def _pairs(
     """Return the pairs by a figure that these conditions are about."""
     if margin is None:
         margin = min((each.amount for each in conditions if each.amount), default=None)
-    whole = [each for each in sides if each.base and each.other]
-    if results is not None and len(whole) == len(sides):
-        told = [results.difference(each.base[0], each.other[0], figure, margin) for each in sides]
-    else:
-        values = []
-        for each in sides:
-            by_run = max(map(len, each.both)) > 1
-            before, after = (repeats_of(side, figure, by_run=by_run) for side in each.both)
-            values.append((before, after))
-        told = differences(figure, values, margin, [each.are_two_runs for each in sides])
+    values = []
+    for each in sides:
+        by_run = max(map(len, each.both)) > 1
+        before, after = (repeats_of(side, figure, by_run=by_run) for side in each.both)
+        values.append((before, after))
+    told = differences(figure, values, margin, [each.are_two_runs for each in sides])
+    if results is not None:
+        told = [
+            results.difference(each.base[0], each.other[0], figure, margin)
+            if all(each.both)
+            else planned
+            for each, planned in zip(sides, told, strict=True)
+        ]
     return [
         Pair(each.base, each.other, difference)
         for each, difference in zip(sides, told, strict=True)

@@ -17,7 +17,7 @@ from switchmark.model.labels import telling, varying
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["Runs", "Sides", "against", "between", "identity", "parted_by", "within"]
+__all__ = ["Runs", "Sides", "against", "between", "by_test", "identity", "parted_by", "within"]
 
 Runs = Sequence[Sequence[Record]]
 """The records of one run, or of several that repeat each other."""
@@ -41,7 +41,7 @@ class Sides:
 def between(before: Runs, after: Runs, ignore: Collection[str] = ()) -> list[Sides]:
     """Return the tests of `before`, in order, each with that of `after`, whatever the seed and the
     axes to ignore; then those that only `after` has."""
-    bases, others = _by_test(before, ignore), _by_test(after, ignore)
+    bases, others = by_test(before, ignore), by_test(after, ignore)
     paired = [_sides(records, others.pop(test, ()), True) for test, records in bases.items()]
     return paired + [Sides((), records) for records in others.values()]
 
@@ -49,7 +49,7 @@ def between(before: Runs, after: Runs, ignore: Collection[str] = ()) -> list[Sid
 def within(runs: Runs, ignore: Collection[str] = ()) -> list[Sides]:
     """Return each two tests that differ in one axis only: in the switch if they do so, else in the
     first of their telling axes."""
-    records = _by_test(runs, ignore)
+    records = by_test(runs, ignore)
     axes = [axis for axis in telling(list(records)) if axis not in ignore]
     if not axes:
         return []
@@ -64,7 +64,7 @@ def within(runs: Runs, ignore: Collection[str] = ()) -> list[Sides]:
 def against(runs: Runs, base: str, ignore: Collection[str] = ()) -> list[Sides]:
     """Return each test with the one that differs from it in one axis only, where that has the value
     `base`: VALUE, or AXIS=VALUE. UsageError if no axis has it."""
-    records = _by_test(runs, ignore)
+    records = by_test(runs, ignore)
     axis, value = _axis_of(base, list(records), ignore)
     return [
         _sides(group.get(value, ()), other, len(runs) > 1)
@@ -85,12 +85,12 @@ def identity(test: Test, ignore: Collection[str] = ()) -> Test:
 
 def parted_by(before: Runs, after: Runs) -> list[str]:
     """Return the axes in which the tests of two sides differ that are most alike, by their keys."""
-    pairs = itertools.product(_by_test(before, ()), _by_test(after, ()))
+    pairs = itertools.product(by_test(before, ()), by_test(after, ()))
     apart = (tuple(varying(pair)) for pair in pairs)
     return [key_of(axis) for axis in min(apart, key=len, default=())]
 
 
-def _by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...]]:
+def by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...]]:
     """Return the records of each test, one of each run. UsageError if tests of one run are the same
     but for what is to be ignored."""
     by_test: dict[Test, tuple[Record, ...]] = {}
