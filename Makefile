@@ -96,6 +96,10 @@ fix: setup ## rewrite files as the formatters want them
 golden: setup ## rewrite the golden files; review the diff
 	.venv/bin/python -m pytest -q --golden-rewrite tests/golden
 
+.PHONY: soak-copies
+soak-copies: setup ## as root: compare copies of testpmd RUNS=40 times, and one made slower; on a quiet host
+	@.venv/bin/python tests/soak_copies.py $(if $(RUNS),--runs $(RUNS))
+
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md
 	@.venv/bin/python tools/simulate.py $(if $(RUNS),--runs $(RUNS))

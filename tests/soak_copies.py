@@ -1,0 +1,140 @@
+"""This program compares copies of one switch under several names, again and again, and counts the
+runs that claim a difference: `make soak-copies`, as root, on a quiet machine.
+
+    --runs 40        runs of five copies of testpmd with three repeats: at most one in twenty claims
+                     a difference by chance, so that more than five of 40 show a wrong rule
+    --slower 10      runs with one copy that does known work for each burst, which makes it so many
+                     percent slower: it is to be found with the repeats that the table of power in
+                     docs/guide/trust.md names
+    --found 10       as many runs with that copy
+
+All runs are reported, whatever they claim.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from host_state import COMMAND
+
+PROGRAM = "dpdk-testpmd"
+WORKING = """#!/bin/sh
+# The options of DPDK stand before the two dashes; those of the program may be given twice.
+case " $* " in
+*" -- "*) set -- "$@" --forward-mode=noisy --noisy-lkup-memory=1 --noisy-lkup-num-reads={reads} ;;
+esac
+exec {program} "$@"
+"""
+OPTIONS = (
+    *("--engine", "dpdk", "--rate", "max", "--search", "max"),
+    *("--calibrate", "never", "--quiet"),
+)
+
+
+def copies(folder: Path, count: int) -> Iterator[str]:
+    program = shutil.which(PROGRAM)
+    assert program is not None, f"{PROGRAM} is not installed"
+    for number in range(1, count + 1):
+        path = folder / f"copy{number}" / PROGRAM
+        path.parent.mkdir()
+        shutil.copy2(program, path)
+        yield f"testpmd@{path}"
+
+
+def working(folder: Path, reads: int) -> str:
+    """Return a testpmd that reads memory so many times for each burst."""
+    path = folder / f"reads{reads}" / PROGRAM
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(WORKING.format(reads=reads, program=shutil.which(PROGRAM)))
+    path.chmod(0o755)
+    return f"testpmd@{path}"
+
+
+def measured(folder: Path, name: str, switches: Sequence[str], *words: str) -> list[dict[str, Any]]:
+    """Run switches together, and return what is said of each two of them."""
+    command = [*COMMAND, "run", "--switch", ",".join(switches), *OPTIONS, *words]
+    subprocess.run(
+        [*command, "--out", str(folder), "--name", name], check=True, stdout=subprocess.DEVNULL
+    )
+    compare = [*COMMAND, "compare", str(folder / name), "--base", switches[0], "--json"]
+    if len(switches) > 2:
+        compare[-3:-1] = []
+    told = subprocess.run(compare, check=True, capture_output=True)
+    return [json.loads(line) for line in told.stdout.splitlines()]
+
+
+def claims(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [pair for pair in pairs if pair["difference"] in ("faster", "slower")]
+
+
+def written(pair: dict[str, Any]) -> str:
+    both = (Path(pair[side]["test"]["switch"]).parent.name for side in ("before", "after"))
+    return f"{' and '.join(both)}: {pair['difference']} {pair['ratio']:.3f} {pair['ratio95']}"
+
+
+def equal(folder: Path, runs: int) -> int:
+    """Return in how many runs a difference between equal copies was claimed."""
+    switches, wrong = list(copies(folder, 5)), 0
+    for number in range(1, runs + 1):
+        words = ("--repeat", "3", "--duration", "0.5")
+        found = claims(measured(folder, f"equal{number}", switches, *words))
+        wrong += bool(found)
+        print(f"equal {number}: {'; '.join(map(written, found)) or 'no claim'}", flush=True)
+    return wrong
+
+
+def slowed(folder: Path, percent: float) -> str:
+    """Return a testpmd that is so much slower, as nearly as tries find it."""
+    usual, reads = working(folder, 0), 64
+    for number in range(1, 9):
+        tried = working(folder, reads)
+        words = ("--repeat", "20", "--duration", "0.3")
+        (pair,) = measured(folder, f"tried{number}", [usual, tried], *words)
+        slower = 100 * (1 - pair["ratio"])
+        print(f"{reads} reads: {slower:.1f} % slower", flush=True)
+        if abs(slower - percent) < percent / 5:
+            break
+        # The time of a burst grows by as much for each read.
+        wanted, is_now = percent / (100 - percent), slower / (100 - slower)
+        reads = max(1, round(reads * (wanted / is_now if is_now > 0.01 else 2)))
+    return tried
+
+
+def found(folder: Path, percent: float, runs: int, repeats: int) -> int:
+    """Return in how many runs a slower copy is found."""
+    switches = [working(folder, 0), slowed(folder, percent)]
+    right = 0
+    for number in range(1, runs + 1):
+        words = ("--repeat", str(repeats), "--duration", "0.3")
+        (pair,) = measured(folder, f"slower{number}", switches, *words)
+        right += pair["difference"] == "slower"
+        print(f"slower {number}: {written(pair)}", flush=True)
+    return right
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--found", type=int, default=10)
+    parser.add_argument("--slower", type=float, default=10.0)
+    parser.add_argument("--repeats", type=int, default=10)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="switchmark-copies-") as name:
+        folder = Path(name)
+        wrong = equal(folder, given.runs)
+        right = found(folder, given.slower, given.found, given.repeats) if given.found else 0
+    print(f"equal copies: a difference was claimed in {wrong} of {given.runs} runs")
+    print(f"one {given.slower:g} % slower: it was found in {right} of {given.found} runs")
+    sys.exit(wrong > given.runs / 8 or right < 0.9 * given.found)
+
+
+if __name__ == "__main__":
+    main()
