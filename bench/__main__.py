@@ -15,6 +15,7 @@ from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
 from bench.labs import LABS
+from bench.order import ORDER, contradicted
 from bench.own import NULL, PACING, SETUP, SETUP_SWITCHES
 from bench.page import PAGE
 from bench.peers import MissingPeer
@@ -32,6 +33,7 @@ COMPARISONS = (
     RAW_MMSG,
     BEST,
     *GENERATORS,
+    ORDER,
     RTT,
     *BYPASS,
     *PLACED,
@@ -47,8 +49,8 @@ COMPARISONS = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the comparisons. Return 0 unless the bench itself breaks: a limit that is missed is a
-    result."""
+    """Run the comparisons. Return 0 unless the bench itself breaks, or a host contradicts the order
+    of the engines: any other limit that is missed is a result."""
     options = _parser().parse_args(arguments)
     if options.list:
         for one in COMPARISONS:
@@ -69,6 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
         broken["interrupted"] = str(interrupted)
     facts = machine.facts()
     print(table(rows, skipped, facts))
+    if wrong := contradicted([row for row in rows if row.name.startswith(ORDER.name)]):
+        broken[ORDER.name] = wrong
     for name, why in broken.items():
         print(f"{name}: FAILED: {why}")
     if options.json:

@@ -254,7 +254,7 @@ def axes() -> Iterator[tuple[str, ...]]:
             f"`{axis.name}`",
             f"`{axis.option}`",
             default(axis.field),
-            written(axis),
+            written(axis) + chosen(axis),
             axis.unit,
             listed(filter(None, (axis.json_name or axis.name, axis.json_number))),
             axis.help,
@@ -272,6 +272,13 @@ def written(axis: Axis) -> str:
     compared = axis.compared
     several = f"; {compared:g} where several switches are compared" if compared else ""
     return f"{kind}{none}{several}"
+
+
+def chosen(axis: Axis) -> str:
+    """Say by which value switchmark chooses one itself, where it does."""
+    if not axis.chosen:
+        return ""
+    return f", or `{axis.chosen}`, which `run` and `plan` take where no campaign file is named"
 
 
 def default(field: FieldInfo) -> str:

@@ -269,6 +269,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "trafgen-xdp",
         "trafgen-xdp-live",
         "xdp-trafficgen",
+        "order",
         "rtt",
         "vhost",
         "vhost-pktgen",

@@ -8,10 +8,12 @@ machine.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -44,10 +46,16 @@ _COMPARED = {name: axis.compared for name, axis in AXES.items() if axis.compared
 """What a test has by itself where several switches are compared: an interval takes three trials,
 and with a warm-up each these take as long as one of the usual duration."""
 
+_LEFT = {name: (axis.chosen,) for name, axis in AXES.items() if axis.chosen}
+"""What is left to switchmark on a command line that names neither it nor a campaign."""
+
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], Sequence[Refusal]]
 """Every reason why a test can never work; `layout.resolve.check`."""
+
+Choose = Callable[[Sequence[Test]], Sequence[Test]]
+"""Returns tests, in order, with what they leave to switchmark; `layout.choosing.with_engines`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +82,29 @@ class _Axis:
 _Block = Mapping[str, _Axis]
 
 
-def load(path: Path, options: Mapping[str, str], check: Check, *, links: bool = True) -> Campaign:
+def load(
+    path: Path,
+    options: Mapping[str, str],
+    check: Check,
+    choose: Choose | None = None,
+    *,
+    links: bool = True,
+) -> Campaign:
     """Return the campaign in a file, with axes of the command line in place of the file's. Without
-    `links`, a symbolic link to a file is refused."""
+    `choose` nothing is left to switchmark; without `links`, a symbolic link to a file is
+    refused."""
     text = read_text(path, links=links)
-    return parse(text, options, check, source=str(path), name=_name_of(path))
+    return parse(text, options, check, choose, source=str(path), name=_name_of(path))
 
 
 def parse(
-    text: str, options: Mapping[str, str], check: Check, *, source: str, name: str
+    text: str,
+    options: Mapping[str, str],
+    check: Check,
+    choose: Choose | None = None,
+    *,
+    source: str,
+    name: str,
 ) -> Campaign:
     """Return the campaign in the text of a file, as `load`. `source` is how its places are told,
     `name` the campaign's unless the text has one."""
@@ -90,19 +112,23 @@ def parse(
     own_name, blocks = _read_blocks(text, source, problems)
     overrides = _read_options(options, problems)
     if problems:
-        _check_names(blocks, check, problems)
+        _check_names(blocks, check, problems, chosen=choose is not None)
     problems.settle()
-    return _campaign(own_name or name, [{**block, **overrides} for block in blocks], check)
+    blocks = [{**block, **overrides} for block in blocks]
+    return _campaign(own_name or name, blocks, check, choose)
 
 
-def from_options(options: Mapping[str, str], check: Check) -> Campaign:
-    """Return the campaign that axes of the command line make by themselves."""
+def from_options(
+    options: Mapping[str, str], check: Check, choose: Choose | None = None
+) -> Campaign:
+    """Return the campaign that axes of the command line make by themselves. What `choose` can
+    choose is left to it unless it is given."""
     problems = Problems()
     block = _read_options(options, problems)
     if problems:
-        _check_names([block], check, problems)
+        _check_names([block], check, problems, chosen=choose is not None)
     problems.settle()
-    return _campaign(_UNNAMED, [block], check)
+    return _campaign(_UNNAMED, [block], check, choose, _LEFT if choose else {})
 
 
 def dump(campaign: Campaign) -> str:
@@ -117,9 +143,16 @@ def dump(campaign: Campaign) -> str:
     return text
 
 
-def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
+def _campaign(
+    name: str,
+    blocks: Sequence[_Block],
+    check: Check,
+    choose: Choose | None,
+    left: Mapping[str, tuple[str]] = MappingProxyType({}),
+) -> Campaign:
+    """Return the campaign of some products. `left` has values of axes that are not written."""
     problems = Problems()
-    axes = [{name: axis.values for name, axis in block.items()} for block in blocks]
+    axes = [{**left, **{name: axis.values for name, axis in block.items()}} for block in blocks]
     if (total := sum(map(count, axes))) > MAX_TESTS:
         longest = max(blocks[0].values(), key=lambda axis: len(axis.values))
         problems.add(longest.place, f"this makes {total} tests; a campaign has at most {MAX_TESTS}")
@@ -127,8 +160,11 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
     tests: list[Test] = []
     switch = AXES["switch"].default
     compares = len({each for values in axes for each in values.get("switch", (switch,))}) > 1
-    for block, values in zip(blocks, axes, strict=True):
-        of_block = list(product(values))
+    products = [list(product(values)) for values in axes]
+    asked = list(itertools.chain.from_iterable(products))
+    whole = iter(choose(asked) if choose else asked)
+    for block, unchosen in zip(blocks, products, strict=True):
+        of_block = list(itertools.islice(whole, len(unchosen)))
         tests += [_compared(test, block) if compares else test for test in of_block]
         refusals: dict[Refusal, str] = {}
         for test in of_block:
@@ -140,11 +176,16 @@ def _campaign(name: str, blocks: Sequence[_Block], check: Check) -> Campaign:
     return Campaign(name, grouped(tests))
 
 
-def _check_names(blocks: Sequence[_Block], check: Check, problems: Problems) -> None:
-    """Add the names that are in no table: those can be told of tests that cannot be made yet."""
+def _check_names(
+    blocks: Sequence[_Block], check: Check, problems: Problems, *, chosen: bool
+) -> None:
+    """Add the names that are in no table: those can be told of tests that cannot be made yet.
+    `chosen`: a value by which one is left to switchmark is a name, too."""
     for block in blocks:
         for name, axis in block.items():
             for value in axis.values if AXES[name].table else ():
+                if chosen and value == AXES[name].chosen:
+                    continue
                 for refusal in check(Test.model_validate({name: value})):
                     if refusal.axes == (name,):
                         problems.add(axis.place, str(refusal))

@@ -83,4 +83,5 @@ def things() -> list[str]:
 def _names(axis: Axis) -> Sequence[str]:
     if axis.choices:
         return axis.choices
-    return tuple(importlib.import_module(f"switchmark.{axis.table}").TABLE)
+    table = importlib.import_module(f"switchmark.{axis.table}").TABLE
+    return (*filter(None, [axis.chosen]), *table)

@@ -7,6 +7,7 @@ quick.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,14 @@ from switchmark.cli.arguments import (
 from switchmark.cli.completion import experiments
 from switchmark.cli.labs import check_cluster, check_same_lab, measure_on_lab
 from switchmark.cli.options import with_axes, with_host_file, with_measuring
-from switchmark.cli.running import campaign_of, check_keep, measure, new_run, told
+from switchmark.cli.running import (
+    campaign_of,
+    check_keep,
+    chosen_engines,
+    measure,
+    new_run,
+    told,
+)
 from switchmark.cli.tuning import go_on_tuning, search_settings
 
 __all__ = ["paper", "plan", "resume", "run"]
@@ -52,7 +60,7 @@ def run(
     An axis takes one value, a comma list, or start..step..stop. One that is given here takes
     the place of the campaign's.
     """
-    chosen = campaign_of(campaign, axes)
+    chosen = campaign_of(campaign, axes, far=True, in_lab=cluster is not None)
     check_keep(keep, chosen, tune is not None)
     show, lab = told(how, keep)
     check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tune)
@@ -60,7 +68,10 @@ def run(
         return measure_on_lab(cluster, (chosen, out, name), show, lab, how.strict, spread=spread)
     if tune is not None:
         return search_settings(chosen, tune, (out, name), show, lab, how.strict)
-    return measure(new_run(chosen, out, name), show, lab, how.strict)
+    folder = new_run(chosen, out, name)
+    if not how.quiet and (engines := chosen_engines(campaign, axes, chosen)):
+        print(engines, file=sys.stderr)
+    return measure(folder, show, lab, how.strict)
 
 
 @with_host_file
@@ -70,7 +81,10 @@ def plan(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     nothing, need no root."""
     from switchmark.cli.steps import script
 
-    for line in script(campaign_of(campaign, axes).tests):
+    chosen = campaign_of(campaign, axes)
+    if engines := chosen_engines(campaign, axes, chosen):
+        print(f"# {engines}")
+    for line in script(chosen.tests):
         print(line)
     return 0
 

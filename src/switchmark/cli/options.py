@@ -103,6 +103,8 @@ def _option(axis: Axis) -> inspect.Parameter:
     told = ": ".join(filter(None, (axis.help, ", ".join(axis.choices))))
     if axis.field.default_factory is None:
         told += " [none]" if axis.default is None else f" [{axis.default}]"
+    if axis.chosen:
+        told = told.removesuffix("]") + f"; {axis.chosen} where no campaign is named]"
     option = typer.Option(
         axis.option,
         help=told,

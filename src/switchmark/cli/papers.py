@@ -15,8 +15,10 @@ from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
 from switchmark.cli.benches import ThisHost, bench
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
+from switchmark.errors import UsageError
 from switchmark.machine.jsonl import to_line
 from switchmark.model.record import Record
+from switchmark.model.spec import AXES
 from switchmark.papers.experiment import Experiment, matching, names, read
 from switchmark.papers.points import Point
 from switchmark.report.drawn import check_drawing, write_papers
@@ -44,6 +46,13 @@ def run_papers(
     """Run the experiments that a pattern means, each campaign once, here or on a lab; print what
     came of each, and draw them into a file where one is named."""
     check_drawing(output)
+    engine = AXES["engine"]
+    if engine.chosen in axes.get(engine.name, "").split(","):
+        raise UsageError(
+            f"{engine.option} {engine.chosen} is of run and plan: an experiment is measured with "
+            f"the engine that it names, or {engine.default}",
+            hint=f"{engine.option} with the name of an engine: switchmark list engines",
+        )
     results, statuses = [], []
     chosen = [read(name) for name in matching(pattern)]
     with bench(cluster, share_machine=lab["share_machine"], spread=spread) as there:

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from switchmark.campaign.store import RunFolder
     from switchmark.cli.arguments import Measuring
     from switchmark.model.record import Record
+    from switchmark.model.spec import Test
 
 __all__ = [
     "Shown",
     "campaign_of",
     "check_keep",
+    "chosen_engines",
     "measure",
     "new_run",
     "print_json",
@@ -44,12 +47,52 @@ _WIDTH = 100
 """Of what is printed where no terminal says how wide it is."""
 
 
-def campaign_of(path: Path | None, axes: Mapping[str, str]) -> Campaign:
-    """Return the campaign of a file, with these axes in place of its own, or of these alone."""
+def campaign_of(
+    path: Path | None, axes: Mapping[str, str], *, far: bool = False, in_lab: bool = False
+) -> Campaign:
+    """Return the campaign of a file, with these axes in place of its own, or of these alone, whose
+    engine is chosen for this host unless it is named. `far`: other hosts may be asked what they
+    have; those of a lab are not known yet (`in_lab`), and get an engine
+    that needs no root, unless it is for ports that no such engine opens."""
     from switchmark.campaign.load import from_options, load
+    from switchmark.engines import TABLE as ENGINES
+    from switchmark.engines.base import KERNEL_PORTS
+    from switchmark.lab.usable import UsableHere
+    from switchmark.layout.choosing import Usable, with_engines
     from switchmark.layout.resolve import check
 
-    return from_options(axes, check) if path is None else load(path, axes, check)
+    def made(usable: Usable) -> Campaign:
+        choose = partial(with_engines, usable=usable)
+        if path is None:
+            return from_options(axes, check, choose)
+        return load(path, axes, check, choose)
+
+    def likely(test: Test) -> bool:
+        engine = ENGINES[test.engine]
+        return engine.privilege != "root" or not engine.port_kinds <= KERNEL_PORTS
+
+    if in_lab:
+        return made(likely)
+    with UsableHere(far=far) as usable:
+        return made(usable)
+
+
+def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaign) -> str:
+    """Return which engine was chosen for which switches of a campaign; nothing where each was
+    named."""
+    from switchmark.model.spec import AXES
+
+    axis = AXES["engine"]
+    usual = axis.chosen if path is None else axis.default
+    if axis.chosen not in axes.get(axis.name, usual).split(","):
+        return ""
+    switches: dict[str, dict[str, None]] = {}
+    for test in campaign.tests:
+        switches.setdefault(test.engine, {})[test.switch] = None
+    if len(switches) == 1:
+        return f"engine {next(iter(switches))} ({axis.option} {axis.chosen})"
+    each = (f"{engine} for {', '.join(names)}" for engine, names in switches.items())
+    return f"engines ({axis.option} {axis.chosen}): {'; '.join(each)}"
 
 
 def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:

@@ -43,7 +43,12 @@ class Engine:
     the axes that it follows, of those that are `followed_by` an engine (`model.axis`).
     `queue_a_core`: where a part has several cores, each opens a queue of the device. `own_memory`:
     its processes hold frames in memory that the axis `memory` chooses. `capabilities` are those of
-    Linux, without `CAP_`, and `devices` the device files that it takes in a container."""
+    Linux, without `CAP_`, and `devices` the device files that it takes in a container.
+
+    `chosen_for` are the kinds of ports for which `--engine auto` may choose it, of those that it
+    opens (None: all). `sees_tags`: it sees a VLAN tag too that a switch in the kernel hands over
+    beside the frame, as those do that an interface inserts; else `auto` leaves it out where frames
+    are tagged."""
 
     name: str
     summary: str
@@ -63,6 +68,8 @@ class Engine:
     queue_a_core: bool = False
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
     devices: tuple[str, ...] = ()
+    chosen_for: frozenset[PortKind] | None = None
+    sees_tags: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:

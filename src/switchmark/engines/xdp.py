@@ -3,9 +3,32 @@ offered."""
 
 from __future__ import annotations
 
-from switchmark.engines.base import Engine
+from dataclasses import dataclass
 
-ENGINE = Engine(
+from switchmark.engines.base import Engine
+from switchmark.errors import Unavailable
+from switchmark.machine.host import Host
+from switchmark.model.topology import PortKind
+from switchmark.model.version import Version
+
+_PROTOCOLS = "/proc/net/protocols"
+
+
+@dataclass(frozen=True, slots=True)
+class Xdp(Engine):
+    """It takes a kernel with AF_XDP."""
+
+    def probe(self, host: Host) -> Version:
+        version = Engine.probe(self, host)
+        if b"\nXDP " not in host.read(_PROTOCOLS):
+            raise Unavailable(
+                f"the kernel of {host.name} has no AF_XDP: {_PROTOCOLS} does not name XDP",
+                hint="a kernel with CONFIG_XDP_SOCKETS, or --engine mmap",
+            )
+        return version
+
+
+ENGINE = Xdp(
     name="xdp",
     summary="AF_XDP",
     privilege="root",
@@ -13,4 +36,8 @@ ENGINE = Engine(
     capabilities=frozenset({"NET_RAW", "NET_ADMIN", "BPF", "IPC_LOCK"}),
     resources=frozenset({"function_cores"}),
     queue_a_core=True,
+    # A socket has one queue: a NIC, or a virtual function, may bring frames to others.
+    chosen_for=frozenset({PortKind.VETH, PortKind.TAP, PortKind.MACVLAN}),
+    # Linux 6.18, veth behind a bridge: the tag stays in the skb, and XDP programs see none of it.
+    sees_tags=False,
 )

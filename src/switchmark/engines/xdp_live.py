@@ -13,4 +13,6 @@ ENGINE = Engine(
     frame_max=3076,  # a page of the page pool, with headroom
     # It enters a namespace of its own for a moment: that takes SYS_ADMIN, which stands for BPF.
     capabilities=frozenset({"SYS_ADMIN"}),
+    # Another engine receives, and its frames enter the switch past the sockets.
+    chosen_for=frozenset(),
 )

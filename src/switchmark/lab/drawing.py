@@ -45,9 +45,11 @@ def draw(
     return layout, placement
 
 
-def sketch(test: Test, probes: Probes) -> tuple[Layout, Placement]:
+def sketch(
+    test: Test, probes: Probes, can: Callable[[Plan], bool] = lambda steps: True
+) -> tuple[Layout, Placement]:
     """Return what would be built for a test, under names that nothing has, or raise why not."""
-    layout, placement = _prepared(test, PLAN_PREFIX, "/run", probes, lambda steps: True)
+    layout, placement = _prepared(test, PLAN_PREFIX, "/run", probes, can)
     _refuse_what_lacks(test, layout, probes)
     return layout, placement
 

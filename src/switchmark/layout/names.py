@@ -40,8 +40,12 @@ def unknown_names(test: Test) -> list[Refusal]:
         if name in table:
             continue
         error = table.why_not(name)
-        if error is None:
-            refusals.append(unknown_name(what, name, table, (axis.name,)))
+        if name == axis.chosen:
+            why = f"{what} {name} is chosen where a run begins: name one here"
+            refusals.append(Refusal((axis.name,), why, f"{axis.option} {axis.default}"))
+        elif error is None:
+            known = (*filter(None, [axis.chosen]), *table)
+            refusals.append(unknown_name(what, name, known, (axis.name,)))
         else:
             unusable = f"'{name}' cannot be used: " * (name in table.unusable)
             refusals.append(Refusal((axis.name,), f"{unusable}{error.message}", error.hint))

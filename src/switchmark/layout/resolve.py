@@ -43,12 +43,9 @@ _OF_A_WIRING = ranked(AXES, lambda axis: axis.blame)
 driver may refuse these, without saying by which of them."""
 
 
-def check(test: Test) -> list[Refusal]:
-    """Return every reason why this test can never work; none if it can."""
-    return _check(test, suggest=True)
-
-
-def _check(test: Test, *, suggest: bool) -> list[Refusal]:
+def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
+    """Return every reason why this test can never work; none if it can. To find what would do
+    instead of a port takes its time: without `suggest` that is left out."""
     if unknown := unknown_names(test):
         return unknown
     try:
@@ -302,13 +299,13 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
 def _with_changes(refusal: Refusal, test: Test) -> Refusal:
     """Return a refusal with the values that would do of the first of its axes that has any: the
     usual value, or else all. With these, only the other refusals of the test are left."""
-    others = {*_check(test, suggest=False)} - {refusal}
+    others = {*check(test, suggest=False)} - {refusal}
     for axis in map(AXES.__getitem__, refusal.axes):
         names = TABLES[axis.table][1] if axis.table else axis.choices
         fits = [
             name
             for name in (axis.default, *names)
-            if others.issuperset(_check(test.model_copy(update={axis.name: name}), suggest=False))
+            if others.issuperset(check(test.model_copy(update={axis.name: name}), suggest=False))
         ]
         if fits:
             chosen = fits[:1] if fits[0] == axis.default else fits

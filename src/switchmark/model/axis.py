@@ -77,6 +77,9 @@ class Axis:
     """Whether one value has commas of its own; several values are a YAML list then."""
     of_campaign: bool = False
     """Whether a campaign has one value for all of its tests, which tells nothing of any of them."""
+    chosen: str = ""
+    """The value by which switchmark chooses one itself, where it does: it is the usual one of a
+    command that names no campaign, and never that of a test."""
     compared: float | None = None
     """The value that it has by itself where several switches are compared."""
 

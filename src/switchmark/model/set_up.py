@@ -108,6 +108,7 @@ class SetUp(BaseModel):
             "path",
             "the packet I/O of the traffic program",
             table="engines",
+            chosen="auto",
             own_column=True,
             asked_as="where",
             used=3,

@@ -1,0 +1,66 @@
+"""This module says whether hosts have what tests need, before any of them is run: by looking, as a
+run itself looks, and without building anything."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from switchmark.errors import SwitchmarkError
+from switchmark.lab.drawing import sketch
+from switchmark.lab.probes import Probes
+from switchmark.layout.assembly import construct
+from switchmark.layout.sides import hosts_of
+from switchmark.machine.host import Host
+from switchmark.machine.hosts import Hosts
+from switchmark.machine.hugepages import can_reserve
+from switchmark.model.plan import Plan, Reserve
+from switchmark.model.spec import AXES, Test
+
+__all__ = ["UsableHere"]
+
+_OF_A_TRIAL = {
+    name: axis.default
+    for name, axis in AXES.items()
+    if axis.changes == "trial" and axis.field.default_factory is None
+}
+"""A host is not asked again for what is only sent or measured otherwise."""
+
+
+class UsableHere:
+    """This object asks hosts and keeps the answers. It is a context manager, at whose end
+    connections to other hosts end. Other hosts are asked only if they may be (`far`): without that
+    all is taken to be there."""
+
+    def __init__(self, *, far: bool) -> None:
+        self._far = far
+        self._hosts = Hosts()
+        self._probes = Probes(self._hosts)
+        self._known: dict[Test, bool] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._hosts.close()
+
+    def __call__(self, test: Test) -> bool:
+        """Say whether a test that can work has all that it needs where it is."""
+        path = test.model_copy(update={**_OF_A_TRIAL, "frame_size": test.frame_size})
+        if path not in self._known:
+            self._known[path] = self._looked(path)
+        return self._known[path]
+
+    def _looked(self, test: Test) -> bool:
+        try:
+            if hosts_of(test) and not self._far:
+                return True
+            self._probes.versions(test)
+            host = self._probes.host_of(test)
+            layout, _ = sketch(test, self._probes, lambda steps: _reservable(host, steps))
+            return _reservable(host, construct(layout))
+        except SwitchmarkError:
+            return False  # the run refuses it, with the reason
+
+
+def _reservable(host: Host, steps: Plan) -> bool:
+    return all(can_reserve(host, step.node) for step in steps if isinstance(step, Reserve))

@@ -1,0 +1,27 @@
+"""Every choice of an engine can work: of each switch, in each environment and scenario."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.layout.choosing import AUTO, candidates, with_engines
+from switchmark.layout.resolve import check
+from switchmark.model.spec import Test
+from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.switches import TABLE as SWITCHES
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_what_is_chosen_can_work_wherever_an_engine_can(switch: str) -> None:
+    for environment, scenario in itertools.product(ENVIRONMENTS, SCENARIOS):
+        test = Test(switch=switch, environment=environment, scenario=scenario, engine=AUTO)
+        (made,) = with_engines([test], lambda made: True)
+        if check(made, suggest=False):  # then no engine that may be chosen everywhere could
+            others = [name for name in candidates() if ENGINES[name].chosen_for is None]
+            made_by = [test.model_copy(update={"engine": name}) for name in others]
+            assert all(check(each, suggest=False) for each in made_by), (environment, scenario)
+        assert made.model_copy(update={"engine": AUTO}) == test

@@ -1,0 +1,211 @@
+"""These tests hold the engine that `--engine auto` chooses against every engine that there is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switchmark.campaign.load import Campaign, from_options, load
+from switchmark.cli.completion import completer
+from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import Engine
+from switchmark.errors import Unavailable, UsageError
+from switchmark.layout.choosing import AUTO, candidates, with_engines
+from switchmark.layout.resolve import check
+from switchmark.machine.host import LocalHost
+from switchmark.model.spec import AXES, Test
+
+
+def everything(test: Test) -> bool:
+    return True
+
+
+def without(*names: str) -> Callable[[Test], bool]:
+    """Return a host that has all engines but these."""
+    return lambda test: test.engine not in names
+
+
+def lacking(switch: str, *engines: str) -> Callable[[Test], bool]:
+    """Return a host that has all but a switch, and some engines."""
+    return lambda test: test.switch != switch and test.engine not in engines
+
+
+def chosen(
+    usable: Callable[[Test], bool] = everything, *, switch: str = "linux-bridge", **axes: Any
+) -> dict[str, str]:
+    """Return the engine for each of some switches, `a,b`, of one run."""
+    tests = [Test(switch=name, engine=AUTO, **axes) for name in switch.split(",")]
+    return {test.switch: test.engine for test in with_engines(tests, usable)}
+
+
+# --- what is asked for stays ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"burst": 256},
+        {"flows": 1_000_000, "flow_order": "zipf"},
+        {"flows": 64, "flows_by": "mac"},
+        {"arrivals": "poisson", "rate": "10k"},
+        {"touch": "full"},
+        {"dimension": "latency", "rate": "1000"},
+        {"frame_size": 9000},
+        {"vlan": 7, "frame_size": 68},
+        {"encapsulation": "vxlan6", "frame_size": 200},
+        {"ip_version": "6", "frame_size": 84},
+        {"direction": "bi", "pairs": 2},
+        {"copies": 2},
+        {"function_cores": 2, "flows": 16},
+    ],
+)
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs", "linux-bridge,ovs-dpdk"])
+def test_what_is_asked_for_stays_and_can_work(switch: str, axes: dict[str, Any]) -> None:
+    tests = [Test(switch=name, engine=AUTO, **axes) for name in switch.split(",")]
+    made = with_engines(tests, everything)
+    assert [check(test) for test in made] == [[]] * len(tests)
+    assert [test.model_copy(update={"engine": AUTO}) for test in made] == tests
+
+
+# --- the order ----------------------------------------------------------------------------------
+
+
+def test_the_table_is_the_order() -> None:
+    assert candidates() == [name for name in ENGINES if name not in ("xdp-live",)], (
+        "xdp-live only sends"
+    )
+    assert chosen() == {"linux-bridge": "xdp"}
+    assert chosen(without("xdp")) == {"linux-bridge": "mmap"}
+    assert chosen(without("xdp", "mmap")) == {"linux-bridge": "raw-mmsg"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "engine"),
+    [
+        ({"frame_size": 9000}, "mmap"),  # longer than a chunk of AF_XDP
+        ({"vlan": 7, "frame_size": 68}, "mmap"),  # XDP does not see a bridge's tags
+        ({"encapsulation": "vlan", "frame_size": 68}, "mmap"),
+        ({"switch": "ipvlan"}, "udp-mmsg"),  # it goes by the IP address of the interface
+        ({"switch": "sriov"}, "mmap"),  # a socket of AF_XDP has one queue of a virtual function
+        ({"scenario": "p2p", "nic": "a0=eth1:eth2,b0=eth3:eth4"}, "mmap"),
+        ({"port": "macvlan", "switch": "macvlan"}, "xdp"),
+        ({"switch": "testpmd"}, "dpdk"),
+        ({"switch": "vpp"}, "dpdk"),  # on vhost-user, though it has veth, too
+        ({"switch": "vpp", "port": "veth"}, "xdp"),
+        ({"switch": "vale"}, "netmap"),
+        ({"switch": "null"}, "null"),
+        ({"memory": "hugepages"}, "dpdk"),
+    ],
+)
+def test_what_is_asked_for_decides(axes: dict[str, Any], engine: str) -> None:
+    assert set(chosen(**axes).values()) == {engine}
+
+
+def test_where_netmap_is_not_there_a_port_of_another_kind_is_opened() -> None:
+    assert chosen(without("netmap"), switch="vale") == {"vale": "xdp"}
+
+
+# --- one engine for a run -----------------------------------------------------------------------
+
+
+def test_one_engine_is_for_all_switches_that_it_fits() -> None:
+    both = {"linux-bridge": "dpdk", "ovs": "dpdk", "ovs-dpdk": "dpdk"}
+    assert chosen(switch="linux-bridge,ovs,ovs-dpdk") == both
+    assert chosen(switch="linux-bridge,ipvlan") == dict.fromkeys(
+        ("linux-bridge", "ipvlan"), "udp-mmsg"
+    )
+
+
+def test_one_engine_is_for_all_tests_of_a_run() -> None:
+    tests = [Test(engine=AUTO, frame_size=size) for size in (64, 9000)]
+    assert [test.engine for test in with_engines(tests, everything)] == ["mmap", "mmap"]
+
+
+def test_where_none_fits_all_each_switch_has_its_own() -> None:
+    tests = [
+        Test(switch=switch, engine=AUTO, frame_size=size)
+        for switch, size in itertools.product(("linux-bridge", "ipvlan", "testpmd"), (64, 9000))
+    ]
+    engines = [test.engine for test in with_engines(tests, everything)]
+    assert engines == ["mmap"] * 2 + ["udp-mmsg"] * 2 + ["dpdk"] * 2
+
+
+def test_a_switch_that_cannot_be_measured_here_decides_nothing_for_the_others() -> None:
+    engines = chosen(lacking("ovs-dpdk"), switch="linux-bridge,ovs,ovs-dpdk")
+    assert engines == {"linux-bridge": "xdp", "ovs": "xdp", "ovs-dpdk": "dpdk"}
+    engines = chosen(without("dpdk", "xdp"), switch="linux-bridge,ovs,ovs-dpdk")
+    assert engines == {"linux-bridge": "mmap", "ovs": "mmap", "ovs-dpdk": "dpdk"}
+
+
+def test_what_no_engine_can_is_refused_for_what_is_wrong_with_it() -> None:
+    (test,) = with_engines(
+        [Test(switch="ovs-dpdk", engine=AUTO, touch="none", burst=1)], everything
+    )
+    assert test.engine == "dpdk"
+    with pytest.raises(UsageError, match="--queues: switch linux-bridge does not") as refused:
+        from_options({"queues": "2", "flows": "16"}, check, left_to_us)
+    assert "engine" not in str(refused.value)
+
+
+# --- where it is asked for ------------------------------------------------------------------------
+
+
+def left_to_us(tests: Any) -> list[Test]:
+    return with_engines(tests, everything)
+
+
+def engines_of(campaign: Campaign) -> list[str]:
+    return [test.engine for test in campaign.tests]
+
+
+def test_a_command_line_that_names_no_engine_leaves_it_open() -> None:
+    assert engines_of(from_options({}, check, left_to_us)) == ["xdp"]
+    assert engines_of(from_options({"engine": "raw-mmsg"}, check, left_to_us)) == ["raw-mmsg"]
+    assert engines_of(from_options({"engine": "raw,auto,xdp"}, check, left_to_us)) == ["raw", "xdp"]
+    assert engines_of(from_options({}, check)) == ["raw-mmsg"]
+
+
+def test_a_file_that_names_no_engine_has_the_usual_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("switch: [linux-bridge, ovs]\n")
+    assert engines_of(load(file, {}, check, left_to_us)) == [AXES["engine"].default] * 2
+    assert engines_of(load(file, {"engine": AUTO}, check, left_to_us)) == ["xdp"] * 2
+    file.write_text("engine: auto\ntests: [{switch: ovs}, {switch: testpmd}]\n")
+    assert engines_of(load(file, {}, check, left_to_us)) == ["dpdk"] * 2
+
+
+def test_what_is_left_to_nobody_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="engine auto is chosen where a run begins"):
+        from_options({"engine": AUTO}, check)
+    with pytest.raises(UsageError, match="did you mean auto"):
+        from_options({"engine": "aut"}, check, left_to_us)
+
+
+def test_it_is_completed() -> None:
+    complete = completer(AXES["engine"])
+    assert complete is not None
+    assert complete("a") == ["auto"]
+    assert complete("xdp,m") == ["xdp,mmap"]
+
+
+# --- what a host has ------------------------------------------------------------------------------
+
+
+class WithoutXdp(LocalHost):
+    """This host's kernel was built without AF_XDP."""
+
+    def read(self, path: str) -> bytes:
+        content = LocalHost.read(self, path)
+        if path != "/proc/net/protocols":
+            return content
+        return b"".join(each for each in content.splitlines(True) if not each.startswith(b"XDP "))
+
+
+def test_a_kernel_without_af_xdp_has_no_engine_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "probe", lambda self, host: "built")
+    with pytest.raises(Unavailable, match="has no AF_XDP"):
+        ENGINES["xdp"].probe(WithoutXdp())
