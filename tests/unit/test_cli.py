@@ -264,7 +264,7 @@ def test_a_run_has_the_name_that_it_is_given_once(cli, tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (["run", "--switch", "lxinux-bridge"], "did you mean linux-bridge?"),
-        (["run", "--engine", "raw,rav"], "there is no engine named 'rav'\n  known: udp, "),
+        (["run", "--engine", "raw,rav"], "there is no engine named 'rav'\n  known: auto, xdp, "),
         (["plan", "--scenario", "v2w"], "there is no scenario named 'v2w'"),
         (["run", "--burst", "0"], "--burst: '0' is too small: at least 1"),
         (["run", "--frame-size", "64..128"], "write start..step..stop"),
@@ -484,7 +484,9 @@ def test_a_plan_begins_with_its_tests_paths_and_time(cli, monkeypatch: pytest.Mo
     monkeypatch.setattr(switchmark.cli.steps, "plan", lambda *tests: ["ip link add x"])
     first, *rest = cli("plan", "--burst", "1..9", "--flows", "1,2").out.splitlines()
     assert re.fullmatch(r"# 18 tests on 2 paths, about [3-6]:\d\d to run", first)
-    assert rest[:3] == ["#   burst: 1, 2, 3, 4, 5, 6, 7, 8, ... (9)", "#   flows: 1, 2", ""]
+    assert rest[:2] == ["#   burst: 1, 2, 3, 4, 5, 6, 7, 8, ... (9)", "#   flows: 1, 2"]
+    assert re.fullmatch(r"#   engine (xdp|mmap) \(--engine auto\)", rest[2])
+    assert rest[3] == ""
     lines = cli("plan", "--switch", "ovs,linux-bridge").out.splitlines()
     assert re.fullmatch(r"# 2 tests on 2 paths, about \d:\d\d to run", lines[0])
     assert "each path is set up once a round" in lines[1]
@@ -592,7 +594,7 @@ def test_a_run_on_a_busy_host_says_so_before_it_measures(
 ) -> None:
     monkeypatch.setattr(switchmark.machine.noise, "busy_cpus", lambda *_: {"0": 0.8412})
     ended = cli("run")
-    assert ended.err.startswith("warning: this host is too busy to measure: others take 84% of CPU")
+    assert "\nwarning: this host is too busy to measure: others take 84% of CPU" in ended.err
     assert ended.err.index("warning: ") < ended.err.index("[1/1]")
     assert "warning" not in cli("run", "--quiet").err
 

@@ -82,9 +82,7 @@ def plan(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     from switchmark.cli.steps import script
 
     chosen = campaign_of(campaign, axes)
-    if engines := chosen_engines(campaign, axes, chosen):
-        print(f"# {engines}")
-    for line in script(chosen.tests):
+    for line in script(chosen.tests, chosen_engines(campaign, axes, chosen)):
         print(line)
     return 0
 

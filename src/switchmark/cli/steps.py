@@ -40,12 +40,15 @@ _VALUES = 8
 """Of more values of an axis than these some are counted."""
 
 
-def script(tests: Sequence[Test]) -> Iterator[str]:
-    """Yield what `switchmark plan` prints: a summary, then the tests of each path and its steps."""
+def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
+    """Yield what `switchmark plan` prints: a summary with a note, then the tests of each path and
+    its steps."""
     shown = telling(tests)
     numbered = enumerate(tests, 1)
     paths = [list(path) for _, path in itertools.groupby(numbered, lambda each: path_key(each[1]))]
     yield from _summary(tests, len(paths))
+    if note:
+        yield f"#   {note}"
     for path in paths:
         yield ""
         for number, test in path:
