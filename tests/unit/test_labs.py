@@ -4,6 +4,7 @@ compared, without any worker."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from switchmark.cluster.description import described
 from switchmark.cluster.dispatch import Landed
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials, as_visit
 from switchmark.errors import Unavailable, UsageError
+from switchmark.metrics.repeats import Repeats
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
@@ -450,23 +452,37 @@ def test_figures_of_testbeds_that_are_alike_stand_in_one_table(tmp_path: Path) -
 # --- the comparison --------------------------------------------------------------------------
 
 
-def test_testbeds_whose_intervals_lie_apart_are_named_and_grouped() -> None:
+def rate(*mpps: float) -> Rate:
+    return Rate(Repeats(tuple(1e6 * each for each in mpps)))
+
+
+def test_testbeds_that_are_shown_to_differ_are_named_and_grouped() -> None:
     rates = {
         "raw": {
-            "a": Rate(2.0e6, 1.9e6, 2.1e6),
-            "b": Rate(2.1e6, 2.0e6, 2.2e6),
-            "c": Rate(2.2e6, 2.15e6, 2.3e6),  # like b, which is like a
-            "d": Rate(1.0e6, 0.9e6, 1.1e6),
+            "a": rate(1.9, 2.0, 2.1, 1.95, 2.05),
+            "b": rate(2.02, 2.12, 2.22, 2.07, 2.17),
+            "c": rate(2.14, 2.24, 2.34, 2.19, 2.29),  # like b, which is like a
+            "d": rate(0.95, 1.0, 1.05, 0.98, 1.02),
         }
     }
     assert groups("abcd", rates) == [["a", "b", "c"], ["d"]]
     (told,) = differences("abcd", rates)
-    assert told.startswith("testbeds differ: on a cable with raw c 2.2 [2.15, 2.3] Mpps, b 2.1")
+    assert told.startswith("testbeds differ: on a cable with raw c 2.24 [2.14, 2.34] Mpps, b 2.12")
+    assert groups("ac", {"raw": {name: rates["raw"][name] for name in "ac"}}) == [["a"], ["c"]]
     assert differences("abc", rates) == []
 
 
+def test_intervals_that_lie_apart_by_chance_part_no_testbeds() -> None:
+    """Of ten alike two often do."""
+    draw = random.Random(8)
+    names = "abcdefghij"
+    rates = {name: rate(*(draw.gauss(2, 0.1) for _ in range(5))) for name in names}
+    assert max(each.low for each in rates.values()) > min(each.high for each in rates.values())
+    assert groups(names, {"raw": rates}) == [list(names)]
+
+
 def test_a_testbed_that_was_not_measured_is_apart_from_none() -> None:
-    rates = {"raw": {"a": Rate(2e6, 2e6, 2e6)}}
+    rates = {"raw": {"a": rate(2, 2, 2, 2, 2)}}
     assert groups("ab", rates) == [["a", "b"]]
 
 

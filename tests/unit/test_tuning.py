@@ -26,6 +26,7 @@ from switchmark.campaign.tuning import (
 )
 from switchmark.errors import UsageError
 from switchmark.layout.resolve import check
+from switchmark.metrics.family import Results
 from switchmark.metrics.throughput import rates_pps
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
@@ -233,8 +234,10 @@ def test_a_run_folder_knows_what_was_asked_for(tmp_path: Path) -> None:
 def lines(default_pps: int, tuned_pps: int | None, tried: int = 8) -> list[str]:
     test = Test(switch="testpmd", engine="dpdk", search="max", repeat=5)
     tuned = test.model_copy(update={"switch_burst": 64, "memory": "no-huge"})
+    default = measured(test, default_pps, 5)
     beside = None if tuned_pps is None else measured(tuned, tuned_pps, 5)
-    return tuning_lines(measured(test, default_pps, 5), beside, tried, ("switch",))
+    results = Results.of(filter(None, (default, beside)))
+    return tuning_lines(default, beside, tried, ("switch",), results)
 
 
 def test_a_difference_is_told_with_both_intervals_and_the_command() -> None:

@@ -45,7 +45,8 @@ __all__ = [
 ]
 
 REPEATS = 5
-"""Trials of the default and of the best, at least: one more than a difference can be told by."""
+"""Trials of the default and of the best, at least: so many have an interval. Those that the best was
+chosen by are none of them."""
 
 TUNED = "tuned"
 """The run folder of what is compared, within that of what was tried."""

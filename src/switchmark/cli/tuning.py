@@ -79,6 +79,7 @@ def print_tuning(path: Path, stream: IO[str]) -> None:
         with_default_settings,
         with_settings_of_its_own,
     )
+    from switchmark.metrics.family import Results
     from switchmark.model.labels import telling
     from switchmark.report.tuning import tuning_lines
 
@@ -86,12 +87,13 @@ def print_tuning(path: Path, stream: IO[str]) -> None:
         return
     asked, tried = asked_for(path).tests, read_campaign(path).tests
     compared = {record.test: record for record in read_records(path / TUNED)}
+    results = Results.of(compared.values())
     print(file=stream)
     for test in asked:
         for default in with_default_settings(test, compared):
             tuned = next((compared[t] for t in with_settings_of_its_own(test, compared)), None)
             count = len(with_settings_of_its_own(test, tried))
-            lines = tuning_lines(compared[default], tuned, count, telling(asked))
+            lines = tuning_lines(compared[default], tuned, count, telling(asked), results)
             print(*lines, sep="\n", file=stream)
 
 

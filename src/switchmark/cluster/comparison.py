@@ -1,15 +1,15 @@
 """This module compares the testbeds of a lab: each measures the same calibration trials on a cable,
-and where the 95 % intervals lie apart, the testbeds are not alike."""
+and testbeds are alike unless `metrics.difference` shows that their rates differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from switchmark.layout.resolve import check
-from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.throughput import rates_pps
+from switchmark.metrics.difference import Family
+from switchmark.metrics.repeats import FIGURES, Repeats, repeats_of
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
@@ -25,18 +25,26 @@ _ENGINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate of a testbed on a cable is a median with its 95 % interval, in frames a second."""
+    """A rate of a testbed on a cable, frames a second, is the median of its repeats; `low` and
+    `high` are the ends of their 95 % interval, or the least and the greatest of too few for one."""
 
-    pps: float
-    low: float
-    high: float
+    repeats: Repeats
 
-    def is_apart(self, other: Rate) -> bool:
-        """Say whether the intervals have nothing in common."""
-        return self.high < other.low or other.high < self.low
+    @property
+    def pps(self) -> float:
+        return median(self.repeats.values)
+
+    @property
+    def low(self) -> float:
+        return (self.repeats.interval or (min(self.repeats.values),))[0]
+
+    @property
+    def high(self) -> float:
+        return (self.repeats.interval or (max(self.repeats.values),))[-1]
 
     def __str__(self) -> str:
-        return f"{self.pps / 1e6:.3g} [{self.low / 1e6:.3g}, {self.high / 1e6:.3g}] Mpps"
+        ends = f"{self.low / 1e6:.3g}, {self.high / 1e6:.3g}"
+        return f"{self.pps / 1e6:.3g} [{ends}] Mpps"
 
 
 Rates = Mapping[str, Mapping[str, Rate]]
@@ -63,19 +71,21 @@ def shared_tests(tests: Iterable[Test]) -> list[Test]:
 
 def rate_of(record: Record) -> Rate | None:
     """Return the rate that a shared test shows; None where it failed."""
-    if record.status != "ok" or not record.trials:
+    repeats = repeats_of([record], FIGURES["rate"])
+    if not repeats.values:
         return None
-    rates = rates_pps(record)
-    return Rate(median(rates), *(median_interval(rates) or (min(rates), max(rates))))
+    # On a cable it is the sender or the receiver that is measured. Testbeds take no turns.
+    return Rate(replace(repeats, bound=False, rounds=()))
 
 
 def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:
     """Return the testbeds in groups of those that are alike, directly or by way of others."""
+    apart = {pair for by_testbed in rates.values() for pair in _apart(by_testbed)}
     left, got = list(testbeds), []
     while left:
         group = [left.pop(0)]
         for name in group:
-            near = [each for each in left if not _apart(name, each, rates)]
+            near = [each for each in left if (name, each) not in apart]
             group += near
             left = [each for each in left if each not in near]
         got.append(sorted(group))
@@ -93,7 +103,14 @@ def differences(testbeds: Sequence[str], rates: Rates) -> list[str]:
     return told
 
 
-def _apart(one: str, other: str, rates: Rates) -> bool:
-    return any(
-        each[one].is_apart(each[other]) for each in rates.values() if one in each and other in each
-    )
+def _apart(rates: Mapping[str, Rate]) -> set[tuple[str, str]]:
+    """Return the pairs of testbeds whose rates are shown to differ."""
+    names = list(rates)
+    family = Family(FIGURES["rate"], tuple(rate.repeats for rate in rates.values()))
+    places = range(len(names))
+    return {
+        (names[one], names[other])
+        for one in places
+        for other in places
+        if one != other and family.difference(one, other).word in ("faster", "slower")
+    }

@@ -6,37 +6,48 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from switchmark.metrics.difference import Difference
+from switchmark.metrics.family import Results
 from switchmark.model.labels import label
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
-from switchmark.report.compare import compared
 from switchmark.report.compare_table import said
 from switchmark.report.figures import BOUND_NOTE, outcome, sure_rate
 from switchmark.report.json import to_object
-from switchmark.report.pairing import Sides
 
 __all__ = ["command_of", "tuning_lines"]
 
 
 def tuning_lines(
-    default: Record, tuned: Record | None, tried: int, axes: tuple[str, ...]
+    default: Record,
+    tuned: Record | None,
+    tried: int,
+    axes: tuple[str, ...],
+    results: Results,
 ) -> list[str]:
     """Return what a reader is told of one test: both figures with their intervals, the settings,
     and the command that measures them again. `tried` is how many settings were, `axes` tell this
-    test from others of the run."""
+    test from others of the run, and `results` are those of all tests that were measured anew: none
+    of the trials by which the best was chosen is among them."""
     name = label(default.test, axes)
     if tuned is None:
         why = "has nothing to tune" if not tried else f"none of {tried} settings could be measured"
         return [f"{name}: default {_figure(default)}; {why}"]
-    (pair,) = compared([Sides((default,), (tuned,))]).pairs
-    difference = pair.difference
-    told = said(difference)
+    difference = results.difference(default, tuned)
+    told = said(difference) + _needed(difference)
     both = f"default {_figure(default)}, tuned {_figure(tuned)}"
     return [
         f"{name}: {both}: {told} (the best of {tried} settings)",
         f"  {command_of(tuned.test)}",
         *([f"  {BOUND_NOTE}"] if difference.before.bound or difference.after.bound else []),
     ]
+
+
+def _needed(difference: Difference) -> str:
+    """Say how many rounds would probably decide."""
+    if difference.reason != "chance" or difference.needed is None:
+        return ""
+    return f", about {difference.needed} rounds would tell"
 
 
 def _figure(record: Record) -> str:
