@@ -34,8 +34,10 @@ from switchmark.model.placement import Pin
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind, Role
+from switchmark.model.trial import TrialSpec
 from switchmark.plugins import load_plugins
 from switchmark.searches import base as searches
+from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches import TABLE
 from switchmark.switches.base import Switch
 
@@ -709,6 +711,20 @@ def test_repeats_that_end_before_they_are_certain(
     record = attempt(**SATURATED, duration=0.05, warmup=0, until_certain="0.0001%")
     assert len(record.trials) == 5
     assert "uncertain" in record.doubts
+
+
+def test_a_rate_that_falls_from_trial_to_trial(
+    attempt: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def falling(measure: Measure, spec: TrialSpec, bounds: LoadBounds) -> tuple[TrialResult, ...]:
+        rates = [bounds.rate_pps or 0.0] * 6
+        loads = [rate * (1 - 0.1 * number) for number, rate in enumerate(rates)]
+        return tuple(measure(spec.model_copy(update={"rate_pps": load})) for load in loads)
+
+    monkeypatch.setattr("switchmark.searches.fixed.repeated", falling)
+    record = attempt(switch="linux-bridge", rate="2000", duration=0.2, warmup=0)
+    assert len(record.trials) == 6
+    assert "drifting" in record.doubts
 
 
 def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:

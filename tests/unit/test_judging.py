@@ -19,7 +19,7 @@ from switchmark.machine.recording import RecordingHost
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
-from switchmark.metrics.throughput import is_uncertain
+from switchmark.metrics.throughput import is_drifting, is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
 from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.counters import PathCounters
@@ -622,6 +622,22 @@ def test_what_was_to_be_certain_and_is_not_is_doubted() -> None:
     assert not is_uncertain(Test(), wide)
 
 
+@pytest.mark.parametrize(
+    ("mpps", "drifts"),
+    [
+        ((1.0, 0.98, 0.96, 0.94, 0.92, 0.9), True),
+        ((0.9, 0.92, 0.94, 0.96, 0.98, 1.0), True),
+        ((1.0, 0.98, 0.96, 0.94, 0.92, 0.93), False),  # chance does as much 12 times in 720
+        ((1.0, 0.975, 0.95, 0.925, 0.9), False),  # and of five even this 2 times in 120
+        ((1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94), False),  # less than a tenth
+        ((1.0, 0.9, 1.0, 0.9, 1.0, 0.9, 1.0, 0.9), False),
+    ],
+)
+def test_repeats_that_rise_or_fall_are_doubted(mpps: tuple[float, ...], drifts: bool) -> None:
+    trials = tuple(trial(round(each * 1e6)) for each in mpps)
+    assert is_drifting(Test(repeat=len(mpps)), trials) is drifts
+
+
 RAISED_BY = {
     "cores-shared": "netns/test_real_frames.py::test_pairs_in_both_directions",
     "cores-overcommitted": "root/test_chains.py::test_functions_behind_a_switch",
@@ -640,6 +656,7 @@ RAISED_BY = {
     "no-hugepages": "root/test_bypass_failures.py"
     "::test_hugepages_that_cannot_be_had_are_counted_and_given_back",
     "unstable": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "drifting": "root/test_truth.py::test_a_rate_that_falls_from_trial_to_trial",
     "uncertain": "root/test_truth.py::test_repeats_that_end_before_they_are_certain",
     "short": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
     "clock": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
@@ -676,7 +693,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
             "flows-mixed",
         ),
-        "lab/searching.py": ("uncertain",),
+        "lab/searching.py": ("uncertain", "drifting"),
         "campaign/sharing.py": ("shared-machine",),
         "errors.py": ("not-equivalent", "host-busy"),
         "lab/judging.py": (

@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 REPEATS = 5
-"""Trials of the default and of the best, at least: so many have an interval. Those that the best was
-chosen by are none of them."""
+"""Trials of the default and of the best, at least: so many have an interval. None of them is one
+that the best was chosen by."""
 
 TUNED = "tuned"
 """The run folder of what is compared, within that of what was tried."""

@@ -7,7 +7,7 @@ from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath
 from switchmark.layout.roles import has_own_memory, steering_of
 from switchmark.layout.ways import cables_of
-from switchmark.metrics.throughput import is_uncertain, of_latency
+from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
@@ -81,6 +81,7 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, judged: Judged
                 dict.fromkeys(
                     [doubt for trial in estimate.trials for doubt in trial.doubts]
                     + ["uncertain"] * is_uncertain(test, estimate.trials)
+                    + ["drifting"] * is_drifting(test, estimate.trials)
                 )
             ),
             "gate": path.gate,

@@ -167,6 +167,12 @@ _DOUBTS = (
         "a quieter host, longer --duration, or a wider --until-certain",
     ),
     Doubt(
+        "drifting",
+        "figures rise or fall by a tenth over six repeats or more, beyond what chance does",
+        "there is no one figure that the test could state, and its interval is not one",
+        "a quieter host, a longer --warmup, or looking for what changes: heat, memory, a table",
+    ),
+    Doubt(
         "short",
         "the measured phase took less than 1 s",
         "start and end weigh much",

@@ -21,6 +21,7 @@ __all__ = [
     "confidence",
     "fairness",
     "figures",
+    "is_drifting",
     "is_lower_bound",
     "is_uncertain",
     "is_unstable",
@@ -134,6 +135,16 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
         return False
     known = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
     return len(known) < MIN_REPEATS or relative_half_width(known) > test.until_certain
+
+
+def is_drifting(test: Test, trials: Sequence[TrialResult]) -> bool:
+    """Say whether the figures of a test's repeats rise or fall from the first to the last."""
+    by_search: dict[int, list[TrialResult]] = {}
+    for trial in trials:
+        by_search.setdefault(trial.spec.repeat, []).append(trial)
+    repeats = list(by_search.values()) if len(by_search) > 1 else [[trial] for trial in trials]
+    each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
+    return statistics.is_drifting([median(one) for one in each if one])
 
 
 def of_latency(test: Test) -> bool:
