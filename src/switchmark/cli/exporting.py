@@ -205,7 +205,7 @@ def query(
     as_json: JsonRows = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, no table")] = False,
 ) -> int:
-    """Ask the records of runs by SQL: tables tests, trials, flows, goals, records, all_trials.
+    """Ask the records of runs by SQL: tests, trials, flows, goals, searches, records, all_trials.
 
     Without a query it lists the columns of each table.
     """

@@ -19,8 +19,9 @@ from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import cdf, percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
 from switchmark.metrics.profile import merged as merged_profile
+from switchmark.metrics.searched import searches_of
 from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.throughput import MIN_REPEATS, loss_ratio, rates_pps, sent
+from switchmark.metrics.throughput import MIN_REPEATS, is_of_search, loss_ratio, rates_pps, sent
 from switchmark.model.latency import Latency
 from switchmark.model.profile import Shares
 from switchmark.model.record import Record, TrialResult
@@ -51,8 +52,13 @@ class Metric:
     samples: Callable[[Record], list[float]]
 
     def interval(self, record: Record) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median over the trials; None below three."""
-        samples = self.samples(record)
+        """Return the 95 % interval of the median over the repeats, trials or whole searches; None
+        below five."""
+        if is_of_search(record):
+            each = map(self.samples, searches_of(record))
+            samples = [median(of_search) for of_search in each if of_search]
+        else:
+            samples = self.samples(record)
         return median_interval(samples) if len(samples) >= MIN_REPEATS else None
 
 

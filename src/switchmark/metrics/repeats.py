@@ -12,9 +12,15 @@ from typing import Literal
 
 from switchmark.metrics.doubts import spoiled
 from switchmark.metrics.latency import latency_ns
-from switchmark.metrics.searched import is_bound, is_of_search, search_values, searches_of
+from switchmark.metrics.searched import is_bound, search_values, searches_of
 from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.throughput import is_lower_bound, loss_ratio, of_latency, rates_pps
+from switchmark.metrics.throughput import (
+    is_lower_bound,
+    is_of_search,
+    loss_ratio,
+    of_latency,
+    rates_pps,
+)
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 

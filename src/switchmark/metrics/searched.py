@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from switchmark.metrics.latency import latency_of
+from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import is_lower_bound, loss_ratio
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult
@@ -22,10 +23,11 @@ __all__ = [
     "SearchValue",
     "goals_of",
     "is_bound",
-    "is_of_search",
     "median_of",
+    "precision_of",
     "search_values",
     "searches_of",
+    "values_interval",
     "values_of_goal",
 ]
 
@@ -68,12 +70,6 @@ def search_values(record: Record, goal: str) -> tuple[float, ...]:
     return tuple(each.value for each in values_of_goal(record, goal) if each.value is not None)
 
 
-def is_of_search(record: Record) -> bool:
-    """Say whether a search of many trials set the load of those that make the figure. It is one
-    value then, or one for each repeat of the search."""
-    return record.search is not None and record.search.trials > len(record.trials)
-
-
 def searches_of(record: Record) -> tuple[Record, ...]:
     """Return a record for each repeat of a search that has a figure, with the trials, the goals and
     the verdict of that repeat."""
@@ -106,6 +102,28 @@ def searches_of(record: Record) -> tuple[Record, ...]:
             )
         )
     return tuple(each)
+
+
+def precision_of(goal: Goal) -> float | None:
+    """Return how precisely a search found what met a goal: how far what failed lies above what
+    passed, as a share of it. None where nothing failed, or nothing passed."""
+    low, high = (
+        (goal.low_pps, goal.high_pps)
+        if goal.burst_frames is None
+        else (goal.burst_low, goal.burst_high)
+    )
+    return None if low is None or not high else (high - low) / high
+
+
+def values_interval(values: Sequence[SearchValue]) -> tuple[float, float | None] | None:
+    """Return the 95 % interval of the median of several searches; None of too few. Its end is not
+    known where that could be more, were the bounds among them above all others."""
+    known = [each for each in values if each.value is not None]
+    least = median_interval([each.value or 0.0 for each in known])
+    most = median_interval([_HIGHEST if each.at_least else each.value or 0.0 for each in known])
+    if least is None or most is None:
+        return None
+    return least[0], most[1] if math.isfinite(most[1]) else None
 
 
 def is_bound(goal: Goal) -> bool:

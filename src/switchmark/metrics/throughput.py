@@ -23,6 +23,7 @@ __all__ = [
     "figures",
     "is_drifting",
     "is_lower_bound",
+    "is_of_search",
     "is_uncertain",
     "is_unstable",
     "latency_confidence",
@@ -122,6 +123,12 @@ def is_lower_bound(verdict: str) -> bool:
     return verdict in ("sender", "receiver")
 
 
+def is_of_search(record: Record) -> bool:
+    """Say whether a search of many trials set the load of those that make the figure. It is one
+    value then, or one for each repeat of the search."""
+    return record.search is not None and record.search.trials > len(record.trials)
+
+
 def is_unstable(trial: TrialResult) -> bool:
     """Say whether the arrivals of a trial drift or split in two bands, from interval to
     interval."""
@@ -130,10 +137,13 @@ def is_unstable(trial: TrialResult) -> bool:
 
 
 def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
-    """Say whether `until_certain` was asked for, and as many trials as there can be did not do."""
-    if test.until_certain is None or len(trials) < MIN_REPEATS:
+    """Say whether `until_certain` was asked for, and as many repeats as there can be did not do."""
+    searched = any(trial.spec.repeat > 1 for trial in trials)
+    repeats = _by_search(trials) if searched else [(trial,) for trial in trials]
+    if test.until_certain is None or len(repeats) < MIN_REPEATS:
         return False
-    known = figures(trials, latency=of_latency(test), steady=of_steady_part(test))
+    each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
+    known = [median(one) for one in each if one]
     return len(known) < MIN_REPEATS or relative_half_width(known) > test.until_certain
 
 
@@ -174,14 +184,29 @@ def relative_half_width(rates: Sequence[float]) -> float:
 def latency_confidence(record: Record) -> tuple[float, float] | None:
     """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None below
     five that tell theirs."""
-    medians = [trial.latency.p50 for trial in record.trials if trial.latency]
-    known = [float(one) for one in medians if one is not None]
-    return median_interval(known)
+    each = (figures(trials, latency=True, steady=False) for trials in _repeats(record))
+    return median_interval([median(one) for one in each if one])
 
 
 def confidence(record: Record) -> tuple[float, float] | None:
     """Return the 95 % interval of the median received rate over the repeats; None below five."""
-    return median_interval(rates_pps(record))
+    steady = of_steady_part(record.test)
+    each = (trial_rates_pps(trials, steady=steady) for trials in _repeats(record))
+    return median_interval([median(one) for one in each])
+
+
+def _repeats(record: Record) -> list[tuple[TrialResult, ...]]:
+    """Return the trials of each repeat of a test: one, or all that make the figure of a search."""
+    if is_of_search(record):
+        return _by_search(record.trials)
+    return [(trial,) for trial in record.trials]
+
+
+def _by_search(trials: Sequence[TrialResult]) -> list[tuple[TrialResult, ...]]:
+    by_search: dict[int, tuple[TrialResult, ...]] = {}
+    for trial in trials:
+        by_search[trial.spec.repeat] = (*by_search.get(trial.spec.repeat, ()), trial)
+    return list(by_search.values())
 
 
 _COUNTS = tuple(name for name in FlowCounts.model_fields if name not in ("flow", "latency"))

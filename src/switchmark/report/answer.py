@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from switchmark.metrics.difference import MIN_REPEATS
 from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.family import Results
-from switchmark.metrics.searched import is_of_search
+from switchmark.metrics.throughput import is_of_search
 from switchmark.model.cable import CABLE
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES
 from switchmark.report import remarks
-from switchmark.report.figures import goal_name, scaled_figure, with_repeats
+from switchmark.report.figures import goal_name, precision, scaled_figure, with_repeats
 from switchmark.report.standing import (
     FUNCTIONAL,
     Figure,
@@ -375,7 +375,16 @@ def _figure_text(figure: Figure, *, within: bool = False) -> str:
     bound = "at least " * figure.at_least
     repeats = "searches" if is_of_search(figure.record) else "trials"
     text = with_repeats(figure.value, figure.values, figure.interval, figure.unit, repeats)
+    if len(figure.values) == 1 and (told := _precision(figure)):
+        text = f"{text.removesuffix(')')}, {told})"
     return bound + (text.replace(" (", ", ").rstrip(")") if within else text)
+
+
+def _precision(figure: Figure) -> str:
+    """Say how precisely a search found its figure; nothing of what was not searched for."""
+    goals = figure.record.search.goals if figure.record.search else ()
+    known = [precision(goal) for goal in goals if goal.goal == figure.what]
+    return f"found to within {known[0]}" if any(known) else ""
 
 
 def _begun(sentence: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from switchmark.metrics.searched import SearchValue, precision_of, values_interval
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
@@ -24,8 +25,10 @@ __all__ = [
     "goal_name",
     "outcome",
     "percent",
+    "precision",
     "rate",
     "scaled_figure",
+    "searched_figure",
     "share",
     "sure_rate",
     "with_interval",
@@ -134,6 +137,27 @@ def with_repeats(
         return f"{text} (1 {once})"
     ends = [scaled_to(end, value, _UNITS[unit]) for end in (min(values), max(values))]
     return f"{text} ({' to '.join(ends)} in {len(values)} {repeats})"
+
+
+def searched_figure(
+    value: float, values: Sequence[SearchValue], unit: Literal["pps", "ns", "frames"]
+) -> str:
+    """Write what searches found: with the 95 % interval of their median, or from the least to the
+    most where they are too few for one, as `326 kpps (274..368 of 3)`."""
+    ends = values_interval(values)
+    if ends is not None:
+        return with_interval(value, *ends, unit)
+    text, known = scaled_figure(value, unit), [each.value for each in values if each.value]
+    if len(known) < 2:
+        return text
+    least, most = (scaled_to(end, value, _UNITS[unit]) for end in (min(known), max(known)))
+    return f"{text} ({least}..{most} of {len(values)})"
+
+
+def precision(goal: Goal) -> str:
+    """Write how precisely a search found what met a goal; nothing where nothing failed."""
+    share_apart = precision_of(goal)
+    return "" if share_apart is None else percent(share_apart)
 
 
 def scaled_figure(value: float, unit: Literal["pps", "ns", "frames"]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from switchmark.metrics.searched import precision_of
+from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.labels import telling
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
+from switchmark.model.search import Goal
 from switchmark.model.spec import AXES
 from switchmark.report.json import to_object
 
@@ -113,8 +116,20 @@ def _latency(name: str) -> Callable[[Printed], str | None]:
 def _goal(name: str) -> Callable[[Printed], str | None]:
     def of(content: Printed) -> str | None:
         goals = content["search"]["goals"] if content["search"] else ()
-        rates = [goal["rate_pps"] for goal in goals if goal["goal"] == name]
-        return _thousands(rates[0]) if rates and rates[0] is not None else None
+        for goal in goals:
+            if goal["goal"] == name and goal["rate_pps"] is not None:
+                bound = r"$\geq$" if is_lower_bound(goal.get("verdict") or "") else ""
+                return f"{bound}{_thousands(goal['rate_pps'])}"
+        return None
+
+    return of
+
+
+def _precision(name: str) -> Callable[[Printed], str | None]:
+    def of(content: Printed) -> str | None:
+        goals = content["search"]["goals"] if content["search"] else ()
+        known = [precision_of(Goal(**goal)) for goal in goals if goal["goal"] == name]
+        return f"{100 * known[0]:.2g}" if known and known[0] is not None else None
 
     return of
 
@@ -123,7 +138,9 @@ _FIGURES: Mapping[str, Callable[[Printed], str | None]] = {
     r"Received [kpps]": _rate,
     r"95\,\% [kpps]": _interval,
     r"NDR [kpps]": _goal("ndr"),
+    r"NDR within [\%]": _precision("ndr"),
     r"PDR [kpps]": _goal("pdr"),
+    r"PDR within [\%]": _precision("pdr"),
     r"Lost [\%]": _loss,
     r"p50 [$\mu$s]": _latency("p50"),
     r"p99 [$\mu$s]": _latency("p99"),

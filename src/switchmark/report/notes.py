@@ -12,7 +12,7 @@ from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.cable import CableLatency
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.model.search import SearchResult
+from switchmark.model.search import OneSearch, SearchResult
 from switchmark.report.figures import BOUND_NOTE, DOUBT_MARK, format_ns, goal_name
 
 __all__ = ["SHOWN_CORES", "footnotes", "version_told"]
@@ -50,7 +50,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         f"{label(record.test, axes)}: {note}"
         for record in records
         if record.search and record.search.name != "max" and record.status == "ok"
-        for note in _search(record.search, record.test.repeat)
+        for note in _search(record.search, record.test.finals)
     ]
     for record in records:
         notes += [f"{label(record.test, axes)}: {note}" for note in _costs(record)]
@@ -136,15 +136,25 @@ def _costs(record: Record) -> list[str]:
     return notes
 
 
-def _search(search: SearchResult, repeat: int) -> list[str]:
-    """Return what the rows of a search leave to be said: how many trials it took, which goals no
-    rate met, what buffer a burst shows, and that fewer bursts than repeats were measured."""
-    notes = [f"{search.trials} trials"]
+def _search(search: SearchResult, finals: int) -> list[str]:
+    """Return what the rows of a search leave to be said: how many searches and trials it took,
+    which goals no rate met, what buffer a burst shows, and that fewer bursts than asked for were
+    measured."""
+    many = len(search.repeats)
+    notes = [f"{search.trials} trials" + f" in {many} searches" * (many > 1)]
     for goal in search.goals:
-        if goal.bursts is not None and goal.bursts < repeat:
-            notes.append(f"enough for {goal.bursts} bursts of {repeat}")
+        if goal.bursts is not None and goal.bursts < finals * many:
+            notes.append(f"enough for {goal.bursts} bursts of {finals * many}")
         if goal.corrected_buffer_s is not None:
             notes.append(f"a buffer of {format_ns(goal.corrected_buffer_s * 1e9)}")
         if goal.burst_frames is None and goal.rate_pps is None:
             notes.append(f"no rate met {goal_name(goal, search)}")
+        elif gone := sum(_is_unmet(each, goal.goal) for each in search.repeats):
+            notes.append(f"no rate met {goal_name(goal, search)} in {gone} of {many} searches")
     return [", ".join(notes)]
+
+
+def _is_unmet(one: OneSearch, name: str) -> bool:
+    """Say whether no rate met a goal in one search."""
+    own = [goal for goal in one.goals if goal.goal == name]
+    return all(goal.burst_frames is None and goal.rate_pps is None for goal in own)

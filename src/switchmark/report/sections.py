@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.metrics.searched import values_of_goal
+from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
 from switchmark.model.labels import telling
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
@@ -21,7 +22,9 @@ from switchmark.report.figures import (
     doubt,
     format_ns,
     goal_name,
+    precision,
     rate,
+    searched_figure,
     share,
     sure_rate,
     with_interval,
@@ -150,14 +153,16 @@ def _of_latency(rows: _Rows) -> list[Column]:
 
 
 def _of_search(rows: _Rows) -> list[Column]:
-    """Return the columns of what searches found: a figure for each goal, between what passed and
-    what failed."""
+    """Return the columns of what searches found: a figure for each goal, with how precisely one
+    search found it."""
     several = any(row.record.test.pairs > 1 or row.record.test.direction == "bi" for row in rows)
-    heading = "each sender [passed, failed]" if several else "found [passed, failed]"
+    heading = "each sender" if several else "found"
+    sure = any(row.record.search and len(row.record.search.repeats) >= MIN_REPEATS for row in rows)
     return [
         *_semantics(rows),
         Column("goal", tuple(_goal_in_words(row) for row in rows)),
-        Column(heading, tuple(_result(row) for row in rows), numeric=True),
+        Column(heading + " [95 %]" * sure, tuple(_result(row) for row in rows), numeric=True),
+        Column("precision", tuple(_precision(row) for row in rows), "", True, _LOST),
         Column("lost", tuple(_lost_at_load(row) for row in rows), "", True, _LOST),
         *(
             Column(name, tuple(_goal_latency(row, name) for row in rows), "", True, each)
@@ -250,17 +255,21 @@ def _goal_in_words(row: _Row) -> str:
 
 
 def _result(row: _Row) -> str:
-    """Write what met a goal, between the highest that passed and the lowest that failed."""
+    """Write what met a goal."""
     goal = row.goal
     if goal is None:
         return row.record.status
     mark = doubt(row.content) + BOUND_MARK * is_lower_bound(goal.verdict or "")
-    if goal.burst_frames is not None:
-        ends = (goal.burst_low, goal.burst_high)
-        return mark + with_interval(goal.burst_frames, *ends, "frames")
-    if goal.rate_pps is None:
+    of_burst, of_load = goal.burst_frames is not None, goal.low_pps is None
+    values = () if of_load and not of_burst else values_of_goal(row.record, goal.goal)
+    value = goal.burst_frames if of_burst else goal.rate_pps
+    if value is None:
         return "none"
-    return mark + with_interval(goal.rate_pps, goal.low_pps, goal.high_pps, "pps")
+    return mark + searched_figure(value, values, "frames" if of_burst else "pps")
+
+
+def _precision(row: _Row) -> str:
+    return precision(row.goal) if row.goal else ""
 
 
 def _lost_at_load(row: _Row) -> str:
@@ -272,7 +281,12 @@ def _lost_at_load(row: _Row) -> str:
 
 def _goal_latency(row: _Row, name: str) -> str:
     figures = row.goal.latency_ns if row.goal else None
-    return format_ns(getattr(figures, name)) if figures else ""
+    value = getattr(figures, name) if figures else None
+    if value is None or row.goal is None:
+        return ""
+    if name == "p50" and row.record.test.search == "latency-at-load":
+        return searched_figure(value, values_of_goal(row.record, row.goal.goal), "ns")
+    return format_ns(value)
 
 
 # --- doubts and cores ------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from switchmark.metrics.family import Results
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.repeats import FIGURES, figure_of_goal, repeats_of
 from switchmark.metrics.repeats import Figure as Compared
+from switchmark.metrics.searched import values_interval, values_of_goal
 from switchmark.metrics.throughput import is_lower_bound, of_latency, received
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
@@ -91,10 +92,22 @@ def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
     compared = figure_of_goal(record, goal.goal)
     if goal.burst_frames is not None:
         at_least = goal.burst_high is None or is_lower_bound(verdict)
-        yield _figure(record, "frames", goal.burst_frames, compared, at_least, goal.goal)
+        yield _found(record, "frames", goal.burst_frames, compared, at_least, goal.goal)
     elif goal.rate_pps is not None:
         at_least = goal.high_pps is None or is_lower_bound(verdict) or verdict == "offered-load"
-        yield _figure(record, "pps", goal.rate_pps, compared, at_least, goal.goal)
+        yield _found(record, "pps", goal.rate_pps, compared, at_least, goal.goal)
+
+
+def _found(
+    record: Record, unit: Unit, value: float, compared: Compared, at_least: bool, goal: str
+) -> Figure:
+    """Return a figure of searches, whose values are of one sender as that is; they are compared by
+    what all receivers got."""
+    each = values_of_goal(record, goal)
+    low, high = values_interval(each) or (None, None)
+    interval = None if low is None or high is None else (low, high)
+    values = tuple(one.value for one in each if one.value is not None)
+    return Figure(record, unit, value, compared, values, interval, at_least, goal)
 
 
 def _figure(

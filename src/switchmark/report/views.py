@@ -15,6 +15,7 @@ from typing import Any
 from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.search import Goal
 from switchmark.model.spec import AXES
+from switchmark.model.trial import TrialSpec
 from switchmark.model.units import mean_frame_bytes
 from switchmark.report.schema import members_told
 from switchmark.report.structure import HOST, structure
@@ -140,7 +141,7 @@ def _frames() -> Iterable[Column]:
     layer_1 = f"list_median(rates) * ({size} + 20) * 8 / 1e9"
     yield Column("rx_gbps_l1", layer_1, "10^9 bit/s received, of the wire")
     yield Column("rx_gbps_l2", layer_2, "10^9 bit/s received, of frames")
-    yield Column("ci95_low_pps", "ci95[1]", "the 95 % interval of rx_pps; null below three trials")
+    yield Column("ci95_low_pps", "ci95[1]", "the 95 % interval of rx_pps; null below five repeats")
     yield Column("ci95_high_pps", "ci95[2]", "its other end")
     yield Column("lost_frames", _total("lost"), "frames that did not arrive")
     lost = f"{_total('lost')} / nullif({_sum('t.tx_frames * coalesce(t.copies, 1)')}, 0)"
@@ -207,11 +208,14 @@ def _searched() -> Iterable[Column]:
         one = f"list_filter(r.search.goals, lambda g: g.goal = '{goal}')[1]"
         words = f"{goal.upper()}, frames a second per sender"
         yield Column(f"{goal}_pps", f"{one}.rate_pps", words)
-        yield Column(f"{goal}_low_pps", f"{one}.low_pps", "the highest rate that met it")
+        words = "the highest rate that met it: with the next column the precision of a search"
+        yield Column(f"{goal}_low_pps", f"{one}.low_pps", words)
         yield Column(f"{goal}_high_pps", f"{one}.high_pps", "the lowest above that did not")
     r_plus = "coalesce(r.r_plus_pps, r.search.r_plus_pps)"
     yield Column("r_plus_pps", r_plus, "the R+ that loads are shares of")
     yield Column("search_trials", "r.search.trials", "trials that the search took")
+    searches = "if(r.search is null, null, greatest(len(coalesce(r.search.results, [])), 1))"
+    yield Column("searches", searches, "how often the test was searched")
 
 
 def _set_up() -> Iterable[Column]:
@@ -241,6 +245,7 @@ _RATE = f"coalesce(if(r.test.search = 'max', steady_pps({_INTERVALS}), null), {_
 
 
 def _of_trial(*, finished: bool) -> Iterable[Column]:
+    yield Column("repeat", "coalesce(t.spec.repeat, 1)", (TrialSpec, "repeat"))
     yield Column("asked_pps", "t.spec.rate_pps", "rate that was asked for; null for max")
     yield Column("duration_s", "t.spec.duration_s", "seconds that were asked for")
     yield Column("warmup_s", "t.spec.warmup_s", "seconds of traffic before them")
@@ -290,8 +295,20 @@ def _of_goal() -> Iterable[Column]:
 
 _SAMPLED = "list_filter(r.trials, lambda t: t.latency.count > 0)"
 _P50 = "list_transform(r.trials, lambda t: t.latency.p50::DOUBLE)"
+
+
+def _by_repeat(values: str) -> str:
+    """Return a list of values of trials as one of repeats: of a search the median of each."""
+    number = "coalesce(r.trials[i].spec.repeat, 1)"
+    own = f"list_filter({values}, lambda v, i: {number} = repeat)"
+    numbers = "list_distinct(list_transform(r.trials, lambda t: coalesce(t.spec.repeat, 1)))"
+    searched = "r.search is not null and r.search.trials > len(coalesce(r.trials, []))"
+    each = f"list_transform({numbers}, lambda repeat: list_median({own}))"
+    return f"if({searched}, {each}, {values})"
+
+
 _LATENCIES = "to_json(list_transform(r.trials, lambda t: t.latency))"
-_MEDIANS = f"list_filter({_P50}, lambda p: p is not null)"
+_MEDIANS = f"list_filter({_by_repeat(_P50)}, lambda p: p is not null)"
 _TRIALS = (
     "(select run, r, unnest(r.trials) as t, generate_subscripts(r.trials, 1) as n"
     " from stored.records)"
@@ -311,8 +328,9 @@ def _tests() -> str:
         f" else if(len({_SAMPLED}) > 1, {several}, null) end"
     )
     rates = f"list_transform(coalesce(r.trials, []), lambda t: {_RATE})"
+    ci95 = f"median_interval({_by_repeat('rates')}) as ci95"
     return (
-        f"(select *, median_interval(rates) as ci95, median_interval({_MEDIANS}) as latency_ci95,"
+        f"(select *, {ci95}, median_interval({_MEDIANS}) as latency_ci95,"
         f" {latency} as latency from (select *, {rates} as rates from stored.records))"
     )
 
@@ -331,6 +349,15 @@ def _views() -> Iterable[tuple[str, View]]:
     yield "flows", View("a flow of such a trial", flows, (*trial, *_of_flow()))
     goals = "(select run, r, unnest(r.search.goals) as g from stored.records)"
     yield "goals", View("what a search found", goals, (*test, *_of_goal()))
+    once = "[{trials: r.search.trials, r_plus_pps: r.search.r_plus_pps, goals: r.search.goals}]"
+    each = f"if(len(coalesce(r.search.results, [])) > 0, r.search.results, {once})"
+    repeats = (
+        f"(select run, r, s, n, unnest(s.goals) as g from (select run, r, unnest({each}) as s,"
+        f" generate_subscripts({each}, 1) as n from stored.records where r.search is not null))"
+    )
+    repeat = Column("repeat", "n", "the repeat of the search, from 1")
+    columns = (*test, repeat, *_of_goal())
+    yield "searches", View("what each repeat of a search found", repeats, columns)
     number = Column("number", "number", "its test's number in its run")
     columns = (run, number, *_of_trial(finished=True))
     yield "all_trials", View("a finished trial, a search's too", "stored.trials", columns)
