@@ -334,7 +334,8 @@ def test_doubted_figures_are_counted() -> None:
 def test_one_search_of_each_shows_no_order() -> None:
     assert answer([searched(236e3, 237e3), searched(120e3, 121e3, switch="ovs")]) == [
         "NDR: no order is shown with fewer than three searches (--repeat 5): linux-bridge (236 "
-        "kpps, 1 search) and ovs (120 kpps, 1 search)."
+        "kpps, 1 search, found to within 0.42 %) and ovs (120 kpps, 1 search, found to "
+        "within 0.83 %)."
     ]
 
 
@@ -354,7 +355,7 @@ def test_a_search_that_nothing_failed_is_a_bound() -> None:
     bound = searches(rates, failed=False, switch="ovs")
     assert answer([searches([2 * rate for rate in rates]), bound]) == [
         "NDR: linux-bridge (240 kpps [236, 244]) cannot be ranked above ovs (at least 120 kpps "
-        "[118, 122]), which is only a bound, as no more was offered."
+        "[118, …]), which is only a bound, as no more was offered."
     ]
 
 
@@ -493,10 +494,15 @@ ANSWERED = {
         "(57.2 kpps, 1 trial).",
     ),
     "mlr": (
-        "NDR: linux-bridge carries 82.3 kpps (1 search), where the host was the limit.",
-        "PDR 0.5 %: linux-bridge carries 82.3 kpps (1 search), where the host was the limit.",
+        "NDR: linux-bridge carries 82.3 kpps (1 search, found to within 0.5 %), where the "
+        "host was the limit.",
+        "PDR 0.5 %: linux-bridge carries 82.3 kpps (1 search, found to within 0.5 %), where the "
+        "host was the limit.",
     ),
-    "ndr": ("NDR: linux-bridge carries 141 kpps (1 search), where the host was the limit.",),
+    "ndr": (
+        "NDR: linux-bridge carries 141 kpps (1 search, found to within 0.49 %), where the "
+        "host was the limit.",
+    ),
     "latency-at-load": (
         "At the highest load: the median one-way delay of linux-bridge is 1.96 ms (1 search).",
     ),

@@ -123,7 +123,7 @@ def with_interval(
 def with_repeats(
     value: float,
     values: Sequence[float],
-    interval: tuple[float, float] | None,
+    interval: tuple[float, float | None] | None,
     unit: Literal["pps", "ns", "frames"],
     repeats: str = "trials",
 ) -> str:

@@ -35,16 +35,17 @@ be said."""
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure is what a test found: `values` are those of its repeats, trials or whole searches,
-    and `interval` is the 95 % interval of their median, None of too few. `at_least`: it is a bound,
-    and what was measured may do better. `what` names the goal of a search, `compared` is the figure
-    of `metrics` that it is compared by."""
+    and `interval` is the 95 % interval of their median, None of too few; its end is None where
+    bounds among them leave it open. `at_least`: it is a bound, and what was measured may do better.
+    `what` names the goal of a search, `compared` is the figure of `metrics` that it is compared
+    by."""
 
     record: Record
     unit: Unit
     value: float
     compared: Compared
     values: tuple[float, ...] = ()
-    interval: tuple[float, float] | None = None
+    interval: tuple[float, float | None] | None = None
     at_least: bool = False
     what: str = ""
 
@@ -92,22 +93,20 @@ def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
     compared = figure_of_goal(record, goal.goal)
     if goal.burst_frames is not None:
         at_least = goal.burst_high is None or is_lower_bound(verdict)
-        yield _found(record, "frames", goal.burst_frames, compared, at_least, goal.goal)
+        yield _of_searches(record, "frames", goal.burst_frames, compared, at_least, goal.goal)
     elif goal.rate_pps is not None:
         at_least = goal.high_pps is None or is_lower_bound(verdict) or verdict == "offered-load"
-        yield _found(record, "pps", goal.rate_pps, compared, at_least, goal.goal)
+        yield _of_searches(record, "pps", goal.rate_pps, compared, at_least, goal.goal)
 
 
-def _found(
+def _of_searches(
     record: Record, unit: Unit, value: float, compared: Compared, at_least: bool, goal: str
 ) -> Figure:
     """Return a figure of searches, whose values are of one sender as that is; they are compared by
     what all receivers got."""
     each = values_of_goal(record, goal)
-    low, high = values_interval(each) or (None, None)
-    interval = None if low is None or high is None else (low, high)
     values = tuple(one.value for one in each if one.value is not None)
-    return Figure(record, unit, value, compared, values, interval, at_least, goal)
+    return Figure(record, unit, value, compared, values, values_interval(each), at_least, goal)
 
 
 def _figure(
