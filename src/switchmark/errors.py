@@ -34,6 +34,7 @@ class Exit(IntEnum):
     UNAVAILABLE = 3
     INCOMPLETE = 4
     DOUBTED = 5
+    UNDECIDED = 6
     BUG = 70
     INTERRUPTED = 130
 

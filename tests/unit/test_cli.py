@@ -413,18 +413,28 @@ def test_a_slowdown_makes_one_only_when_it_is_asked_for(cli, outcome, tmp_path: 
         (fast, slow, 10, 1),
         (fast, slow, 30, 0),
         (slow, fast, 1, 0),
-        (fast, short, 10, 0),
+        (fast, short, 10, 6),
     ):
         files = ("--junit", "x.xml", "--markdown", "x.md")
         ended = cli("compare", first, second, "--fail-on", f"slower:{percent}%", *files)
         assert ended.status == status
-        assert ("failed:" in ended.out) is bool(status)
-        assert ('failures="1"' in (tmp_path / "x.xml").read_text()) is bool(status)
-        assert ("**failed:" in (tmp_path / "x.md").read_text()) is bool(status)
-    assert "fewer than three repeats: about 3 rounds" in cli("compare", fast, short).out
+        count = {0: "passed: 1", 1: "passed: 0, failed: 1", 6: "passed: 0, cannot tell: 1"}[status]
+        assert f"\n{count}" in ended.out
+        assert ('failures="1"' in (tmp_path / "x.xml").read_text()) is (status == 1)
+        assert ('skipped="1"' in (tmp_path / "x.xml").read_text()) is (status == 6)
+        assert f"**{count}" in (tmp_path / "x.md").read_text()
+    for words, status in ((["pass"], 0), (["fail"], 1), ([], 6)):
+        asked = [f"--undecided={word}" for word in words]
+        ended = cli("compare", fast, short, "--fail-on", "slower:10%", *asked)
+        assert ended.status == status
+    ended = cli("compare", fast, short, "--undecided", "fail")
+    assert (ended.status, "--fail-on" in ended.err) == (2, True)
+    assert (
+        "fewer than three repeats: about 3 rounds would decide" in cli("compare", fast, short).out
+    )
     ended = cli("compare", fast, slow, "--fail-on", "slower:3%", "--json")
     assert ended.status == 1
-    assert ended.err.startswith("failed: 1 of 1")
+    assert ended.err.startswith("passed: 0, failed: 1; conditions: slower:3%")
     assert json.loads(ended.out)["failures"][0]["condition"] == "slower:3%"
     ended = cli("compare", fast, slow, "--fail-on", "slow:3%")
     assert (ended.status, "known: slower:3%" in ended.err) == (2, True)

@@ -7,6 +7,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,13 @@ _Side = tuple[str, "list[list[Record]]"]
 """What was written for a side, and the records of its runs."""
 
 
+class IfUndecided(StrEnum):
+    """What a condition of which nobody can tell whether it holds counts as."""
+
+    PASS = "pass"
+    FAIL = "fail"
+
+
 def compare(
     runs: Annotated[
         list[str],
@@ -42,6 +50,14 @@ def compare(
             metavar="CONDITION,...",
             help="exit with 1 if it holds: slower:3%, latency:5%, latency-p99:10%, loss, "
             "loss:0.1%, undecided",
+        ),
+    ] = None,
+    undecided: Annotated[
+        IfUndecided | None,
+        typer.Option(
+            help="what it is if nobody can tell whether a condition of --fail-on holds "
+            "[exit with 6]",
+            show_default=False,
         ),
     ] = None,
     ignore: Annotated[
@@ -71,8 +87,9 @@ def compare(
     """Compare runs test by test, or the tests of one run with each other.
 
     Exits with 1 if a test failed, was refused, or is not in the later run, and on the conditions of
-    --fail-on.
+    --fail-on; with 6 if nobody can tell whether one of those holds.
     """
+    from switchmark.errors import UsageError
     from switchmark.machine.jsonl import to_line
     from switchmark.model.units import parse_share
     from switchmark.report.compare import as_object, compared
@@ -84,15 +101,19 @@ def compare(
     from switchmark.report.junit import junit as junit_xml
 
     conditions = parse_conditions(fail_on or ())
+    if undecided and not conditions:
+        raise UsageError("--undecided is about the conditions of --fail-on: there are none")
     margin = None if same_within is None else parse_share(same_within)
     read, facts = _read(runs)
     ignored = _axes(ignore)
     sides = _sides(read, base, ignored)
-    result = compared(sides, conditions, margin, _results(read, sides, ignored))
+    results = _results(read, sides, ignored)
+    fails = undecided is IfUndecided.FAIL
+    result = compared(sides, conditions, margin, results, unknown_fails=fails)
     hosts, names = host_differences(facts), [each.name for each in facts]
     if as_json:
         for pair in result.pairs:
-            print(to_line(as_object(pair, result.failures_of(pair))))
+            print(to_line(as_object(pair, result.failures_of(pair), result.unknown_of(pair))))
         if conditions:
             print(result_line(result), file=sys.stderr)
     else:
@@ -101,7 +122,9 @@ def compare(
     for path, write in ((junit, junit_xml), (markdown, compare_markdown)):
         if path is not None:
             write_file(path, write(result, hosts, names))
-    return Exit.FAILED if result.failures else Exit.FINE
+    if result.failures:
+        return Exit.FAILED
+    return Exit.UNDECIDED if result.unknown and not undecided else Exit.FINE
 
 
 def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:

@@ -153,6 +153,25 @@ class Difference:
             low, high = 1 / high, 1 / low if low else math.inf
         return low, None if self.is_at_least or math.isinf(high) else high
 
+    def excludes(self, amount: float) -> bool:
+        """Say whether `after` is not worse by this much: a share of `before`, or of all frames.
+
+        Not if the interval reaches so far, nor where the figures do not stand for the switches on
+        the side that would hide it: the traffic program was the limit of `before`, or doubts say
+        that `before` may be better, or `after` worse, than it was measured.
+        """
+        if self.word in ("faster", "same"):
+            return True
+        if self.ends is None or self.reason == "load":
+            return False
+        if self.before.bound or self.before.lowered or self.after.raised:
+            return False
+        low, high = self.ends
+        error = math.hypot(
+            *(_scaled_error(self.figure, each) for each in (self.before, self.after))
+        )
+        return (-low if self.figure.more_is_better else high) + error < amount
+
     @property
     def worse(self) -> Repeats:
         """Return the side whose figure is worse; `before` where neither is."""

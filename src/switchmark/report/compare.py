@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from switchmark.errors import UsageError
 from switchmark.metrics.difference import Difference, differences
@@ -20,8 +21,12 @@ from switchmark.model.spec import Test
 from switchmark.report.conditions import Condition
 from switchmark.report.json import origin, plain, to_object
 from switchmark.report.pairing import Sides
+from switchmark.report.undecided import in_the_way, why_undecided
 
-__all__ = ["Comparison", "Failure", "Pair", "as_object", "compared"]
+__all__ = ["Comparison", "Failure", "Pair", "Unknown", "as_object", "compared"]
+
+
+State = Literal["passed", "failed", "cannot tell", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +86,45 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can tell whether a condition holds for a pair."""
+
+    pair: Pair
+    condition: str
+
+    @property
+    def reason(self) -> str:
+        """Say why, and how many rounds would decide."""
+        return why_undecided(self.pair.difference, in_the_way(self.pair.difference))
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """A comparison has its pairs, those by the figures that tests are measured for first, and why
-    it fails; `conditions` are those that it was judged by."""
+    it fails; `conditions` are those that it was judged by, and `unknown` are the pairs for which
+    one of them may hold or not."""
 
     pairs: tuple[Pair, ...]
     conditions: tuple[Condition, ...] = ()
     failures: tuple[Failure, ...] = field(default=())
+    unknown: tuple[Unknown, ...] = field(default=())
 
     def failures_of(self, pair: Pair) -> list[Failure]:
         return [failure for failure in self.failures if failure.pair is pair]
+
+    def unknown_of(self, pair: Pair) -> list[Unknown]:
+        return [each for each in self.unknown if each.pair is pair]
+
+    def state(self, pair: Pair) -> State:
+        """Return how a pair was judged: "" where no condition is about it and it was measured, or
+        where there is nothing to compare it with."""
+        if self.failures_of(pair):
+            return "failed"
+        if self.unknown_of(pair):
+            return "cannot tell"
+        if pair.is_whole and any(_is_about(each, pair) for each in self.conditions):
+            return "passed"
+        return ""
 
 
 def compared(
@@ -98,12 +132,15 @@ def compared(
     conditions: Sequence[Condition] = (),
     margin: float | None = None,
     results: Results | None = None,
+    *,
+    unknown_fails: bool = False,
 ) -> Comparison:
     """Compare the tests of these sides, by what they are measured for and by the figures that the
     conditions name. `margin` is what counts as the same: if not given, the least amount of the
     conditions on that figure, or 1 %. `results` are all that may be compared with each other, where
-    the sides are some of those; otherwise the sides are planned pairs. UsageError for a figure that
-    no test has."""
+    the sides are some of those; otherwise the sides are planned pairs. With `unknown_fails` a
+    condition fails, too, of which nobody can tell whether it holds. UsageError for a figure that no
+    test has."""
     mains = [main_figure((each.other or each.base)[0]) for each in sides]
     by_side: dict[int, Pair] = {}
     for figure in dict.fromkeys(mains):
@@ -123,7 +160,20 @@ def compared(
             raise UsageError(f"--fail-on {name}: no test has measured it")
         every += kept
     failures = [failure for pair in every for failure in _failures(pair, conditions)]
-    return Comparison(tuple(every), tuple(conditions), tuple(failures))
+    unknown = [
+        Unknown(pair, condition.text)
+        for pair in every
+        for condition in conditions
+        if pair.is_whole
+        and _is_about(condition, pair)
+        and condition.holds(pair.difference) == "cannot tell"
+    ]
+    if unknown_fails:
+        failures += [
+            Failure(each.pair, each.condition, f"cannot tell: {each.reason}") for each in unknown
+        ]
+        unknown = []
+    return Comparison(tuple(every), tuple(conditions), tuple(failures), tuple(unknown))
 
 
 def _has_figure(pair: Pair) -> bool:
@@ -161,6 +211,8 @@ def _pairs(
 
 def _is_about(condition: Condition, pair: Pair) -> bool:
     """Say whether a condition judges the figure of a pair."""
+    if condition.is_undecided:
+        return True
     if condition.figure is None:
         return pair.figure is main_figure((pair.other or pair.base)[0])
     return condition.figure == pair.figure.name
@@ -181,16 +233,14 @@ def _failures(pair: Pair, conditions: Sequence[Condition]) -> list[Failure]:
 def _why(pair: Pair, condition: Condition) -> str | None:
     """Say why a condition makes a pair fail, which was measured; None if it does not."""
     difference = pair.difference
-    if condition.is_undecided:
-        return None if difference.word != "undecided" else "nothing can be said"
-    if not _is_about(condition, pair) or difference.word == "same":
+    if not _is_about(condition, pair) or condition.holds(difference) != "yes":
         return None
-    if difference.word == "slower":
-        what = "more frames lost" if pair.figure.unit == "share" else "worse"
-        percent = difference.amount * 100
-        worse = f"{percent:{'.2g' if percent < 99.5 else '.0f'}} % {what}"
-        return worse if difference.amount >= (condition.amount or 0) else None
-    return None
+    if condition.is_undecided:
+        return "nothing can be said"
+    what = "more frames lost" if pair.figure.unit == "share" else "worse"
+    percent = difference.amount * 100
+    least = "at least " * difference.is_at_least
+    return f"{least}{percent:{'.2g' if percent < 99.5 else '.0f'}} % {what}"
 
 
 def _why_lacking(pair: Pair) -> str:
@@ -204,7 +254,9 @@ def _why_lacking(pair: Pair) -> str:
     raise AssertionError("both were measured")
 
 
-def as_object(pair: Pair, failures: Sequence[Failure] = ()) -> Printed:
+def as_object(
+    pair: Pair, failures: Sequence[Failure] = (), unknown: Sequence[Unknown] = ()
+) -> Printed:
     """Return the pair as the JSON object of `--json`, in the words of `report.json`."""
     difference = pair.difference
     share = pair.figure.unit == "share"
@@ -225,6 +277,7 @@ def as_object(pair: Pair, failures: Sequence[Failure] = ()) -> Printed:
         "margin": plain(difference.margin),
         "difference": difference.word if pair.is_whole else None,
         "failures": [{"condition": each.condition, "reason": each.reason} for each in failures],
+        "cannot_tell": [{"condition": each.condition, "reason": each.reason} for each in unknown],
     }
 
 

@@ -40,8 +40,9 @@ def _lines(
         else:
             yield "Hosts and versions: the same in all runs."
         yield ""
-    yield f"**{in_markdown(result_line(comparison))}**"
-    yield ""
+    if comparison.conditions or comparison.failures:
+        yield f"**{in_markdown(result_line(comparison))}**"
+        yield ""
     axes = names_of(comparison)
     rows = []
     for pair in comparison.pairs:
@@ -51,7 +52,13 @@ def _lines(
         )
         figures = (figure_text(pair, at) if pair.sides[at] else "" for at in (0, 1))
         words = said(pair.difference) if pair.is_whole else ""
-        state = f"failed: {reasons}" if failures else "passed" if pair.is_whole else ""
+        state: str = comparison.state(pair)
+        if failures:
+            state = f"failed: {reasons}"
+        elif unknown := comparison.unknown_of(pair):
+            state = (
+                f"cannot tell: {'; '.join(f'{each.condition}: {each.reason}' for each in unknown)}"
+            )
         rows.append((name_of(pair, axes), pair.figure.name, *figures, words, state))
     yield from _table(("test", "by", "before", "after", "difference", "result"), rows)
     yield ""

@@ -3,12 +3,13 @@ cannot be said and why, and whether the comparison fails."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from switchmark.metrics.difference import Difference, Reason
+from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
 from switchmark.report.compare import Comparison, Pair
@@ -16,6 +17,7 @@ from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, with_i
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_told
 from switchmark.report.pairing import identity
+from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
 __all__ = [
     "Names",
@@ -64,6 +66,8 @@ def compare_lines(
         for failure in comparison.failures:
             condition = f"{failure.condition}: " if failure.condition else ""
             yield f"  {name_of(failure.pair, axes)}: {condition}{failure.reason}"
+        for each in comparison.unknown:
+            yield f"  {name_of(each.pair, axes)}: {each.condition}: cannot tell: {each.reason}"
 
 
 def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str]:
@@ -110,23 +114,59 @@ def figure_text(pair: Pair, which: int) -> str:
 
 
 def said(difference: Difference) -> str:
-    """Write what can be said: `slower by 3..4 % (p 0.01)`, `same: -0.3..+0.2 % (within 1 %)`,
-    `undecided: -3..+5 %`."""
+    """Write what can be said: `slower by 3..4 % (p 0.01)`, `faster: at least 2.1 times (p 0.01)`,
+    `same: -0.3..+0.2 % (within 1 %)`, `undecided: -3..+5 %, needs about 24 rounds`."""
     word = difference.word
     if difference.figure.unit == "share" and word in ("faster", "slower"):
         word_told = "more loss" if word == "slower" else "less loss"
     else:
         word_told = word
+    if word == "undecided":
+        return f"{word}{_between(difference)}{_obstacle(difference)}"
     if difference.ends is None:
         return word_told
-    unit = "pp" if difference.figure.unit == "share" else "%"  # points, of what is in percent
-    low, high = difference.ends
-    if word in ("faster", "slower"):
+    unit = _unit(difference)
+    if word == "same":
+        return f"{word}{_between(difference)} (within {_percent(difference.margin)} {unit})"
+    if difference.is_at_least and difference.times is not None:
+        much = f": at least {_times(difference.times[0])} times"
+    else:
         least, most = sorted(map(abs, difference.ends))
-        much = f"{_percent(least)}..{_percent(most)} {unit}"
-        return f"{word_told} by {much} (p {difference.p:.2g})"
-    within = f" (within {_percent(difference.margin)} {unit})" if word == "same" else ""
-    return f"{word_told}: {_percent(low, '+')}..{_percent(high, '+')} {unit}{within}"
+        much = f" by {_percent(least)}..{_percent(most)} {unit}"
+    return f"{word_told}{much} (p {difference.p:.2g})"
+
+
+def _between(difference: Difference) -> str:
+    """Write the ends of a change: `: -3..+5 %`."""
+    if difference.ends is None:
+        return ""
+    low, high = difference.ends
+    return f": {_percent(low, '+')}..{_percent(high, '+')} {_unit(difference)}"
+
+
+def _obstacle(difference: Difference) -> str:
+    """Write what keeps a difference from being decided, in a few words."""
+    if difference.needed is not None:
+        about = "at least" if difference.reason == "few" else "about"
+        return f", needs {about} {difference.needed} rounds"
+    words = {
+        "load": "the offered loads differ",
+        "bound": "the traffic program was the limit",
+        "spoiled": "doubted",
+        "error": "within the error of the clocks",
+    }.get(difference.reason)
+    return f" ({words})" if words else ""
+
+
+def _unit(difference: Difference) -> str:
+    """Return the unit of a change: points, of what is in percent."""
+    return "pp" if difference.figure.unit == "share" else "%"
+
+
+def _times(factor: float) -> str:
+    """Write how many times, rounded down: it is the least."""
+    digits = 1 if factor >= 2 else 2
+    return f"{math.floor(factor * 10**digits) / 10**digits:.{digits}f}"
 
 
 def _percent(share: float, sign: str = "") -> str:
@@ -136,12 +176,20 @@ def _percent(share: float, sign: str = "") -> str:
 
 
 def result_line(comparison: Comparison) -> str:
-    """Say whether the comparison fails, in one line."""
-    asked = ", ".join(each.text for each in comparison.conditions) or "every test measured"
-    if not comparison.failures:
-        return f"passed: {asked}"
-    failed = len({id(failure.pair) for failure in comparison.failures})
-    return f"failed: {failed} of {len(comparison.pairs)} comparisons ({asked})"
+    """Count in one line how the comparisons were judged, and by which conditions: `passed: 3,
+    failed: 1, cannot tell: 2 (about 24 rounds would); conditions: slower:3%`."""
+    count = Counter(map(comparison.state, comparison.pairs))
+    parts = [f"passed: {count['passed']}"] if comparison.conditions else []
+    if count["failed"]:
+        parts.append(f"failed: {count['failed']}")
+    if count["cannot tell"]:
+        unknown = [
+            pair.difference for pair in comparison.pairs if comparison.state(pair) == "cannot tell"
+        ]
+        rounds = rounds_that_decide([(each, in_the_way(each)) for each in unknown])
+        parts.append(f"cannot tell: {count['cannot tell']}{f' ({rounds})' if rounds else ''}")
+    asked = ", ".join(each.text for each in comparison.conditions)
+    return ", ".join(parts) + (f"; conditions: {asked}" if asked else "")
 
 
 def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
@@ -161,26 +209,16 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-_WHY: Mapping[Reason, str] = {
-    "few": "undecided with fewer than three repeats",
-    "zero": "a figure of 0, or none, has no ratio",
-    "load": "rates at different offered loads are not compared",
-    "chance": "undecided where chance may have made the difference",
-    "bound": "undecided where the traffic program was the limit of the lower rate",
-    "spoiled": "undecided where doubts of a side may be all that sets the figures apart",
-    "error": "undecided where the clocks may be wrong by as much as the latencies differ",
-}
-
-
 def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
-    """Yield what would decide more."""
+    """Yield why pairs are undecided, and what would decide more."""
     undecided = [pair.difference for pair in pairs if pair.is_undecided]
     for reason in dict.fromkeys(each.reason for each in undecided if each.reason):
-        alike = [each for each in undecided if each.reason == reason]
-        needed = [each.needed for each in alike if each.needed is not None]
-        more = f": about {max(needed)} rounds would decide" if needed else ""
-        one_run = "" if in_one_run or reason != "chance" else "; measure both in one run"
-        yield f"{_WHY[reason]}{more}{one_run}"
+        alike = [(each, each.reason) for each in undecided if each.reason == reason]
+        rounds = rounds_that_decide(alike)
+        more = f": {rounds}{'' if rounds.endswith('them') else ' decide'}" if rounds else ""
+        two_runs = reason == "chance" and not in_one_run
+        one_run = "; measure both in one run" if two_runs else ""
+        yield f"undecided: {WHY[reason]}{more}{one_run}"
 
 
 def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:

@@ -7,22 +7,32 @@
     loss, loss:P       more frames are lost; P of all frames or more
     undecided          nothing can be said: neither faster nor slower nor the same is shown
 
-P is a share: `3%` or `0.03`.
+P is a share: `3%` or `0.03`. A condition holds where a change for the worse is shown and the
+figures are so far apart. It does not hold where a change of that size is excluded. Elsewhere nobody
+can tell whether it holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from switchmark.errors import UsageError
+from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import FIGURES
 from switchmark.model.units import parse_share
 
-__all__ = ["GRAMMAR", "Condition", "parse_conditions"]
+__all__ = ["GRAMMAR", "Condition", "Holds", "parse_conditions"]
 
 GRAMMAR = "slower:3%, latency:5%, latency-p99:10%, loss, loss:0.1%, undecided"
 """Conditions as they are written."""
+
+Holds = Literal["yes", "no", "cannot tell"]
+
+_LEAST_LOSS = 0.001
+"""More loss than that has to be excluded where `loss` names no amount: that none at all was added
+cannot be shown by counting."""
 
 SLOWER, UNDECIDED, LOSS = "slower", "undecided", "loss"
 
@@ -40,11 +50,33 @@ class Condition:
     def is_undecided(self) -> bool:
         return self.text == UNDECIDED
 
+    def holds(self, difference: Difference) -> Holds:
+        """Say whether the condition holds for a difference of the figure that it is about."""
+        if self.is_undecided:
+            return "no" if difference.is_decided else "yes"
+        amount = self.amount or 0.0
+        if _receives_nothing(difference):
+            return "yes"
+        if difference.word == "slower" and difference.amount >= amount:
+            return "yes"
+        return "no" if difference.excludes(amount or _LEAST_LOSS) else "cannot tell"
+
 
 def parse_conditions(texts: Sequence[str]) -> list[Condition]:
     """Read the conditions of `--fail-on`. UsageError for one that is not written so."""
     words = [word.strip() for text in texts for word in text.split(",")]
     return list(dict.fromkeys(map(_condition, words)))
+
+
+def _receives_nothing(difference: Difference) -> bool:
+    """Say whether frames were received before, and none after, which is no ratio but no chance."""
+    before, after = difference.before, difference.after
+    return (
+        (difference.figure.unit, difference.reason) == ("pps", "zero")
+        and min(before.values) > 0
+        and max(after.values) <= 0
+        and not after.lowered
+    )
 
 
 def _condition(text: str) -> Condition:

@@ -11,6 +11,7 @@ from switchmark.model.printable import printable
 from switchmark.report.compare import Comparison, Pair
 from switchmark.report.compare_table import figure_text, name_of, names_of, result_line, said
 from switchmark.report.host_differences import HostDifference
+from switchmark.report.undecided import why_undecided
 
 __all__ = ["junit"]
 
@@ -19,10 +20,11 @@ _FAILED, _LACKING = "failure", "error"
 
 def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]) -> str:
     """Return a test suite: a case for each pair and figure, a `failure` where a condition holds, an
-    `error` where a test was not measured; hosts and versions are properties."""
+    `error` where a test was not measured, `skipped` where nobody can tell; hosts and versions are
+    properties."""
     failures = [each for each in comparison.failures if each.condition]
     lacking = [each for each in comparison.failures if not each.condition]
-    skipped = [pair for pair in comparison.pairs if _is_skipped(pair)]
+    skipped = [pair for pair in comparison.pairs if _skipped(comparison, pair)]
     counts = {
         "tests": len(comparison.pairs),
         "failures": len({id(each.pair) for each in failures}),
@@ -49,8 +51,20 @@ def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequenc
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _is_skipped(pair: Pair) -> bool:
-    return not pair.base and not pair.is_lacking
+def _skipped(comparison: Comparison, pair: Pair) -> str:
+    """Say why a case neither passed nor failed: it has nothing to be compared with, or nobody can
+    tell. Nothing if it passed or failed."""
+    if unknown := comparison.unknown_of(pair):
+        told = "; ".join(f"{each.condition}: cannot tell: {each.reason}" for each in unknown)
+        return "" if comparison.failures_of(pair) else told
+    if comparison.state(pair):
+        return ""
+    if not pair.base and not pair.is_lacking:
+        return "only in the run after"
+    difference = pair.difference
+    if pair.is_undecided and difference.reason:
+        return f"undecided: {why_undecided(difference, difference.reason)}"
+    return ""
 
 
 def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence[str]) -> None:
@@ -67,8 +81,8 @@ def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence
         told = {"type": ", ".join(conditions), "message": "; ".join(reasons)}
         kind = _FAILED if failures[0].condition else _LACKING
         SubElement(case, kind, told).text = _said(pair)
-    if _is_skipped(pair):
-        SubElement(case, "skipped", message="only in the run after")
+    if skipped := _skipped(comparison, pair):
+        SubElement(case, "skipped", message=skipped)
     SubElement(case, "system-out").text = _said(pair)
 
 

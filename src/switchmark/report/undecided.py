@@ -1,0 +1,55 @@
+"""This module says why nobody can tell how two figures differ, and what would decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from switchmark.metrics.difference import Difference, Reason
+
+__all__ = ["WHY", "in_the_way", "rounds_that_decide", "why_undecided"]
+
+WHY: Mapping[Reason, str] = {
+    "few": "there are fewer than three repeats",
+    "zero": "a figure of 0, or none, has no ratio",
+    "load": "rates at different offered loads are not compared",
+    "chance": "chance may have made the difference",
+    "bound": "the traffic program was the limit",
+    "spoiled": "doubts about one side may be all that sets the figures apart",
+    "error": "the clocks may be wrong by as much as the latencies differ",
+}
+
+
+def in_the_way(difference: Difference) -> Reason:
+    """Return why it cannot be excluded that `after` is worse. More rounds help against chance
+    alone: where the traffic program was the limit of `before`, or doubts may hide a change, that
+    comes first."""
+    if difference.reason in ("few", "zero", "load"):
+        return difference.reason
+    if difference.before.bound:
+        return "bound"
+    if difference.before.lowered or difference.after.raised:
+        return "spoiled"
+    return difference.reason or "chance"
+
+
+def why_undecided(difference: Difference, reason: Reason) -> str:
+    """Say why nothing can be said of one difference, and how many rounds would decide it."""
+    needed = _needed(difference, reason)
+    if needed is None:
+        return WHY[reason]
+    rounds = f"at least {needed}" if reason == "few" else f"about {needed}"
+    return f"{WHY[reason]}; needs {rounds} rounds"
+
+
+def rounds_that_decide(open_: Sequence[tuple[Difference, Reason]]) -> str:
+    """Say how many rounds would decide these: `about 24 rounds would`, `about 24 rounds would
+    decide 1 of them`; nothing where none would."""
+    needed = [each for each in (_needed(*one) for one in open_) if each is not None]
+    if not needed:
+        return ""
+    known = f"about {max(needed)} rounds would"
+    return known if len(needed) == len(open_) else f"{known} decide {len(needed)} of them"
+
+
+def _needed(difference: Difference, reason: Reason) -> int | None:
+    return difference.needed if reason in ("few", "chance") else None
