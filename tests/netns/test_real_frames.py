@@ -19,7 +19,7 @@ from switchmark.lab.meter import Window
 from switchmark.layout.resolve import check
 from switchmark.machine import perf
 from switchmark.machine.host import LocalHost
-from switchmark.metrics.latency import PERCENTILES, merged
+from switchmark.metrics.latency import PERCENTILES, counts_of, merged
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
@@ -81,6 +81,11 @@ def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
     assert stamps.by == _STAMPED_BY.get(engine, "poll")
     assert (stamps.noted > 0) == (stamps.by != "poll")
     assert stamps.max > 0
+    assert trial.latency is not None
+    assert trial.latency.earliest is not None
+    assert sum(counts_of(trial.latency.earliest).values()) == trial.latency.count
+    noted = stamps.by in ("kernel", "device") and stamps.noted == trial.latency.count
+    assert (trial.latency.earliest == trial.latency.histogram) == noted
     if engine in ("mmap", "xdp", "xdp-live"):
         assert record.engine_mode
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
+from switchmark.metrics.latency import HIGHEST_NS, counts_of, from_counts, latency_of, merged
 from switchmark.metrics.uncertainty import apart_ns, error_of
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures, Stamps
@@ -42,11 +48,86 @@ def test_an_error_is_the_sum_of_its_bounds() -> None:
     assert error.median_ns == 1200 + 40 + 5000 + 4095
 
 
-@pytest.mark.parametrize(("by", "noted", "ns"), [("kernel", 9, 100), ("call", 9, 900)])
-def test_only_who_notes_arrivals_has_no_width(by: str, noted: int, ns: int) -> None:
-    error = error_of(FIGURES, [trial(stamps={"a": stamps(by=by, noted=noted)})])
+@pytest.mark.parametrize(("by", "stamps_ns", "clocks_ns"), [("kernel", 0, 100), ("call", 900, 0)])
+def test_only_who_notes_arrivals_has_no_width(by: str, stamps_ns: int, clocks_ns: int) -> None:
+    error = error_of(FIGURES, [trial(stamps={"a": stamps(by=by, noted=9)})])
     assert error is not None
-    assert (error.stamps_ns, error.skew_ns) == (ns, 0)
+    assert (error.stamps_ns, error.clocks_ns, error.skew_ns) == (stamps_ns, clocks_ns, 0)
+    assert error.above_ns == clocks_ns + error.histogram_ns
+
+
+def test_stamps_make_a_median_no_lower_than_nothing() -> None:
+    error = error_of(FIGURES, [trial(stamps={"a": stamps(p99=10**8)})])
+    assert error is not None
+    assert error.stamps_ns == FIGURES.p50
+
+
+def histogram_of(values: Sequence[float]) -> dict[str, Any]:
+    from hdrh.histogram import HdrHistogram
+
+    told = [max(0, int(value)) for value in values]
+    layout = HdrHistogram(1, HIGHEST_NS, 3)
+    counts = Counter(layout.get_counts_array_index(value) if value else 0 for value in told)
+    return {
+        "count": len(told),
+        "min": min(told),
+        "max": max(told),
+        "sum": sum(told),
+        "counts": sorted(map(list, counts.items())),
+    }
+
+
+def looked_for(rng: random.Random, wide: float, width_ns: float) -> tuple[TrialResult, list[float]]:
+    """Return a trial of frames that arrived some time between two looks, a share of them between
+    looks that were far apart; and their true latencies."""
+    true = [rng.lognormvariate(math.log(17_000), 0.2) for _ in range(2000)]
+    widths = [width_ns if rng.random() < wide else 500.0 for _ in true]
+    told = [each + rng.random() * width for each, width in zip(true, widths, strict=True)]
+    earliest = [each - width for each, width in zip(told, widths, strict=True)]
+    latency = from_counts("one-way", [histogram_of(told)], [], [histogram_of(earliest)])
+    evidence = Evidence(stamps={"a": stamps(p99=int(max(widths)))})
+    return STORED.trials[0].model_copy(update={"evidence": evidence, "latency": latency}), true
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tenth_of_stamps_that_are_wide_say_little_of_the_median(seed: int) -> None:
+    rng = random.Random(seed)
+    for wide, least, most in ((0.0, 400, 600), (0.1, 500, 2500), (1.0, 10_000, 10**6)):
+        made = [looked_for(rng, wide, 313_000.0) for _ in range(3)]
+        trials = [each for each, _ in made]
+        figures = latency_of(trials)
+        assert figures is not None
+        assert figures.p50 is not None
+        assert figures.error is not None
+        assert least <= figures.error.stamps_ns <= most
+        true = median(value for _, values in made for value in values)
+        above = figures.p50 + figures.error.above_ns
+        assert figures.p50 - figures.error.median_ns <= true <= above
+
+
+def test_several_latencies_keep_their_earliest_times_if_all_have_them() -> None:
+    rng = random.Random(1)
+    first, other = (looked_for(rng, 0.1, 9000.0)[0].latency for _ in range(2))
+    assert first is not None
+    assert other is not None
+    both = merged([first, other])
+    assert both is not None
+    assert both.earliest is not None
+    assert sum(counts_of(both.earliest).values()) == both.count == 4000
+    old = other.model_copy(update={"earliest": None})
+    without = merged([first, old])
+    assert without is not None
+    assert without.earliest is None
+    # Then the widths of all stamps bound the error, as they do of old records.
+    evidence = Evidence(stamps={"a": stamps(p99=9000)})
+    trials = [
+        STORED.trials[0].model_copy(update={"evidence": evidence, "latency": each})
+        for each in (first, old)
+    ]
+    figures = latency_of(trials)
+    assert figures is not None
+    assert figures.error is not None
+    assert figures.error.stamps_ns == 9000
 
 
 def test_small_medians_are_told_exactly() -> None:

@@ -29,6 +29,7 @@ static void receiver_free(struct receiver *r)
 	order_free(r->order);
 	free(r->latency);
 	free(r->widths);
+	free(r->earliest);
 	free(r->ipdv);
 	free(r->neighbours);
 	if (r->promise.watch)
@@ -302,6 +303,8 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	if (load->latency) {
 		r->latency = histogram_new();
 		r->widths = histogram_new();
+		r->earliest = histogram_new();
+		r->exact = port->stamps_by && strcmp(port->stamps_by, "call");
 	}
 	if (load->latency && load->ipdv) {
 		r->ipdv = histogram_new();
@@ -316,8 +319,8 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	}
 	if (!r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences || !r->windows ||
 	    !r->intervals ||
-	    (load->latency &&
-	     (!r->latency || !r->widths || (load->ipdv && (!r->ipdv || !r->neighbours)))))
+	    (load->latency && (!r->latency || !r->widths || !r->earliest ||
+			       (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";
 	for (uint32_t i = 0; i < r->flows; i++)
 		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)(i * bits / 64),

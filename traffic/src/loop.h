@@ -143,6 +143,11 @@ struct receiver {
 	uint64_t polled; /* ticks: when it was looked for frames before */
 	struct histogram
 		*widths; /* of the time within which frames that it did not tell of arrived */
+	/* What `latency` would be if each frame had come right after the look before the one that
+	 * found it: the true latencies lie between. With `latency`. */
+	struct histogram *earliest;
+	uint64_t width_ns; /* since the look before, of the burst that is counted */
+	bool exact; /* what the port tells is when a frame came, not when it was read */
 	/* Of `rx`, `after_end` came when the phase was over; `after_drain` are in no other count. */
 	uint64_t rx, bytes, after_end, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;

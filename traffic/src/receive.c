@@ -15,11 +15,13 @@ struct stretch {
 	uint32_t first, next;
 	uint32_t len;
 	int64_t delay_ns; /* below 0: it came before it was sent, by our clock */
+	uint64_t width_ns; /* so much earlier it may have come */
 };
 
 /* Frames of any flow that came one after the other and are as old. */
 struct tally {
 	int64_t delay_ns;
+	uint64_t width_ns;
 	uint64_t frames;
 };
 
@@ -119,8 +121,13 @@ static void tally_end(struct receiver *r, const struct tally *t)
 {
 	if (t->delay_ns < 0)
 		r->early += t->frames;
-	if (t->frames)
-		histogram_add(r->latency, t->delay_ns > 0 ? (uint64_t)t->delay_ns : 0, t->frames);
+	if (t->frames) {
+		const uint64_t delay_ns = t->delay_ns > 0 ? (uint64_t)t->delay_ns : 0;
+
+		histogram_add(r->latency, delay_ns, t->frames);
+		histogram_add(r->earliest, delay_ns > t->width_ns ? delay_ns - t->width_ns : 0,
+			      t->frames);
+	}
 }
 
 /* Counts a stretch. Returns how many of its frames were not seen before. */
@@ -153,9 +160,9 @@ always_inline uint32_t stretch_end(struct receiver *r, const struct stretch *s, 
 	r->bytes += (uint64_t)fresh * s->len;
 	if (!timed)
 		return fresh;
-	if (s->delay_ns != tally->delay_ns) {
+	if (s->delay_ns != tally->delay_ns || s->width_ns != tally->width_ns) {
 		tally_end(r, tally);
-		*tally = (struct tally){ .delay_ns = s->delay_ns };
+		*tally = (struct tally){ .delay_ns = s->delay_ns, .width_ns = s->width_ns };
 	}
 	tally->frames += fresh;
 	return fresh;
@@ -207,6 +214,12 @@ always_inline uint32_t receiver_follow(const struct likeness *like, struct stret
 	return followed;
 }
 
+/* By how much a frame may be younger that the port told of: not at all, or since the look before. */
+static uint64_t width_noted(const struct receiver *r, uint64_t late_ns)
+{
+	return r->exact || r->width_ns < late_ns ? 0 : r->width_ns - late_ns;
+}
+
 /* Counts the frames of a burst. Returns how many of ours were not seen before. */
 always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t now,
 				      const enum touch touch, const enum form form,
@@ -215,6 +228,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 	const struct arrival *const arrivals = form == FORM_WHOLE ? NULL : r->arrivals;
 	const struct frame *const frames = r->frames;
 	const uint64_t now_ns = timed ? clock_ns(r->clock, now) : 0;
+	const uint64_t looked_ns = timed ? r->width_ns : 0;
 	const uint32_t run = r->run, first_flow = r->first_flow, flows = r->flows;
 	const uint8_t phase = r->window->phase;
 	struct likeness *const like = &r->like;
@@ -226,6 +240,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		const struct frame *f = &frames[i];
 		enum device_sum device = DEVICE_SUM_UNKNOWN;
 		int64_t delay_ns = 0;
+		uint64_t width_ns = looked_ns;
 		struct payload p;
 		uint32_t flow;
 		bool alike = false; /* to those before it, and the port told nothing of it */
@@ -263,12 +278,14 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 
 			if (form != FORM_WHOLE && arrivals && arrivals[i].ticks) {
 				at_ns = clock_ns(r->clock, arrivals[i].ticks);
+				width_ns = width_noted(r, now_ns > at_ns ? now_ns - at_ns : 0);
 				r->noted++;
 			}
 			delay_ns = (int64_t)(at_ns - p.time_ns);
 		}
 		if (touch != TOUCH_NONE && likely(flow == s.flow && p.seq == s.next) &&
-		    f->len == s.len && delay_ns == s.delay_ns) {
+		    f->len == s.len && delay_ns == s.delay_ns &&
+		    (form == FORM_WHOLE || width_ns == s.width_ns)) {
 			s.next++;
 			if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && !alike &&
 			    s.next - s.first == 2)
@@ -287,7 +304,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 			continue;
 		}
 		fresh += stretch_end(r, &s, &tally, timed);
-		s = (struct stretch){ flow, p.seq, p.seq + 1, f->len, delay_ns };
+		s = (struct stretch){ flow, p.seq, p.seq + 1, f->len, delay_ns, width_ns };
 		if (alike)
 			i += receiver_follow(like, &s, f, n - i, &p);
 	}
@@ -467,8 +484,11 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 		r->port->engine->release(r->port, r->frames, n);
 		return n;
 	}
-	if (r->widths && measured && before)
-		histogram_add(r->widths, clock_ns_in(r->clock, now - before), n);
+	if (r->latency) {
+		r->width_ns = before ? clock_ns_in(r->clock, now - before) : UINT64_MAX;
+		if (r->widths && measured && before)
+			histogram_add(r->widths, r->width_ns, n);
+	}
 	fresh = r->count(r, n, now);
 	if (unlikely(r->order) && order_notes(r->order))
 		receiver_note(r, n, now);
@@ -503,8 +523,10 @@ void receiver_begin(struct receiver *r)
 	if (r->order)
 		order_begin(r->order);
 	r->like.len = 0; /* it is of a phase */
-	if (r->latency)
+	if (r->latency) {
 		histogram_clear(r->latency);
+		histogram_clear(r->earliest);
+	}
 	if (r->ipdv) {
 		histogram_clear(r->ipdv);
 		memset(r->neighbours, 0, r->flows * sizeof(*r->neighbours));

@@ -112,8 +112,10 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 	into->idle = r->idle < into->idle ? r->idle : into->idle;
 	for (uint32_t i = 0; i < into->interval_count; i++)
 		into->intervals[i] += r->intervals[i];
-	if (into->latency)
+	if (into->latency) {
 		histogram_merge(into->latency, r->latency);
+		histogram_merge(into->earliest, r->earliest);
+	}
 	if (into->widths)
 		histogram_merge(into->widths, r->widths);
 	if (into->ipdv)
@@ -170,15 +172,18 @@ static bool receiver_copy(struct receiver *to, const struct receiver *r)
 	to->intervals = calloc(r->interval_count, sizeof(*to->intervals));
 	to->latency = r->latency ? malloc(sizeof(*to->latency)) : NULL;
 	to->widths = r->widths ? malloc(sizeof(*to->widths)) : NULL;
+	to->earliest = r->earliest ? malloc(sizeof(*to->earliest)) : NULL;
 	to->ipdv = r->ipdv ? malloc(sizeof(*to->ipdv)) : NULL;
 	if (!to->intervals || !to->latency != !r->latency || !to->widths != !r->widths ||
-	    !to->ipdv != !r->ipdv)
+	    !to->earliest != !r->earliest || !to->ipdv != !r->ipdv)
 		return false;
 	memcpy(to->intervals, r->intervals, r->interval_count * sizeof(*to->intervals));
 	if (r->latency)
 		*to->latency = *r->latency;
 	if (r->widths)
 		*to->widths = *r->widths;
+	if (r->earliest)
+		*to->earliest = *r->earliest;
 	if (r->ipdv)
 		*to->ipdv = *r->ipdv;
 	return true;
@@ -189,6 +194,7 @@ static void receiver_copy_free(struct receiver *r)
 	free(r->intervals);
 	free(r->latency);
 	free(r->widths);
+	free(r->earliest);
 	free(r->ipdv);
 }
 
@@ -299,10 +305,11 @@ static json_t *received_report(const struct control *c, struct receiver *r,
 		json_object_set_new(report, "latency", histogram_report(r->latency));
 	/* The bound of a time that nobody noted is that between two looks. */
 	if (r->widths)
-		json_object_set_new(
-			report, "stamps",
-			json_pack("{s:s,s:I,s:o}", "by", r->noted ? r->port->stamps_by : "poll",
-				  "noted", COUNT(r->noted), "width", histogram_report(r->widths)));
+		json_object_set_new(report, "stamps",
+				    json_pack("{s:s,s:I,s:o,s:o}", "by",
+					      r->noted ? r->port->stamps_by : "poll", "noted",
+					      COUNT(r->noted), "width", histogram_report(r->widths),
+					      "earliest", histogram_report(r->earliest)));
 	if (r->ipdv)
 		json_object_set_new(report, "ipdv", histogram_report(r->ipdv));
 	return report;

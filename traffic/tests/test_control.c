@@ -247,7 +247,7 @@ static void a_server_sends_back_frames_of_its_flows_and_no_others(void)
 
 static void frames_that_come_before_they_were_sent_are_counted(void)
 {
-	static struct histogram latency;
+	static struct histogram latency, earliest;
 	struct bench *b = bench_make(ROLE_RECEIVER);
 	uint64_t bits[1] = { 0 }, intervals[4], now = clock_ns(&b->clock, clock_ticks());
 	struct sequence sequence = { .window = bits, .bits = 64 };
@@ -261,6 +261,7 @@ static void frames_that_come_before_they_were_sent_are_counted(void)
 	r->frames = b->frames;
 	r->sequences = &sequence;
 	r->latency = &latency;
+	r->earliest = &earliest;
 	r->intervals = intervals;
 	r->interval_count = 4;
 	task_choose_step(&b->task, TOUCH_HEADER, TIMING_LATENCY);
@@ -273,6 +274,8 @@ static void frames_that_come_before_they_were_sent_are_counted(void)
 	EXPECT_EQ(r->early, 2);
 	EXPECT_EQ(latency.count, 3);
 	EXPECT_EQ(latency.min, 0);
+	EXPECT_EQ(earliest.count, 3);
+	EXPECT_EQ(earliest.max, 0); /* they came with the first look */
 	bench_free(b);
 }
 

@@ -490,7 +490,7 @@ struct bench {
 	struct clock clock;
 	struct window window;
 	struct task tasks[2];
-	struct histogram latency;
+	struct histogram latency, earliest;
 	struct sequence sequence;
 	uint64_t bits[4096 / 64], intervals[16];
 	struct frame frames[2][64];
@@ -547,6 +547,7 @@ static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t durati
 	r->frames = b->frames[1];
 	r->sequences = &b->sequence;
 	r->latency = &b->latency;
+	r->earliest = &b->earliest;
 	r->intervals = b->intervals;
 	r->interval_count = 16;
 	for (int i = 0; i < 2; i++) {
@@ -597,6 +598,8 @@ static void a_paced_sender_sends_exactly_what_was_asked(void)
 		EXPECT_EQ(b->tasks[1].receiver.rx, b->tasks[0].sender.sent);
 		EXPECT_EQ(b->sequence.distinct, b->tasks[0].sender.sent);
 		EXPECT_EQ(b->latency.count, b->tasks[0].sender.sent);
+		EXPECT_EQ(b->earliest.count, b->latency.count);
+		EXPECT(b->earliest.max <= b->latency.max);
 		bench_free(b);
 	}
 }

@@ -94,7 +94,7 @@ static uint32_t noting_rx(struct port *port, struct frame *f, struct arrival *ar
 struct counted {
 	struct sequence sequences[FLOWS];
 	uint64_t bits[FLOWS][BITS / 64];
-	struct histogram latency, ipdv;
+	struct histogram latency, earliest, ipdv;
 	struct neighbour neighbours[FLOWS];
 	uint64_t rx, bytes, corrupted, foreign, stray, other_phase, early;
 };
@@ -108,11 +108,13 @@ static struct counted *counted_new(void)
 		sequence_reset(&c->sequences[i]);
 	}
 	histogram_clear(&c->latency);
+	histogram_clear(&c->earliest);
 	histogram_clear(&c->ipdv);
 	return c;
 }
 
-static void count(struct counted *c, const struct frame *f, uint64_t at)
+/* `since`: it came no earlier. */
+static void count(struct counted *c, const struct frame *f, uint64_t at, uint64_t since)
 {
 	struct neighbour *n;
 	struct payload p;
@@ -145,6 +147,7 @@ static void count(struct counted *c, const struct frame *f, uint64_t at)
 	c->early += at < p.time_ns;
 	delay = at > p.time_ns ? at - p.time_ns : 0;
 	histogram_add(&c->latency, delay, 1);
+	histogram_add(&c->earliest, since > p.time_ns ? since - p.time_ns : 0, 1);
 	n = &c->neighbours[p.flow];
 	if (n->known && p.seq == n->next)
 		histogram_add(&c->ipdv,
@@ -160,7 +163,7 @@ static void write_any_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 	const uint32_t least = frame_least(&a);
 	uint32_t seq = seqs[flow]++, len = least + (drawn(5) ? 0 : 4);
 	/* Many are as old as each other; some come before they were sent. */
-	uint64_t time = at - 1000 + drawn(3) / 2 * (drawn(4) ? 77 : 5000);
+	uint64_t time = at - 1000 + drawn(3) / 2 * (drawn(4) ? 100 : 5000);
 	struct frame_template t;
 
 	template_make(&t, &a, len, odd == 1 ? RUN + 1 : RUN,
@@ -226,7 +229,8 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 	struct bench *b = bench_make(true);
 	struct receiver *r = &b->task.receiver;
 	uint32_t seqs[FLOWS] = { 0 };
-	uint64_t intervals[4];
+	uint64_t intervals[4], since;
+	const bool exact = noted && seed % 2; /* else it tells when it read a frame */
 
 	drawn_state = seed;
 	arrived_at = 1000000;
@@ -244,6 +248,8 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 				.arrivals = noted ? b->arrivals : NULL,
 				.sequences = have->sequences,
 				.latency = &have->latency,
+				.earliest = &have->earliest,
+				.exact = exact,
 				.ipdv = timing == TIMING_IPDV ? &have->ipdv : NULL,
 				.neighbours = timing == TIMING_IPDV ? have->neighbours : NULL,
 				.intervals = intervals,
@@ -257,10 +263,18 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 		struct frame f[BURST];
 
 		arrived_at += 10000;
+		/* When it was looked before; of the first burst nobody knows. */
+		since = burst ? arrived_at - 10000 : 0;
+		if (burst && drawn(3)) {
+			since = arrived_at - drawn(1500);
+			EXPECT_EQ(b->task.step(&b->task, since), 0);
+		}
 		EXPECT_EQ(b->port.engine->alloc(&b->port, f, n), n);
 		for (uint32_t i = 0; i < n; i++) {
+			const uint64_t at = arrived_at + i / 5 * 100;
+
 			(course ? write_next_frame : write_any_frame)(&f[i], seqs, arrived_at);
-			count(want, &f[i], arrived_at + i / 5 * 100);
+			count(want, &f[i], at, exact ? at : since);
 		}
 		EXPECT_EQ(b->port.tx(&b->port, f, n), n);
 		EXPECT_EQ(b->task.step(&b->task, arrived_at), n);
@@ -271,6 +285,9 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 	EXPECT(want->sequences[0].duplicated && want->sequences[0].reordered &&
 	       want->sequences[0].beyond);
 	EXPECT_EQ(have->latency.count, timing ? want->rx : 0);
+	EXPECT(want->earliest.max > 500);
+	if (timing) /* by whatever clock: what is told later is as much wider */
+		EXPECT(!memcmp(&have->earliest, &want->earliest, sizeof(have->earliest)));
 	if (noted && timing) {
 		EXPECT_EQ(r->early, want->early);
 		EXPECT(!memcmp(&have->latency, &want->latency, sizeof(have->latency)));

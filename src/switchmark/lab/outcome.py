@@ -237,6 +237,7 @@ class Outcome:
             kind,
             [report["latency"] for report in received if "latency" in report],
             [report["ipdv"] for report in received if "ipdv" in report],
+            [report["stamps"]["earliest"] for report in received if "stamps" in report],
         )
 
     def _per_flow(self, sent: _Sent, received: Mapping[str, Message]) -> tuple[FlowCounts, ...]:

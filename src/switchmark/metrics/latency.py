@@ -88,8 +88,26 @@ def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     unsure = [each for trial in trials if (each := trial.evidence.unsure_ns)]
     if unsure:
         figures = figures.model_copy(update={"unsure_ns": max(unsure)})
-    error = error_of(figures, trials)
+    error = error_of(figures, trials, _earliest_median(trials))
     return figures if error is None else figures.model_copy(update={"error": error})
+
+
+def _earliest_median(trials: Sequence[TrialResult]) -> int | None:
+    """Return the median that some trials would have if each frame had arrived right after the look
+    before the one that found it; None where a trial does not tell that."""
+    sampled = [trial.latency for trial in trials if trial.latency and trial.latency.count]
+    texts = [each.earliest for each in sampled if each.earliest is not None]
+    if not texts or len(texts) < len(sampled):
+        return None
+    return _median_of(tuple(texts), max(each.max for each in sampled))
+
+
+@lru_cache(maxsize=1024)
+def _median_of(histograms: tuple[str, ...], highest: int) -> int | None:
+    counts: Counter[int] = Counter()
+    for text in histograms:
+        counts.update(counts_of(text))
+    return _percentiles(counts, sum(counts.values()), highest, ("p50",))["p50"]
 
 
 def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
@@ -97,7 +115,7 @@ def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
     whole = merged(parts, histogram=False)
     if whole is None:
         return None
-    told = whole.model_dump(exclude={"histogram", "ipdv"})
+    told = whole.model_dump(exclude={"histogram", "earliest", "ipdv"})
     ipdv = None
     if whole.ipdv is not None:
         ipdv = VariationFigures(**whole.ipdv.model_dump(exclude={"histogram"}))
@@ -121,8 +139,18 @@ def _merged(sampled: tuple[Latency, ...], histogram: bool) -> Latency:
     return Latency(
         kind=sampled[0].kind,
         **_summary(sampled, tuple(PERCENTILES), histogram),
+        earliest=_earliest(sampled) if histogram else None,
         ipdv=Variation(**_summary(variations, _OF_VARIATION, histogram)) if variations else None,
     )
+
+
+def _earliest(parts: Sequence[Latency]) -> str | None:
+    counts: Counter[int] = Counter()
+    for part in parts:
+        if part.earliest is None:
+            return None
+        counts.update(counts_of(part.earliest))
+    return _encoded(counts)
 
 
 def _summary(
@@ -149,15 +177,22 @@ def from_counts(
     kind: Literal["rtt", "one-way"],
     histograms: Sequence[Message],
     variations: Sequence[Message] = (),
+    earliest: Sequence[Message] = (),
 ) -> Latency | None:
     """Return a trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum`
-    in nanoseconds and `counts`, pairs of HdrHistogram's index and count; and those of IPDV. None
-    without samples."""
+    in nanoseconds and `counts`, pairs of HdrHistogram's index and count; those of IPDV, and of the
+    earliest times at which the frames can have arrived. None without samples."""
     told = _told(histograms, tuple(PERCENTILES))
     varied = _told(variations, _OF_VARIATION)
     if told is None:
         return None
-    return Latency(kind=kind, **told, ipdv=None if varied is None else Variation(**varied))
+    early = _told(earliest, ())
+    return Latency(
+        kind=kind,
+        **told,
+        earliest=early and early["histogram"],
+        ipdv=None if varied is None else Variation(**varied),
+    )
 
 
 def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:

@@ -1,5 +1,10 @@
-"""This module adds up by how much a latency may be wrong: what its stamps, the counters of the CPUs
-and its histogram leave open. Bounds are added, as none of them is by chance alone."""
+"""This module adds up by how much a median latency may be wrong: what the stamps of its frames, the
+counters of the CPUs and its histogram leave open. Bounds are added, as none of them is by chance
+alone.
+
+A frame that a look found arrived after the look before it. So the true median lies between that of
+the latencies and that of the earliest ones: a few frames that were found late say little of it.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +21,21 @@ _KERNEL_NS = 100  # its clock, or a device's, is read beside the cycle counter e
 _SUB_BUCKET_BITS = 11  # of the histogram (`traffic/src/histogram.h`)
 
 
-def error_of(figures: LatencyFigures, trials: Sequence[TrialResult]) -> LatencyError | None:
+def error_of(
+    figures: LatencyFigures, trials: Sequence[TrialResult], earliest: int | None = None
+) -> LatencyError | None:
     """Return by how much the median of some trials may be wrong; None where nothing tells when
-    their frames arrived, as in records from before."""
+    their frames arrived, as in old records. `earliest` is the least that it can be by the looks for
+    frames; of records that have no such times the widths of all stamps bound it."""
     stamps = [each for trial in trials for each in trial.evidence.stamps.values()]
     if not stamps or figures.p50 is None:
         return None
     apart = [each for trial in trials if (each := trial.evidence.skew_ns) is not None]
+    high = max(map(_width_ns, stamps)) if earliest is None else figures.p50 - earliest
     parts = {
-        "stamps_ns": max(map(_width_ns, stamps)),
+        "stamps_ns": max(0, min(high, figures.p50)),
         "skew_ns": max(apart, default=0),
-        "clocks_ns": figures.unsure_ns or 0,
+        "clocks_ns": (figures.unsure_ns or 0) + _KERNEL_NS * any(map(_is_noted, stamps)),
         "histogram_ns": (1 << max(0, figures.p50.bit_length() - _SUB_BUCKET_BITS)) - 1,
     }
     return LatencyError(median_ns=sum(parts.values()), **parts)
@@ -50,7 +59,12 @@ def apart_ns(noise: NoiseCertificate | None, test: Test) -> int | None:
     return max(ahead) - min(ahead) + sum(unsure)
 
 
+def _is_noted(stamps: Stamps) -> bool:
+    """Say whether the kernel or a device noted when frames arrived."""
+    return stamps.by in ("kernel", "device") and stamps.noted > 0
+
+
 def _width_ns(stamps: Stamps) -> int:
-    if stamps.by in ("kernel", "device") and stamps.noted:
-        return _KERNEL_NS
+    if _is_noted(stamps):
+        return 0
     return stamps.max if stamps.p99 is None else stamps.p99

@@ -134,6 +134,10 @@ class Latency(BaseModel):
     histogram: str | None = None
     """All of them: HdrHistogram's V2 compressed encoding."""
 
+    earliest: str | None = None
+    """The same histogram as it would be if each frame had arrived right after the look before the
+    one that found it: the true latencies lie between the two."""
+
     ipdv: Variation | None = None
     """How they differ from frame to frame, where that was measured."""
 
@@ -173,18 +177,24 @@ class LatencyError(Written):
     """The sum of all below: the median is right to this, more or less."""
 
     stamps_ns: int
-    """The time within which 99 % of the frames arrived of which nobody noted when, so much
-    earlier than is told at most; 100 where the kernel or a device noted it."""
+    """By how much the median may be too high, as nobody noted when frames arrived: the median less
+    that of the earliest times at which they can have arrived."""
 
     skew_ns: int
     """By how much the cycle counters of two CPUs of the test may differ; 0 of times that one core
     read, and where it was not measured."""
 
     clocks_ns: int
-    """The same of two clocks: `unsure_ns`."""
+    """The same of two clocks: `unsure_ns`, and 100 where the kernel or a device noted arrivals by
+    its own."""
 
     histogram_ns: int
     """What the histogram does not tell apart at the median: 1/1024 of it."""
+
+    @property
+    def above_ns(self) -> int:
+        """Return by how much the median may be too low: stamps make it too high only."""
+        return self.median_ns - self.stamps_ns
 
 
 class LatencyFigures(Written):
