@@ -622,6 +622,17 @@ def test_a_hog_on_the_switchs_core(attempt: Try) -> None:
     assert named(run, "host", "host-busy", *also) == []
 
 
+def test_a_hog_on_the_core_of_a_switch_with_a_cpu_limit(attempt: Try) -> None:
+    axes = {"rate": "max", "burst": 32, "duration": 1, "cpu_limit": "switch:90"}
+    core = core_of(attempt(**axes), "switch")
+
+    def run() -> Record:
+        with hog(core):
+            return attempt(**axes)
+
+    assert named(run, "host", "host-busy") == []
+
+
 def test_a_hog_on_a_core_that_is_shared(attempt: Try) -> None:
     (core, *_) = sorted(os.sched_getaffinity(0))
     with hog(core):

@@ -313,6 +313,8 @@ def test_a_record_is_written_again_as_it_was_read(number: int) -> None:
         assert again.pop(name) is shown.pop(name) is None
     for name in LATER_OF_TRIALS:
         assert all(trial.pop(name) is None for trial in again["trials"])
+    for each in (each for trial in again["trials"] for each in (trial, *trial["per_flow"])):
+        assert each["latency"] is None or each["latency"].pop("earliest") is None
     assert json.dumps(again) == json.dumps(written)
     assert json.dumps(shown) == json.dumps(lines_of("objects-0.1.0.jsonl")[number - 1])
 

@@ -61,6 +61,7 @@ class Outcome:
         path: PathCounters,
         used: Mapping[str, tuple[float, ...]],
         stolen: float,
+        load: Mapping[str, float],
     ) -> TrialResult:
         sums: dict[str, int] = {}
         sent: _Sent = {}
@@ -101,7 +102,7 @@ class Outcome:
             "stamps": stamps_of(received),
             "lag": lags_of({flow: [task for _, task in each] for flow, each in sent.items()}),
         }
-        taken = self._taken(spec, reports, used)
+        taken = self._taken(spec, reports, used, load)
         started_late = self._started_late(reports)
         told = {each.part for each in parts}
         for place, (cores, _) in used.items():
@@ -273,12 +274,13 @@ class Outcome:
         spec: TrialSpec,
         reports: Sequence[Message],
         used: Mapping[str, tuple[float, ...]],
+        load: Mapping[str, float],
     ) -> dict[str, float]:
         """Return by CPU the share of it that others took: those who poll there were ready to run,
-        and it ran none of them. What nobody wanted, and what a CPU limit withheld, was not
-        taken."""
-        if self.layout.test.limits:
-            return {}
+        and it ran none of them. What nobody wanted, and what a CPU limit withheld, was not taken.
+
+        To many kernels who has used up a limit waits for a CPU, like who is kept from it: of that
+        time no more was taken than lacks of the limit, and than the CPU was at work (`load`)."""
         shares = dict(used)
         cpus_of = {part: pin.cpus for part, pin in self.placement.pins.items() if pin.cpus}
         if "switch" not in shares:  # in the kernel, it has no thread that waits for its CPUs
@@ -302,8 +304,22 @@ class Outcome:
             if busy:
                 ready = min(sum(shares[who]) for who in busy)
                 ran = sum(shares[who][0] for who in here)
-                by_cpu[format_cpus(cpus)] = round(max(0.0, min(ready - ran, len(cpus) - ran)), 4)
+                most = float(len(cpus))
+                limits = [self._limit(who) for who in busy]
+                if None not in limits:
+                    idle = sum(shares[who][0] for who in here if who not in busy)
+                    allowed = idle + sum(limit for limit in limits if limit is not None)
+                    worked = sum(load.get(str(cpu), 1.0) for cpu in cpus)
+                    most = min(most, allowed, worked)
+                by_cpu[format_cpus(cpus)] = round(max(0.0, min(ready, most) - ran), 4)
         return by_cpu
+
+    def _limit(self, who: str) -> float | None:
+        """Return the cores that a part, or the switch, may use; None without a CPU limit."""
+        kind = {part.id: None if part.physical else "function" for part in self.layout.parts}
+        of = kind.get(who.partition("+")[0], "switch")
+        percent = self.layout.test.limits.get(of) if of else None
+        return None if percent is None else percent / 100
 
     def _started_late(self, reports: Sequence[Message]) -> dict[str, int]:
         """Return how long after its start each part began the measured phase, of those that were

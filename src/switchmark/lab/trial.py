@@ -175,7 +175,10 @@ class Trials:
             layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
         result = Outcome(
             layout, self._placement, tuple(self._workers), self._workers.told_clocks()
-        ).result(spec, spec.interval_ns, reports, after.since(before), window.used, window.stolen)
+        ).result(
+            *(spec, spec.interval_ns, reports, after.since(before)),
+            *(window.used, window.stolen, cost.load),
+        )
         return result.model_copy(update={"cost": cost})
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
