@@ -203,3 +203,31 @@ def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:
     assert refused.value.hint == "did you mean rx.mpps?"
     with pytest.raises(UsageError, match="between 0 and 100"):
         metric("latency.p999_us")
+
+
+@pytest.mark.parametrize("trials", [6, 7, 12])
+@pytest.mark.parametrize("name", [*METRICS, "latency.p50_us", "latency.p99_us"])
+def test_a_value_lies_in_the_interval_of_its_samples(name: str, trials: int) -> None:
+    """Of trials that differ much, by their latency, their length and what was lost."""
+    made = []
+    for n in range(trials):
+        middle = 10_000 * (1 + n**2)
+        delays = [RANDOM.randint(middle // 2, 2 * middle) for _ in range(2000 * (1 + n % 3))]
+        frames = 1000 * (1 + 3 * n)
+        made.append(
+            trial(
+                tx_frames=2 * frames,
+                tx_unsent=17 * n**2,
+                rx_frames=frames,
+                lost=frames,
+                elapsed_ns=10**9 * (1 + n % 4),
+                latency=latency(delays),
+            )
+        )
+    shown = record(*made)
+    value, interval = metric(name).of(shown), metric(name).interval(shown)
+    if name.startswith(("latency.", "tx.", "offered.")):
+        assert interval is not None
+    if interval is not None:
+        assert value is not None
+        assert interval[0] <= value <= interval[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
@@ -42,8 +42,9 @@ PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric is one figure of a test. `of` is its value, None where it is not known; `samples`
-    are those of the trials that tell it, in order: none of a figure that only a test has."""
+    """A metric is one figure of a test. `of` is its value, None where it is not known: the median
+    of those of the trials where there are three or more. `samples` are these, of the trials that
+    tell it, in order: none of a figure that only a test has."""
 
     name: str
     unit: str
@@ -130,7 +131,7 @@ def _of_sent(name: str, unit: str, words: str, scaled: Callable[[float, Record],
     def samples(record: Record) -> list[float]:
         return [scaled(t.tx_frames * 1e9 / t.elapsed_ns, record) for t in record.trials]
 
-    return Metric(name, unit, words, of, samples)
+    return _as_its_samples(Metric(name, unit, words, of, samples))
 
 
 def _offered(scaled: Callable[[float, Record], float], record: Record) -> float:
@@ -185,7 +186,7 @@ def _of_latency(name: str, words: str, read: Callable[[Latency], float | None]) 
         told = (read(t.latency) for t in record.trials if t.latency and t.latency.count)
         return [ns / 1e3 for ns in told if ns is not None]
 
-    return Metric(name, "us", words, of, samples)
+    return _as_its_samples(Metric(name, "us", words, of, samples))
 
 
 # --- the rest --------------------------------------------------------------------------------
@@ -198,7 +199,20 @@ def _by_trials(name: str, unit: str, words: str, of: Callable[[Record], float | 
         each = (of(record.model_copy(update={"trials": (t,)})) for t in record.trials)
         return [value for value in each if value is not None]
 
-    return Metric(name, unit, words, lambda r: of(r) if r.trials else None, samples)
+    whole = Metric(name, unit, words, lambda r: of(r) if r.trials else None, samples)
+    return _as_its_samples(whole)
+
+
+def _as_its_samples(whole: Metric) -> Metric:
+    """Return a metric whose value is the median of those of the trials, as its interval is; that of
+    all trials together where they are too few for an interval. The spread of all frames of all
+    trials, say, is not what the trials' own spreads lie about."""
+
+    def of(record: Record) -> float | None:
+        samples = whole.samples(record) if len(record.trials) >= MIN_REPEATS else []
+        return median(samples) if len(samples) >= MIN_REPEATS else whole.of(record)
+
+    return replace(whole, of=of)
 
 
 def _cores() -> Iterable[Metric]:
