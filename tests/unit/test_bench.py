@@ -11,10 +11,11 @@ from bench.__main__ import main
 from bench.ancestor import parse_periods
 from bench.bed import Track
 from bench.generators import frame
+from bench.order import contradicted, in_order
 from bench.own import worst_interval
 from bench.pairs import Interval, Limit, Verdict, interleaved, median_interval, ratios, verdict
 from bench.peers import NFV_TESTPERF, TRAFGEN, MissingPeer, Peer, find
-from bench.report import absolute, compared, table, write_json
+from bench.report import Row, absolute, compared, table, write_json
 from bench.rtt import parse_median_us
 from bench.testpmd import devices, received
 from scapy.layers.inet import IP, UDP
@@ -254,6 +255,24 @@ def test_the_json_holds_every_sample(tmp_path: Path) -> None:
     assert found["rows"][0]["samples"] == {"A": [1.0, 2.0], "B": [2.0, 4.0]}
     assert found["rows"][0]["figure"]["median"] == 0.5
     assert found["skipped"] == {"two": "why"}
+
+
+# -- the order of the engines ----------------------------------------------------------------
+
+
+def test_a_host_that_contradicts_the_order_of_the_engines_fails_the_bench() -> None:
+    assert in_order() == ["xdp", "mmap", "raw-mmsg", "raw"]
+    limit = Limit("at least", 1.0)
+
+    def row(first: str, then: str, ratios: list[float]) -> Row:
+        samples = {"A": ratios, "B": [1.0] * len(ratios)}
+        return compared(f"order, {first} to {then}", first, then, "Mpps", samples, limit)
+
+    agreed, unclear = row("xdp", "mmap", [1.1, 1.2, 1.3]), row("mmap", "raw", [0.9, 1.0, 1.2])
+    assert contradicted([agreed, unclear]) is None
+    told = contradicted([agreed, row("mmap", "raw", [0.8, 0.9, 0.7])])
+    assert told is not None
+    assert told.endswith("is contradicted: raw before mmap")
 
 
 # -- the command -----------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recorded import fresh
 from switchmark.campaign.load import Campaign, from_options, load
+from switchmark.cli import main
 from switchmark.cli.completion import completer
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
@@ -17,7 +20,11 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.layout.choosing import AUTO, candidates, with_engines
 from switchmark.layout.resolve import check
 from switchmark.machine.host import LocalHost
+from switchmark.model.labels import following
+from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
+from switchmark.report.answer import answer
+from switchmark.report.pairing import within
 
 
 def everything(test: Test) -> bool:
@@ -209,3 +216,42 @@ def test_a_kernel_without_af_xdp_has_no_engine_for_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Engine, "probe", lambda self, host: "built")
     with pytest.raises(Unavailable, match="has no AF_XDP"):
         ENGINES["xdp"].probe(WithoutXdp())
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+def measured_with(**engines: str) -> list[Record]:
+    return [
+        fresh(number, test=Test(search="max", switch=switch.replace("_", "-"), engine=engine))
+        for number, (switch, engine) in enumerate(engines.items(), 1)
+    ]
+
+
+def test_switches_with_an_engine_each_are_compared_and_it_is_said() -> None:
+    records = measured_with(ipvlan="udp-mmsg", testpmd="dpdk", linux_bridge="dpdk")
+    assert following([record.test for record in records], "switch") == ("engine",)
+    said = " ".join(answer(records))
+    assert "different engines (ipvlan with udp-mmsg; testpmd and linux-bridge with dpdk)" in said
+    assert said.count("ipvlan (") == 1, "one sentence has all of them"
+    assert len(within([records])) == 3
+
+
+def test_engines_that_were_asked_for_are_told_apart() -> None:
+    records = [
+        *measured_with(testpmd="dpdk", linux_bridge="dpdk"),
+        *measured_with(linux_bridge="xdp"),
+    ]
+    assert following([record.test for record in records], "switch") == ()
+    assert "different engines" not in " ".join(answer(records))
+
+
+def test_a_paper_has_the_engine_that_it_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["switchmark", "paper", "ara-2021/table2", "--engine", "raw,auto"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--engine auto is of run and plan" in capsys.readouterr().err

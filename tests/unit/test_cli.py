@@ -29,6 +29,7 @@ from switchmark.cli.app import COMMANDS
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
+from switchmark.layout.choosing import with_engines
 from switchmark.layout.resolve import check
 from switchmark.machine.commit import commit
 from switchmark.machine.journal import Far
@@ -639,7 +640,7 @@ def test_the_examples_of_help_are_requests_that_can_be_met(cli) -> None:
             assert words[:2] == ["switchmark", command]
             axes = dict(zip(words[2::2], words[3::2], strict=False))
             chosen = {axis.name: axes[axis.option] for axis in AXES.values() if axis.option in axes}
-            assert from_options(chosen, check).tests
+            assert from_options(chosen, check, lambda tests: with_engines(tests, bool)).tests
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])

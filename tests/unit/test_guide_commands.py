@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from switchmark.campaign.load import from_options
 from switchmark.cli.app import COMMANDS, _Commands
+from switchmark.layout.choosing import with_engines
 from switchmark.layout.resolve import check
 from switchmark.model.spec import AXES
 
@@ -73,7 +74,10 @@ def test_a_command_of_the_guide_is_understood(
     given = command(name).make_context(name, rest).params
     if name in ("run", "plan") and given.get("campaign") is None:
         axes = {axis: given[axis] for axis in AXES if given.get(axis) is not None}
-        assert from_options(axes, check).tests
+        assert from_options(axes, check, on_a_host_that_has_all).tests
+
+
+on_a_host_that_has_all = partial(with_engines, usable=lambda test: True)
 
 
 def test_the_guide_has_commands() -> None:

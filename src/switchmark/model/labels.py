@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from switchmark.model.axis import ranked
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["is_bare", "label", "telling", "varying"]
+__all__ = ["following", "is_bare", "label", "telling", "varying"]
 
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:
@@ -27,6 +27,18 @@ def telling(tests: Sequence[Test]) -> tuple[str, ...]:
         if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
             axes = fewer
     return tuple(axes)
+
+
+def following(tests: Sequence[Test], axis: str) -> tuple[str, ...]:
+    """Return the axes that switchmark may have chosen for each value of another one: they differ,
+    and have one value wherever that has one. Tests that differ in these too are compared."""
+    chosen = [name for name in varying(tests) if AXES[name].chosen and name != axis]
+    return tuple(
+        name
+        for name in chosen
+        if len({(getattr(test, axis), getattr(test, name)) for test in tests})
+        == len({getattr(test, axis) for test in tests})
+    )
 
 
 def label(test: Test, axes: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.family import Results
 from switchmark.metrics.throughput import is_of_search
 from switchmark.model.cable import CABLE
-from switchmark.model.labels import label, telling
+from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES
 from switchmark.report import remarks
@@ -98,6 +98,7 @@ def answer(records: Sequence[Record]) -> list[str]:
     return [
         *said,
         *remarks.semantics(whole),
+        *remarks.engines(whole),
         *remarks.cables(measured),
         *remarks.sureness(claims),
         *remarks.left_out(records, [each for each in switches if FUNCTIONAL in each.doubts]),
@@ -119,7 +120,8 @@ def _groups(figures: Sequence[Figure], results: Results) -> list[_Group]:
     """Return the figures that can be compared with each other, by the values of all other axes."""
     told = telling([figure.record.test for figure in figures])
     compared = max(told, key=_is_asked, default="switch")
-    others = [axis for axis in told if axis != compared]
+    along = following([figure.record.test for figure in figures], compared)
+    others = [axis for axis in told if axis not in (compared, *along)]
     by_others: dict[tuple[object, ...], list[Figure]] = {}
     for figure in figures:
         where = tuple(getattr(figure.record.test, axis) for axis in others)

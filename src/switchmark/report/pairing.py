@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from switchmark.errors import UsageError
 from switchmark.model.axis import key_of
-from switchmark.model.labels import telling, varying
+from switchmark.model.labels import following, telling, varying
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 
@@ -119,10 +119,12 @@ def _sides(base: tuple[Record, ...], other: tuple[Record, ...], several: bool) -
 def _alike(
     records: dict[Test, tuple[Record, ...]], axis: str
 ) -> list[dict[str, tuple[Record, ...]]]:
-    """Return the tests that are the same but for an axis, by its value."""
+    """Return the tests that are the same but for an axis, and for what was chosen with it, by its
+    value."""
+    freed = dict.fromkeys((axis, *following(list(records), axis)))
     groups: dict[Test, dict[str, tuple[Record, ...]]] = {}
     for test, each in records.items():
-        alike = groups.setdefault(test.model_copy(update={axis: None}), {})
+        alike = groups.setdefault(test.model_copy(update=freed), {})
         alike[str(getattr(test, axis))] = each
     return list(groups.values())
 

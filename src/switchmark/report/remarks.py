@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from switchmark.model.cable import CABLE
-from switchmark.model.labels import label, telling
+from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
+from switchmark.model.spec import AXES
 from switchmark.report.figures import scaled_figure
 from switchmark.report.standing import Figure, figures_of
 from switchmark.report.words import listed, listed_all
 
-__all__ = ["SURE", "cables", "left_out", "semantics", "sureness"]
+__all__ = ["SURE", "cables", "engines", "left_out", "semantics", "sureness"]
 
 SURE = 5
 """So many repeats have an interval, and can show a difference."""
@@ -29,6 +30,23 @@ def semantics(records: Sequence[Record]) -> list[str]:
         by_kind.setdefault(kind, []).append(switch)
     each = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
     return [f"They do different work ({'; '.join(each)}): side by side, and no ranking."]
+
+
+def engines(records: Sequence[Record]) -> list[str]:
+    """Say which engine each switch was measured with, where each has one and they differ."""
+    tests = [record.test for record in records]
+    said = []
+    for axis in following(tests, "switch"):
+        by_value: dict[str, dict[str, None]] = {}
+        for test in tests:
+            by_value.setdefault(getattr(test, axis), {})[test.switch] = None
+        each = [f"{listed_all(list(names))} with {value}" for value, names in by_value.items()]
+        words = AXES[axis].words
+        said.append(
+            f"They were measured with different {words}s ({'; '.join(each)}): a difference may be "
+            f"the {words}'s."
+        )
+    return said
 
 
 def cables(records: Sequence[Record]) -> list[str]:

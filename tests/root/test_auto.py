@@ -1,0 +1,148 @@
+"""These tests ask for switches by name alone: the engine is chosen, and used."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from host_state import COMMAND, records
+from switchmark.errors import Unavailable
+from switchmark.lab.usable import UsableHere
+from switchmark.layout.choosing import AUTO, with_engines
+from switchmark.machine.host import LocalHost
+from switchmark.model.spec import Test
+from switchmark.switches import TABLE as SWITCHES
+
+SHORT = "--duration 0.3 --warmup 0.1 --calibrate never".split()
+NOBODY = pwd.getpwnam("nobody")
+
+
+def run(
+    at: Path, traffic_program: str, *words: str, as_nobody: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder, as root or as a user."""
+    user: dict[str, Any] = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
+    return subprocess.run(
+        [*COMMAND, "run", *words, *SHORT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "HOME": str(at)},
+        cwd=at,
+        timeout=150,
+        **(user if as_nobody else {}),
+    )
+
+
+def stored_engines(at: Path) -> Mapping[str, str]:
+    """Return the engine of each switch, as the one run folder there keeps its campaign."""
+    (file,) = (at / "runs").glob("*/campaign.yaml")
+    campaign = yaml.safe_load(file.read_text())
+    tests = [{**campaign, **test} for test in campaign.get("tests", [{}])]
+    return {test["switch"]: test["engine"] for test in tests}
+
+
+def skip_without(*switches: str) -> None:
+    for name in switches:
+        try:
+            SWITCHES[name].probe(LocalHost())
+        except Unavailable as missing:
+            pytest.skip(f"{name}: {missing.message}")
+
+
+def test_a_bridge_ovs_and_ovs_dpdk_are_measured_by_one_engine(
+    tmp_path: Path, traffic_program: str
+) -> None:
+    skip_without("ovs", "ovs-dpdk")
+    done = run(tmp_path, traffic_program, "--switch", "linux-bridge,ovs,ovs-dpdk", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "engine dpdk (--engine auto)" in done.stderr
+    made = records(done)
+    assert sorted(record["test"]["switch"] for record in made) == [
+        "linux-bridge",
+        "ovs",
+        "ovs-dpdk",
+    ]
+    for record in made:
+        assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk")
+        assert record["rx"]["frames"] > 0
+        assert record["verdict"]
+    assert stored_engines(tmp_path) == dict.fromkeys(("linux-bridge", "ovs", "ovs-dpdk"), "dpdk")
+
+
+def test_a_switch_past_the_kernel_needs_no_word_of_an_engine(
+    tmp_path: Path, traffic_program: str
+) -> None:
+    skip_without("testpmd")
+    done = run(tmp_path, traffic_program, "--switch", "testpmd", "--json", "--quiet")
+    (record,) = records(done)
+    assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk"), done.stderr
+    assert "engine" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "switch", ["linux-bridge", "ip-forward", "macvlan", "tc-redirect", "xdp-redirect", "vxlan"]
+)
+def test_what_is_chosen_for_a_switch_of_the_kernel_passes_its_frames(
+    switch: str, tmp_path: Path, traffic_program: str
+) -> None:
+    skip_without(switch)
+    done = run(tmp_path, traffic_program, "--switch", switch, "--rate", "5k", "--json")
+    (record,) = records(done)
+    assert (record["status"], record["test"]["engine"]) == ("ok", "xdp"), record["error"]
+
+
+@pytest.mark.parametrize("axes", [("--vlan", "7", "--frame-size", "68"), ("--frame-size", "9000")])
+def test_what_a_frame_is_like_stays_as_it_is_asked_for(
+    axes: tuple[str, ...], tmp_path: Path, traffic_program: str
+) -> None:
+    done = run(tmp_path, traffic_program, "--rate", "5k", "--json", *axes)
+    (record,) = records(done)
+    assert (record["status"], record["test"]["engine"]) == ("ok", "mmap"), record["error"]
+
+
+def test_a_user_measures_what_needs_no_root_and_is_told_what_the_rest_needs(
+    tmp_path: Path, traffic_program: str
+) -> None:
+    skip_without("ovs", "ovs-dpdk")
+    tmp_path.chmod(0o777)
+    for folder in tmp_path.parents:
+        if folder.owner() == "root" and folder.is_relative_to("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    words = ("--switch", "linux-bridge,ovs,ovs-dpdk", "--rate", "5k")
+    done = run(tmp_path, traffic_program, *words, as_nobody=True)
+    kept = [
+        json.loads(line)["record"]
+        for file in (tmp_path / "runs").glob("*/records.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    found = {each["test"]["switch"]: (each["status"], each["test"]["engine"]) for each in kept}
+    assert found == {
+        "linux-bridge": ("ok", "mmap"),
+        "ovs": ("ok", "mmap"),
+        "ovs-dpdk": ("refused", "dpdk"),
+    }, done.stderr
+    assert "engine dpdk needs root itself, not that of a user namespace" in done.stdout
+    assert "engines (--engine auto): mmap for linux-bridge, ovs; dpdk for ovs-dpdk" in done.stderr
+
+
+def test_a_host_is_asked_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without("ovs-dpdk")
+    test = Test(switch="ovs-dpdk", engine="dpdk")
+    pages = "switchmark.lab.usable.can_reserve"
+    with UsableHere(far=False) as usable:
+        assert usable(test)
+        assert not usable(Test(switch="linux-bridge@/nowhere", engine="raw-mmsg"))
+    monkeypatch.setattr(pages, lambda host, node: False)
+    with UsableHere(far=False) as usable:
+        assert not usable(test), "it has no hugepages"
+        assert usable(Test(engine="dpdk")), "frames lie elsewhere, then"
+        made = with_engines([Test(switch=s, engine=AUTO) for s in ("ovs", "ovs-dpdk")], usable)
+        assert [each.engine for each in made] == ["xdp", "dpdk"]
