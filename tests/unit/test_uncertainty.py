@@ -20,6 +20,7 @@ from switchmark.model.latency import LatencyFigures, Stamps
 from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.report.figures import format_median
 from switchmark.report.notes import footnotes
 
 FILE = Path(__file__).parent / "data/records-schema-1.jsonl"
@@ -171,3 +172,23 @@ def test_a_table_says_by_how_much_its_medians_may_be_wrong() -> None:
     assert note.startswith("latency: medians are right to ± 3.")
     assert "(stamps 3 us, counters of two CPUs 70 ns, histogram " in note
     assert not any(note.startswith("latency: ") for note in footnotes([STORED]))
+
+
+@pytest.mark.parametrize(
+    ("median_ns", "wrong_ns", "stamps_ns", "text"),
+    [
+        (17_123, None, 0, "17.1 us"),
+        (17_123, 1300, 900, "17.1 us"),
+        (17_123, 13_000, 12_000, "17 us"),
+        (3_364_000, 440_000, 0, "3.36 ms"),
+        (3_364_000, 1_440_000, 0, "3.4 ms"),
+        (923, 310, 300, "920 ns"),
+        (17_123, 18_000, 17_000, "<= 18.1 us"),
+        (17_123, 17_123, 17_123, "<= 17.1 us"),
+    ],
+)
+def test_a_median_has_no_digit_beyond_its_error(
+    median_ns: int, wrong_ns: int | None, stamps_ns: int, text: str
+) -> None:
+    error = {"median_ns": wrong_ns, "stamps_ns": stamps_ns}
+    assert format_median({"p50": median_ns, "error": None if wrong_ns is None else error}) == text

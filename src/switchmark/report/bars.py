@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.report.figures import DOUBT_MARK, format_ns, rate
+from switchmark.report.figures import DOUBT_MARK, format_median, rate
 from switchmark.report.json import to_object
 
 __all__ = ["bars"]
@@ -37,7 +37,7 @@ def _figure(record: Record) -> tuple[float, str] | None:
     if record.test.dimension == "latency":
         median = (content["latency_ns"] or {}).get("p50")
         mark = f"{DOUBT_MARK} " if record.doubts else ""
-        return None if median is None else (median, mark + format_ns(median))
+        return None if median is None else (median, mark + format_median(content["latency_ns"]))
     return None if content["rx"] is None else (content["rx"]["pps"], rate(content))
 
 

@@ -3,8 +3,8 @@ stand before them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from switchmark.metrics.searched import SearchValue, precision_of, values_interval
 from switchmark.model.objects import Printed
@@ -21,6 +21,7 @@ __all__ = [
     "bound",
     "cable_latency",
     "doubt",
+    "format_median",
     "format_ns",
     "goal_name",
     "outcome",
@@ -87,7 +88,7 @@ def outcome(record: Record) -> str:
         return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
     content = to_object(record)
     latency = content["latency_ns"] or {}
-    median = format_ns(latency.get("p50"))
+    median = format_median(latency)
     cable = cable_latency(content)
     beside = f" ({cable} on a cable)" if cable and cable != ABOVE else ""
     unsure = format_ns(latency.get("unsure_ns"))
@@ -106,6 +107,19 @@ def cable_latency(content: Printed) -> str:
 def format_ns(ns: float | None) -> str:
     """Write a time as `850 ns`, `12.4 us`, `3.21 ms`, or as nothing."""
     return "" if ns is None else scaled(round(ns) if ns < 1e3 else ns, _NS)
+
+
+def format_median(latency: Mapping[str, Any]) -> str:
+    """Write a median with no digit beyond its error (two of that, GUM 7.2.6), or as `<= 44 us`
+    where the error is no smaller than the median: then that is all that is known of it."""
+    median, error = latency.get("p50"), latency.get("error")
+    if median is None or error is None:
+        return format_ns(median)
+    wrong = error["median_ns"]
+    if wrong >= median:
+        return f"<= {format_ns(median + wrong - error['stamps_ns'])}"
+    place = 10 ** max(len(str(wrong)) - 2, 0)
+    return format_ns(round(median / place) * place)
 
 
 def with_interval(

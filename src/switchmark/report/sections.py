@@ -20,6 +20,7 @@ from switchmark.report.figures import (
     bound,
     cable_latency,
     doubt,
+    format_median,
     format_ns,
     goal_name,
     precision,
@@ -183,11 +184,15 @@ def _gbps(row: _Row) -> str:
 
 
 def _median(row: _Row) -> str:
-    median = (row.content["latency_ns"] or {}).get("p50")
+    latency = row.content["latency_ns"] or {}
+    median = latency.get("p50")
     if median is None:
         return "-"
+    text = format_median(latency)
     low, high = row.content["ci95_ns"] or (None, None)
-    return f"{doubt(row.content)}{with_interval(median, low, high, 'ns')}"
+    if low is not None and not text.startswith("<"):
+        text += with_interval(median, low, high, "ns").removeprefix(format_ns(median))
+    return f"{doubt(row.content)}{text}"
 
 
 def _semantics(rows: _Rows) -> list[Column]:
@@ -227,7 +232,8 @@ def _latency_column(rows: _Rows, name: str, expendable: int) -> Column:
     def text(row: _Row) -> str:
         latency = row.content["latency_ns"] or {}
         unsure = format_ns(latency.get("unsure_ns")) if latency.get(name) is not None else ""
-        return format_ns(latency.get(name)) + (unsure and f" ± {unsure}")
+        text = format_median(latency) if name == "p50" else format_ns(latency.get(name))
+        return text + (unsure and f" ± {unsure}")
 
     return Column(name, _cells(rows, text), numeric=True, expendable=expendable)
 
