@@ -144,6 +144,8 @@ def test_where_none_fits_all_each_switch_has_its_own() -> None:
 def test_a_switch_that_cannot_be_measured_here_decides_nothing_for_the_others() -> None:
     engines = chosen(lacking("ovs-dpdk"), switch="linux-bridge,ovs,ovs-dpdk")
     assert engines == {"linux-bridge": "xdp", "ovs": "xdp", "ovs-dpdk": "dpdk"}
+    engines = chosen(lacking("ovs-dpdk"), switch="linux-bridge,ipvlan,ovs-dpdk")
+    assert engines == {"linux-bridge": "udp-mmsg", "ipvlan": "udp-mmsg", "ovs-dpdk": "dpdk"}
     engines = chosen(without("dpdk", "xdp"), switch="linux-bridge,ovs,ovs-dpdk")
     assert engines == {"linux-bridge": "mmap", "ovs": "mmap", "ovs-dpdk": "dpdk"}
 
