@@ -22,7 +22,7 @@ from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
 from switchmark.report.drawn import check_drawing, experiment_charts, paper_page, write_papers
 from switchmark.report.gallery import gallery_page
-from switchmark.report.paper import Judged, judged
+from switchmark.report.paper import ODDS, Judged, judged
 
 
 @lru_cache(maxsize=1)
@@ -117,6 +117,33 @@ def test_the_gallery_answers_claims_by_the_papers_values_and_by_what_was_measure
     page = gallery_of("ara-2021/table2", measured=True)
     assert "Measured here, at least in part: 1 result." in page
     assert "<th scope='col'>in its own values</th><th scope='col'>here</th>" in page
+
+
+def test_pages_say_how_surely_claims_are_answered_of_what_was_measured() -> None:
+    for made in (gallery_of, lambda name, measured: paper_page([told(name, measured=measured)])):
+        assert f"<p>{ODDS}</p>" in made("ara-2021/table2", measured=True)
+        assert ODDS not in made("ara-2021/table2", measured=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "told_as"),
+    [
+        ({"kernel_options": ["CONFIG_IRQ_TIME_ACCOUNTING"]}, "a kernel without CONFIG_IRQ"),
+        ({"kernel_options": []}, None),
+        ({}, "a kernel without CONFIG_IRQ"),
+    ],
+)
+def test_the_gallery_takes_the_options_of_the_kernel_from_the_run(
+    facts: dict[str, object], told_as: str | None, tmp_path: Path
+) -> None:
+    planned_points = planned(read("emmerich-2014/fig12"), check, {}, quick=True)
+    tests = tuple(each.test for each in planned_points if each.test is not None)
+    with RunFolder.create(tmp_path, Campaign("x", tests), facts, "x") as folder:
+        for number, test in enumerate(tests, 1):
+            folder.append_record(fresh(number, test=test, switch_mode="kernel"), {})
+    assert gallery([tmp_path / "x"], tmp_path / "g.html", "emmerich-2014/fig12") == 0
+    page = (tmp_path / "g.html").read_text()
+    assert ("CONFIG_IRQ_TIME_ACCOUNTING" in page) == (told_as is not None)
 
 
 def test_the_gallery_command_finds_the_points_of_stored_runs(

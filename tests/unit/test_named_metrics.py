@@ -15,7 +15,8 @@ from hdrh.histogram import HdrHistogram
 from switchmark.errors import UsageError
 from switchmark.metrics.distribution import percentile_ns
 from switchmark.metrics.latency import from_counts
-from switchmark.metrics.named import METRICS, cdf, metric
+from switchmark.metrics.named import METRICS, cdf, figure_of, metric
+from switchmark.metrics.repeats import FIGURES
 from switchmark.metrics.throughput import received
 from switchmark.model.cost import InterruptCost, PerfCost, ProcessorCounts, TrialCost
 from switchmark.model.record import Latency, PartReport, Record, TrialResult
@@ -83,11 +84,12 @@ def test_what_is_offered_is_what_was_sent_and_what_had_no_room() -> None:
     assert samples_of("offered.kpps", shown) == [3.0, 4.0, 5.0]
 
 
-def test_an_interval_needs_three_trials_and_holds_their_median() -> None:
-    two = record(*(trial(rx_frames=frames) for frames in (1000, 1500)))
-    three = record(*(trial(rx_frames=frames) for frames in (1000, 1500, 2500)))
-    assert metric("rx.kpps").interval(two) is None
-    assert metric("rx.kpps").interval(three) == (1.0, 2.5)
+def test_an_interval_needs_five_trials_and_holds_their_median() -> None:
+    frames = (1000, 1500, 1600, 2000, 2500)
+    five = record(*(trial(rx_frames=each) for each in frames))
+    four = record(*(trial(rx_frames=each) for each in frames[:4]))
+    assert metric("rx.kpps").interval(four) is None
+    assert metric("rx.kpps").interval(five) == (1.0, 2.5)
 
 
 def test_the_spread_within_a_trial_leaves_the_broken_intervals_out() -> None:
@@ -231,3 +233,20 @@ def test_a_value_lies_in_the_interval_of_its_samples(name: str, trials: int) -> 
     if interval is not None:
         assert value is not None
         assert interval[0] <= value <= interval[1]
+
+
+def test_metrics_are_compared_by_the_figures_that_all_answers_have() -> None:
+    assert figure_of("rx.mpps") is figure_of("rx.kpps") is FIGURES["rate"]
+    assert figure_of("latency.p50_us") is FIGURES["latency"]
+    assert figure_of("loss_ratio") is FIGURES["loss"]
+    shown = record(*(trial(rx_frames=frames) for frames in (1000, 1500)))
+    for name, unit, values in (
+        ("rx.gbps_l1", "pps", samples_of("rx.gbps_l1", shown)),
+        ("tx.kpps", "amount", samples_of("tx.kpps", shown)),
+        ("profile.kernel", "share", [None, None]),
+    ):
+        figure = figure_of(name)
+        assert (figure.unit, list(figure.of_trials(shown))) == (unit, values)
+    assert figure_of("tx.kpps").either_way
+    assert not figure_of("latency.mean_us").either_way
+    assert figure_of("cpu.total", less=True).unit == "share"

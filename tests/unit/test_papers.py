@@ -17,6 +17,7 @@ from switchmark.model.record import Origin, Record
 from switchmark.papers.experiment import Experiment, matching, read
 from switchmark.papers.points import Point
 from switchmark.report.paper import (
+    ODDS,
     as_object,
     judged,
     measured,
@@ -35,7 +36,9 @@ def record(engine: str, kpps: float, repeats: int = 3, **changes: object) -> Rec
         update={"rx_frames": int(kpps * 1000), "elapsed_ns": 10**9, "duplicated": 0}
     )
     test = RECORD.test.model_copy(update={"engine": engine, "search": "fixed"})
-    fixed = {"test": test, "trials": (trial,) * repeats, "doubts": (), "verdict": "switch"}
+    doubts = changes.get("doubts", ())
+    trials = (trial.model_copy(update={"doubts": doubts}),) * repeats
+    fixed = {"test": test, "trials": trials, "doubts": (), "verdict": "switch"}
     return RECORD.model_copy(update={**fixed, **changes})
 
 
@@ -215,14 +218,17 @@ def test_claims_are_answered_from_records() -> None:
     }
 
 
+SPOILT = "doubts may be all that sets them apart (raw: {}): raw 400 against udp 500"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"doubts": ("cores-overcommitted",)}, "raw: parts shared too few CPUs"),
-        ({"doubts": ("emulated",)}, "raw: a function ran on an emulated processor"),
-        ({"doubts": ("not-equivalent",)}, "raw: the switch did other work"),
-        ({"verdict": "unknown"}, "raw: what the limit was is not known"),
-        ({"repeats": 2}, "raw: 2 trials are too few for an interval"),
+        ({"doubts": ("cores-overcommitted",)}, SPOILT.format("cores-overcommitted")),
+        ({"doubts": ("emulated",)}, SPOILT.format("emulated")),
+        ({"doubts": ("not-equivalent",)}, SPOILT.format("not-equivalent")),
+        ({"verdict": "host"}, SPOILT.format("the host was the limit")),
+        ({"repeats": 2}, "fewer than 3 repeats: raw 400 against udp 500"),
         ({"status": "failed", "error": "it broke\nbadly"}, "failed: it broke"),
     ],
 )
@@ -291,6 +297,7 @@ def test_ours_stands_beside_the_published() -> None:
     assert rows["raw"] == ["360", "failed"]
     assert rows["raw-mmsg"] == ["440", "○", ">=", "845"]
     assert lines[-1] == "○ rests on figures that are doubted"
+    assert ODDS in " ".join(lines)
     assert all(len(line) <= 100 for line in lines)
     content = as_object(result)
     assert (content["points"], content["measured"]) == (4, 2)

@@ -68,7 +68,9 @@ def run_papers(
             statuses.append(status_of(records, strict))
             for each in sharing:
                 measured = _with_records(points[each.name], records)
-                result = judged(each, measured, there.kernel_options)
+                result = judged(
+                    each, measured, there.kernel_options or None, [records] if records else []
+                )
                 results.append(result)
                 _print(result, show)
     if len(results) > 1 and not show.as_json:

@@ -25,7 +25,7 @@ from typing import Literal
 
 from switchmark.metrics.repeats import Figure, Repeats, Values
 from switchmark.metrics.statistics import stepwise
-from switchmark.metrics.studentized import range_odds, range_quantile
+from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
 __all__ = [
     "LEVEL",
@@ -215,6 +215,28 @@ class Family:
         if (before, after) not in self._known:
             self._known[before, after] = self._compared(before, after)
         return self._known[before, after]
+
+    def level(self, at: int, of: int = 1) -> tuple[float, float] | None:
+        """Return the ends that the figure of one result can have, as one of `of` results that are
+        held against something at once (Bonferroni); None of too few values, or of a 0 that has no
+        logarithm. They are those of the mean, or of the geometric mean."""
+        side = self.results[at]
+        if _lacking(self.figure, side):
+            return None
+        values = _scaled(self.figure, side.values)
+        own, count = _variance_of(values), len(self._usable)
+        spread = (own + self._spread) / 2 if count > 1 else own
+        freedom = (len(values) - 1) * (2 * (count - 1) / count if count > 1 else 1)
+        width = t_quantile(LEVEL / of, max(1.0, freedom)) * math.sqrt(spread / len(values))
+        return (
+            _unscaled(self.figure, fmean(values) - width),
+            _unscaled(self.figure, fmean(values) + width),
+        )
+
+    @cached_property
+    def _spread(self) -> float:
+        """Return the mean variance of the values of a result."""
+        return fmean(_variance_of(_scaled(self.figure, each.values)) for each in self._usable)
 
     def _compared(self, before: int, after: int) -> Difference:
         def odds(change: _Change) -> tuple[float, float]:

@@ -11,7 +11,7 @@ ones, rates that drift, less than a fifth of a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -269,17 +269,21 @@ def passing(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name in TABLE and TABLE[name].passing)
 
 
-def spoiled(record: Record, *, latency: bool | None = None) -> frozenset[Spoils]:
+def spoiled(
+    record: Record, *, latency: bool | None = None, excused: Collection[str] = ()
+) -> frozenset[Spoils]:
     """Return how a figure of a record may have been falsified: `lowers`, `raises`, both or neither.
 
     `latency` says that the figure is one; by default it is what the test is measured for. A figure
     is the median of the trials: one in ten that was disturbed does not move it far, a quarter of
-    them does. Verdict `host` says of a trial, or of a search, that the host was the limit.
+    them does. Verdict `host` says of a trial, or of a search, that the host was the limit. Doubts
+    that are `excused` do not count, nor does verdict `host` if it is one of them.
     """
     if latency is None:
         latency = of_latency(record.test)
-    ways = [_ways(trial, latency) for trial in record.trials]
-    sides: set[Spoils] = {"lowers"} if record.verdict == "host" else set()
+    ways = [_ways(trial, latency, excused) for trial in record.trials]
+    is_host = record.verdict == "host" and "host" not in excused
+    sides: set[Spoils] = {"lowers"} if is_host else set()
     for side in _SIDES:
         count = sum(side in each for each in ways)
         if count and count >= _MOVES * len(ways):
@@ -287,10 +291,11 @@ def spoiled(record: Record, *, latency: bool | None = None) -> frozenset[Spoils]
     return frozenset(sides)
 
 
-def _ways(trial: TrialResult, latency: bool) -> set[Spoils]:
+def _ways(trial: TrialResult, latency: bool, excused: Collection[str]) -> set[Spoils]:
     """Return how the figure of a trial may have been falsified."""
-    ways: set[Spoils] = {"lowers"} if trial.verdict == "host" else set()
+    is_host = trial.verdict == "host" and "host" not in excused
+    ways: set[Spoils] = {"lowers"} if is_host else set()
     for doubt in (TABLE[name] for name in trial.doubts if name in TABLE):
-        if latency or not doubt.only_latency:
+        if doubt.name not in excused and (latency or not doubt.only_latency):
             ways |= {"lowers", "raises"} if doubt.spoils == "both" else {doubt.spoils} - {""}
     return ways

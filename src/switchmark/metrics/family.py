@@ -3,7 +3,7 @@ compare. Who asks about two records of a run gets the same difference, whoever a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from switchmark.metrics.difference import Difference, Family
 from switchmark.metrics.repeats import Figure, main_figure, repeats_of
@@ -16,9 +16,11 @@ class Results:
     """These are the results of one run, or of several runs that repeat each other: the records of
     each test, one of each run."""
 
-    def __init__(self, results: Iterable[Sequence[Record]]) -> None:
+    def __init__(self, results: Iterable[Sequence[Record]], excused: Collection[str] = ()) -> None:
         self._results = [tuple(each) for each in results if each]
         self._by_run = max(map(len, self._results), default=1) > 1
+        self._excused = frozenset(excused)
+        self._excusing: dict[frozenset[str], Results] = {}
         self._families: dict[tuple[str, float | None], tuple[Family, dict[int, int]]] = {}
 
     @classmethod
@@ -36,13 +38,33 @@ class Results:
         """Return how a figure of the result that has the record `after` differs from that of the
         one that has `before`: by default the one that its test is measured for. KeyError for a
         record that is none of these results."""
-        family, places = self._family(figure or main_figure(after), margin)
-        return family.difference(places[id(before)], places[id(after)])
+        figure = figure or main_figure(after)
+        family, place = self.place(after, figure, margin)
+        return family.difference(self.place(before, figure, margin)[1], place)
+
+    def place(
+        self, record: Record, figure: Figure, margin: float | None = None
+    ) -> tuple[Family, int]:
+        """Return the family of all of these results by a figure, and the place in it of the one
+        that has a record. KeyError for a record that is none of these results."""
+        family, places = self._family(figure, margin)
+        return family, places[id(record)]
+
+    def excusing(self, *doubts: str) -> Results:
+        """Return these results for a question whose subject is what these doubts say, so that they
+        falsify nothing."""
+        excused = self._excused.union(doubts)
+        if excused not in self._excusing:
+            self._excusing[excused] = Results(self._results, excused)
+        return self._excusing[excused]
 
     def _family(self, figure: Figure, margin: float | None) -> tuple[Family, dict[int, int]]:
         key = (figure.name, margin)
         if key not in self._families:
-            sides = [repeats_of(each, figure, by_run=self._by_run) for each in self._results]
+            sides = [
+                repeats_of(each, figure, by_run=self._by_run, excused=self._excused)
+                for each in self._results
+            ]
             places = {id(record): at for at, each in enumerate(self._results) for record in each}
             self._families[key] = Family(figure, tuple(sides), margin), places
         return self._families[key]

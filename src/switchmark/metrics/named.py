@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from statistics import median, stdev
 
 from switchmark.errors import UsageError
@@ -19,6 +19,7 @@ from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import cdf, percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
 from switchmark.metrics.profile import merged as merged_profile
+from switchmark.metrics.repeats import FIGURES, Figure
 from switchmark.metrics.searched import searches_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, is_of_search, loss_ratio, rates_pps, sent
@@ -27,10 +28,12 @@ from switchmark.model.profile import Shares
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
-__all__ = ["METRICS", "PATTERNS", "Metric", "cdf", "metric"]
+__all__ = ["METRICS", "PATTERNS", "Metric", "cdf", "figure_of", "metric", "scale_of"]
 
 _PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
 _SYMBOL = "profile.symbol."
+_SPREAD = 3
+"""Fewer values have no standard deviation that means anything."""
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
 
 PATTERNS = {
@@ -82,6 +85,47 @@ def metric(name: str) -> Metric:
         f"there is no metric named '{name}'\n  known: {', '.join([*METRICS, *PATTERNS])}",
         hint=f"did you mean {near[0]}?" if near else None,
     )
+
+
+# --- as results are compared -----------------------------------------------------------------
+
+_COMPARED = {
+    "rx.pps": ("rate", 1.0),
+    "rx.kpps": ("rate", 1e-3),
+    "rx.mpps": ("rate", 1e-6),
+    "latency.p50_us": ("latency", 1e-3),
+    "latency.p90_us": ("latency-p90", 1e-3),
+    "latency.p99_us": ("latency-p99", 1e-3),
+    "latency.p99.9_us": ("latency-p999", 1e-3),
+    "loss_ratio": ("loss", 1.0),
+}
+"""Metrics that are figures by which all results are compared, and how many of a metric's units one
+of the figure's is."""
+
+
+@cache
+def figure_of(name: str, *, less: bool = False) -> Figure:
+    """Return the figure by which results are compared in a metric: by ratios where it is never 0,
+    or, with `less`, by how much one is less than another. UsageError for a name that is none."""
+    known = metric(name)
+    if name in _COMPARED and not less:
+        return FIGURES[_COMPARED[name][0]]
+
+    def of_trials(record: Record) -> list[float | None]:
+        each = (known.samples(record.model_copy(update={"trials": (t,)})) for t in record.trials)
+        return [values[0] if values else None for values in each]
+
+    has_side = name == "loss_ratio" or name.startswith("latency.")
+    if less or name.startswith("profile.") or name.endswith("_load"):
+        return Figure(f"{name} less" if less else name, "share", of_trials, not has_side)
+    if name.startswith("rx.") and "stdev" not in name:
+        return Figure(name, "pps", of_trials)
+    return Figure(name, "amount", of_trials, not has_side)
+
+
+def scale_of(name: str) -> float:
+    """Return how many of a metric's units one unit of its figure is."""
+    return _COMPARED[name][1] if name in _COMPARED else 1.0
 
 
 # --- rates -----------------------------------------------------------------------------------
@@ -153,12 +197,12 @@ def _spread_pps(trial: TrialResult) -> float | None:
     """Return the standard deviation of the rate from interval to interval, the first and the last
     one left out: they may be no whole ones."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns][1:-1]
-    return stdev(within) * 1e9 / trial.interval_ns if len(within) >= MIN_REPEATS else None
+    return stdev(within) * 1e9 / trial.interval_ns if len(within) >= _SPREAD else None
 
 
 def _between_trials(scaled: Callable[[float, Record], float], record: Record) -> float | None:
     rates = rates_pps(record)
-    return scaled(stdev(rates), record) if len(rates) >= MIN_REPEATS else None
+    return scaled(stdev(rates), record) if len(rates) >= _SPREAD else None
 
 
 # --- latency ---------------------------------------------------------------------------------

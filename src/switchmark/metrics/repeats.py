@@ -4,7 +4,7 @@ by run, and what other work on the CPUs may have cost them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -36,6 +36,9 @@ __all__ = [
 
 _LEAST_LEFT = 0.02
 
+_TAKEN = ("host-busy", "cpu-stolen", "host")
+"""Doubts by what other work took, and the verdict that it was the limit: how much is known."""
+
 Values = tuple[float, ...]
 
 
@@ -44,12 +47,15 @@ class Figure:
     """A figure is what tests are compared by: its name, its unit, and its value in each trial, None
     where a trial does not tell it.
 
-    The change of a `share`, which may be 0, is told in shares, that of all else as a ratio.
+    The change of a `share`, which may be 0, is told in shares, that of all else as a ratio; an
+    `amount` is any other quantity that is above 0. `either_way` says that doubts of a trial may
+    have made the figure greater or smaller, whichever they are.
     """
 
     name: str
-    unit: Literal["pps", "ns", "share", "frames"]
+    unit: Literal["pps", "ns", "share", "frames", "amount"]
     of_trials: Callable[[Record], Sequence[float | None]]
+    either_way: bool = False
 
     @property
     def more_is_better(self) -> bool:
@@ -144,12 +150,18 @@ class Repeats:
         return median_interval(self.values)
 
 
-def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = False) -> Repeats:
+def repeats_of(
+    records: Sequence[Record],
+    figure: Figure,
+    *,
+    by_run: bool = False,
+    excused: Collection[str] = (),
+) -> Repeats:
     """Return the values of a figure in the records of one test: those of its trials, or, with
     `by_run`, one of each run, as what differs from run to run is seen only so.
 
     A search is one value, however many trials it took: of a search that was repeated there is one
-    for each repeat.
+    for each repeat. Doubts that are `excused` falsify nothing.
     """
     measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
@@ -171,11 +183,16 @@ def repeats_of(records: Sequence[Record], figure: Figure, *, by_run: bool = Fals
         each, best = ([[median(one) for one in many if one]] for many in (each, best))
         # The trials of one search are all made in its round.
         rounds = [[many[0] for many in rounds if many] if searched else [None] * len(each[0])]
-    spoilt = frozenset().union(*map(spoiled, measured)) if measured else frozenset()
+    latency = True if figure.name.startswith("latency") else None
+    spoilt = frozenset().union(
+        *(spoiled(record, latency=latency, excused=excused) for record in measured)
+    )
+    if spoilt and figure.either_way:
+        spoilt |= {"lowers", "raises"}
     return Repeats(
         tuple(each[0]),
         tuple(rounds[0]),
-        tuple(best[0]) if of_rate else (),
+        tuple(best[0]) if of_rate and _is_all_taken(measured, excused) else (),
         len(measured),
         bound=figure.more_is_better and any(map(_is_bound, measured)),
         lowered="lowers" in spoilt,
@@ -193,6 +210,18 @@ def _is_bound(record: Record) -> bool:
     goals = record.search.goals if record.search and record.search.name != "max" else ()
     met = [goal for goal in goals if _is_met(goal)]
     return is_lower_bound(record.verdict) or bool(met and is_bound(met[0]))
+
+
+def _is_all_taken(records: Sequence[Record], excused: Collection[str]) -> bool:
+    """Say whether nothing made a rate lower but what other work took, which was seen: what a doubt
+    of another kind takes is not known."""
+    if any("lowers" in spoiled(record, excused=(*excused, *_TAKEN)) for record in records):
+        return False
+    return all(
+        min(_shares_left(record)) < 1
+        for record in records
+        if "lowers" in spoiled(record, excused=excused)
+    )
 
 
 def _offered(records: Sequence[Record]) -> float | None:

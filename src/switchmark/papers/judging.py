@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.axis import key_of
+from switchmark.papers.comparing import Compared, Question
 from switchmark.papers.points import At, Figure, Point, Spoiled, grouped
 
 __all__ = [
@@ -19,9 +20,8 @@ __all__ = [
     "Verdict",
     "in_band",
     "listed",
-    "ratio",
     "together",
-    "unless_bounded",
+    "undecided",
 ]
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
@@ -37,6 +37,8 @@ class Answer:
 
     verdict: Verdict
     why: str
+    needed: int | None = None
+    """How many rounds would probably decide what cannot be told, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Facts:
     switch_modes: frozenset[str | None]
     """The modes of the switches."""
 
-    kernel_options: frozenset[str] = frozenset()
-    """Options that the kernel is known to be built with."""
+    kernel_options: frozenset[str] | None = frozenset()
+    """Options that the kernel is known to be built with; None where that is not known."""
 
 
 class Needs(BaseModel):
@@ -85,10 +87,12 @@ class Needs(BaseModel):
             lacking.append("a line rate (--line-rate 10Gbps)")
         if self.switch_mode is not None and facts.switch_modes - {None} != {self.switch_mode}:
             lacking.append(f"a switch in mode {self.switch_mode}")
-        if self.kernel_option is not None and self.kernel_option not in facts.kernel_options:
+        known = facts.kernel_options
+        if self.kernel_option is not None and self.kernel_option not in (known or ()):
             lacking.append(f"a kernel with {self.kernel_option}")
-        if self.without_kernel_option in facts.kernel_options:
-            lacking.append(f"a kernel without {self.without_kernel_option}")
+        without = self.without_kernel_option
+        if without is not None and (known is None or without in known):
+            lacking.append(f"a kernel without {without}")
         return f"needs {', '.join(lacking)}" if lacking else ""
 
 
@@ -122,7 +126,7 @@ class BaseClaim(BaseModel):
     """What has to be there for it to be told."""
 
     subject: tuple[Spoiled, ...] = ()
-    """What spoils points for other claims and is the subject of this one."""
+    """What spoils comparisons for other claims and is the subject of this one."""
 
     @property
     def own_axes(self) -> set[str]:
@@ -143,23 +147,27 @@ class BaseClaim(BaseModel):
         axes."""
         raise NotImplementedError
 
-    def _figures(self, points: Sequence[Point], *, bounded: bool = False) -> list[Figure] | Answer:
-        """Return the figures of points, or the first reason why one is no ground for a claim: a
-        `bounded` figure is one only where that is allowed."""
+    @property
+    def question(self) -> Question:
+        """Return how its points are compared."""
+        axes = self.own_axes
+        of_loads, of_sizes = "rate" in axes, "frame-size" in axes
+        return Question(self.metric, self.subject, of_loads=of_loads, of_sizes=of_sizes)
+
+    def _figures(self, points: Sequence[Point]) -> list[Figure] | Answer:
+        """Return the figures of points, or the first reason why one has none."""
         figures = []
         for point in points:
-            figure = point.figure(self.metric, self.subject)
+            figure = point.figure(self.metric)
             if isinstance(figure, str):
                 return Answer("cannot be told", figure)
-            if figure.bounded and not bounded and "bounded" not in self.subject:
-                return Answer("cannot be told", f"{point.name}: the traffic program was the limit")
             figures.append(figure)
         return figures
 
 
 def together(answers: Sequence[Answer]) -> Answer:
-    """Return the answer to a claim of several comparisons: one that does not hold decides, then one
-    that cannot be told."""
+    """Return the answer to a claim of several comparisons, all of which are judged at once: one
+    that is decided against it refutes it, and all that are decided for it show it."""
     if not answers:
         return Answer("cannot be told", "no points that it compares were measured")
     held = sum(answer.verdict == "holds" for answer in answers)
@@ -168,34 +176,28 @@ def together(answers: Sequence[Answer]) -> Answer:
         decisive = [answer for answer in answers if answer.verdict == verdict]
         if decisive:
             so_far = f"{held} of {len(answers)} comparisons hold; "
-            return Answer(
-                verdict, (so_far if held not in (0, len(answers)) else "") + decisive[0].why
-            )
+            why = (so_far if held not in (0, len(answers)) else "") + decisive[0].why
+            known = [answer.needed for answer in decisive if answer.needed is not None]
+            if verdict != "cannot be told" or len(known) < len(decisive):
+                return Answer(verdict, why)
+            return Answer(verdict, f"{why}; about {max(known)} rounds would decide", max(known))
     raise AssertionError("an answer has one of three verdicts")
 
 
-def unless_bounded(bounded: bool, verdict: Verdict, words: str) -> Answer:
-    """Return a verdict, which cannot be told where it rests on a rate that may be greater."""
-    if bounded:
-        return Answer("cannot be told", f"the traffic program was the limit: {words}")
-    return Answer(verdict, words)
+def undecided(found: Compared, words: str) -> Answer:
+    """Return that a comparison is not decided, and why."""
+    return Answer("cannot be told", f"{found.why}: {words}", found.needed)
 
 
-def in_band(figure: Figure, low: float, high: float, words: str) -> Answer:
+def in_band(figure: Figure, low: float, high: float, words: str, margin: float = 0.0) -> Answer:
     """Say whether a figure lies in a band: all of its interval does, or none of it, or else it
-    cannot be told."""
+    cannot be told. The band is wider by a `margin` at each end, a share of it."""
     told = f"{figure} of {low:.3g} to {high:.3g}: {words}"
-    if low <= figure.low and figure.high <= high:
+    least, most = low - margin * abs(low), high + margin * abs(high)
+    if least <= figure.low and figure.high <= most:
         return Answer("holds", told)
-    apart = figure.high < low or high < figure.low
+    apart = figure.high < least or most < figure.low
     return Answer("does not hold" if apart else "cannot be told", told)
-
-
-def ratio(above: Figure, below: Figure) -> Figure:
-    """Return how many times one figure is another, with the ends that this can have."""
-    if below.low <= 0:
-        return Figure(above.value / below.value if below.value else 0.0, 0.0, float("inf"))
-    return Figure(above.value / below.value, above.low / below.high, above.high / below.low)
 
 
 def listed(points: Sequence[Point], figures: Sequence[Figure]) -> str:

@@ -6,18 +6,23 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from switchmark.papers.judging import (
-    Answer,
-    BaseClaim,
-    Verdict,
-    in_band,
-    ratio,
-    unless_bounded,
-)
+from switchmark.metrics.difference import MARGIN
+from switchmark.papers.comparing import Compared, Question
+from switchmark.papers.judging import Answer, BaseClaim, in_band, together, undecided
 from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning, number
-from switchmark.papers.shapes import slope_of
+from switchmark.papers.shapes import slope_weights
 
-__all__ = ["Crossover", "DiffersBy", "Exceeds", "Factor", "Gap", "Order", "Slopes", "WinnersDiffer"]
+__all__ = [
+    "Crossover",
+    "DiffersBy",
+    "Exceeds",
+    "Factor",
+    "Gap",
+    "Order",
+    "Slopes",
+    "WinnersDiffer",
+    "widest",
+]
 
 
 class _Sides(BaseClaim):
@@ -38,7 +43,7 @@ class _Sides(BaseClaim):
         greater = [point for point in group if point.is_at(self.greater)]
         less = [point for point in group if point.is_at(self.less)]
         for pair in itertools.product(greater, less):
-            figures = self._figures(pair, bounded=True)
+            figures = self._figures(pair)
             yield figures if isinstance(figures, Answer) else self._compared(pair, *figures)
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
@@ -46,19 +51,18 @@ class _Sides(BaseClaim):
 
 
 class Order(_Sides):
-    """An order holds where every figure at `greater` is above every one at `less`, with their
-    intervals apart; with `or-equal` also where the intervals meet."""
+    """An order holds where every figure at `greater` is above every one at `less`, by more than
+    chance; with `or-equal` also where it is the same, or not below by more than what counts as the
+    same."""
 
     kind: Literal["order"]
     or_equal: bool = False
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
         words = f"{pair[0].name} {more} against {pair[1].name} {less}"
-        if more.low > less.high or (self.or_equal and more.high >= less.low):
-            return unless_bounded(less.bounded, "holds", words)
-        if more.high < less.low:
-            return unless_bounded(more.bounded, "does not hold", words)
-        return Answer("cannot be told", f"the intervals meet: {words}")
+        question = self.question
+        found = question.compared(pair[0], pair[1])
+        return _of_order(found, words, or_equal=self.or_equal, by_shares=question.is_of_shares)
 
 
 class DiffersBy(_Sides):
@@ -70,14 +74,12 @@ class DiffersBy(_Sides):
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
         words = f"{pair[0].name} {more} less {pair[1].name} {less}"
-        if more.bounded or less.bounded:
-            return unless_bounded(True, "holds", words)
-        difference = Figure(more.value - less.value, more.low - less.high, more.high - less.low)
-        return in_band(difference, self.amount - self.within, self.amount + self.within, words)
+        found = self.question.compared(pair[0], pair[1], less=True)
+        return in_band(found.change, self.amount - self.within, self.amount + self.within, words)
 
 
 class Exceeds(BaseClaim):
-    """One metric exceeds another where it is above it at every point, their intervals apart."""
+    """One metric exceeds another where it is above it at every point, by more than chance."""
 
     kind: Literal["exceeds"]
     other: str
@@ -87,21 +89,20 @@ class Exceeds(BaseClaim):
     def own_axes(self) -> set[str]:
         return set()
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
-        for point in group:
-            figures = [point.figure(name, self.subject) for name in (self.metric, self.other)]
+    def judge(self, points: Sequence[Point]) -> Answer:
+        """Say whether the claim holds: all points are judged at once."""
+        answers, told = [], []
+        for point in self.members(points):
+            figures = [point.figure(name) for name in (self.metric, self.other)]
             untold = [each for each in figures if isinstance(each, str)]
             if untold:
-                yield Answer("cannot be told", untold[0])
-                continue
-            more, less = (each for each in figures if isinstance(each, Figure))
-            words = f"{point.name}: {more} against {less}"
-            if more.low > less.high:
-                yield Answer("holds", words)
-            elif more.high < less.low:
-                yield Answer("does not hold", words)
+                answers.append(Answer("cannot be told", untold[0]))
             else:
-                yield Answer("cannot be told", f"the intervals meet: {words}")
+                told.append(point)
+        for point, found in zip(told, self.question.exceeds(told, self.other), strict=True):
+            both = point.figures[self.metric], point.figures[self.other]
+            answers.append(_of_order(found, f"{point.name}: {both[0]} against {both[1]}"))
+        return together(answers)
 
 
 class Factor(BaseClaim):
@@ -129,7 +130,9 @@ class Factor(BaseClaim):
                 yield figures
             else:
                 words = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
-                yield in_band(ratio(figures[1], figures[0]), *self.between, words)
+                found = self.question.compared(other, base)
+                words = words if found.word else f"{words} ({found.why})"
+                yield in_band(found.change, *self.between, words, MARGIN)
 
 
 class Crossover(BaseClaim):
@@ -186,8 +189,7 @@ class Gap(BaseClaim):
                     figures if isinstance(figures, Answer) else Answer("cannot be told", "one only")
                 )
                 return
-            most = max(figures, key=lambda figure: figure.value)
-            ratios.append(ratio(most, min(figures, key=lambda figure: figure.value)))
+            ratios.append(widest(self.question, points))
         wide, narrow = ratios
         words = f"{wide} times between the first and the last, then {narrow}"
         if wide.low > narrow.high:
@@ -208,9 +210,9 @@ class Slopes(_Sides):
         return {self.along, *self.greater, *self.less}
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
-        slopes = []
+        sides = []
         for at in (self.greater, self.less):
-            series: list[tuple[str, Figure]] = []
+            series: list[tuple[str, list[tuple[Point, float]]]] = []
             members = [point for point in group if point.is_at(at)]
             for points in grouped(members, {}, {self.along}):
                 points.sort(key=lambda point: number(point.axes[self.along]))
@@ -221,20 +223,28 @@ class Slopes(_Sides):
                 if len(figures) < 2:
                     yield Answer("cannot be told", f"{points[0].name} stands alone")
                     return
-                xs = [number(point.axes[self.along]) for point in points]
-                series.append((points[0].name, slope_of(xs, figures)))
-            slopes.append(series)
-        for (more, steep), (less, flat) in itertools.product(*slopes):
-            words = f"exponent {steep} from {more} on against {flat} from {less} on"
-            if steep.low > flat.high:
+                weights = slope_weights([number(point.axes[self.along]) for point in points])
+                series.append((points[0].name, list(zip(points, weights, strict=True))))
+            sides.append(series)
+        for (more, steep), (less, flat) in itertools.product(*sides):
+            question = self.question
+            over = question.contrast([*steep, *((point, -weight) for point, weight in flat)])
+            slopes = [question.contrast(each) for each in (steep, flat)]
+            if not isinstance(over, Figure):
+                yield undecided(over, f"{more} against {less}")
+                continue
+            told = [f"{each.value:.3g}" for each in slopes if isinstance(each, Figure)]
+            words = f"exponent {told[0]} from {more} on against {told[1]} from {less} on"
+            words += f": {over} more"
+            if over.low > 0:
                 yield Answer("holds", words)
             else:
-                verdict: Verdict = "does not hold" if steep.high < flat.low else "cannot be told"
-                yield Answer(verdict, words)
+                yield Answer("does not hold" if over.high < 0 else "cannot be told", words)
 
 
 class WinnersDiffer(BaseClaim):
-    """Winners differ where not one value of an axis leads everywhere."""
+    """Winners differ where each value of an axis is below another one somewhere: none leads
+    everywhere."""
 
     kind: Literal["winners-differ"]
     over: str
@@ -244,17 +254,53 @@ class WinnersDiffer(BaseClaim):
         return {self.over}
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Compare who leads in each group, where that is told."""
-        leaders: dict[str, str] = {}
+        """Compare all in each group: who is below another one, and who leads."""
+        beaten: dict[str, str] = {}
+        leaders: list[str | None] = []
+        values = {str(point.axes[self.over]) for point in self.members(points)}
+        told_somewhere: set[str] = set()
         for group in grouped(points, self.among, self.own_axes):
             told = [point for point in group if not isinstance(self._figures([point]), Answer)]
-            ranked = sorted(told, key=lambda point: -point.figures[self.metric].value)
-            if len(ranked) > 1:
-                first, second = (point.figures[self.metric] for point in ranked[:2])
-                if first.low > second.high:
-                    leaders[ranked[0].name] = str(ranked[0].axes[self.over])
-        if len(set(leaders.values())) > 1:
-            return Answer(
-                "holds", "; ".join(f"{who} leads at {where}" for where, who in leaders.items())
-            )
-        return Answer("cannot be told", f"{len(leaders)} groups have a leader that is told")
+            told_somewhere |= {str(point.axes[self.over]) for point in told}
+            wins = dict.fromkeys((str(point.axes[self.over]) for point in told), 0)
+            for one, other in itertools.permutations(told, 2):
+                if self.question.compared(one, other).word == "above":
+                    wins[str(one.axes[self.over])] += 1
+                    beaten.setdefault(str(other.axes[self.over]), f"below {one.name}")
+            leads = [who for who, count in wins.items() if count == len(values) - 1]
+            leaders.append(leads[0] if leads else None)
+        if told_somewhere and told_somewhere <= {*beaten}:
+            return Answer("holds", "; ".join(f"{who} is {where}" for who, where in beaten.items()))
+        if len(leaders) > 1 and len({*leaders}) == 1 and leaders[0] is not None:
+            return Answer("does not hold", f"{leaders[0]} leads at all {len(leaders)} places")
+        known = sum(leader is not None for leader in leaders)
+        return Answer("cannot be told", f"{known} of {len(leaders)} groups have a leader")
+
+
+def _of_order(
+    found: Compared, words: str, *, or_equal: bool = False, by_shares: bool = False
+) -> Answer:
+    if found.word == "above":
+        return Answer("holds", words)
+    if found.word == "below":
+        return Answer("does not hold", words)
+    if found.word == "same":
+        return Answer("holds" if or_equal else "does not hold", f"the same: {words}")
+    if or_equal and found.change.low >= (0.0 if by_shares else 1 - MARGIN):
+        return Answer("holds", f"not below: {words}")
+    return undecided(found, words)
+
+
+def widest(question: Question, points: Sequence[Point]) -> Figure:
+    """Return how many times the greatest of some points is the smallest: at least as many as any of
+    them is another, and at most as many as one can be another. Of shares, by how much it is
+    more."""
+    changes = [
+        question.compared(one, other).change for one, other in itertools.permutations(points, 2)
+    ]
+    none = 0.0 if question.is_of_shares else 1.0
+    return Figure(
+        max(change.value for change in changes),
+        max(none, *(change.low for change in changes)),
+        max(change.high for change in changes),
+    )

@@ -6,6 +6,7 @@ Points are made of records and of published values alike, so that the same code 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,29 +15,42 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from switchmark.errors import UsageError
+from switchmark.metrics.family import Results
 from switchmark.model.axis import field_name
+from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.model.units import Rate
 
-__all__ = ["At", "Figure", "Point", "Scalar", "Spoiled", "grouped", "meaning", "number"]
+__all__ = ["At", "Figure", "Measured", "Point", "Scalar", "Spoiled", "grouped", "meaning", "number"]
 
 Scalar = str | int | float | None
 
 At = dict[str, Scalar | list[Scalar]]
 """Values by axis, as campaign files write them: the points that have one of them on each axis."""
 
-Spoiled = Literal[
-    "overcommitted", "emulated", "not-equivalent", "unknown-verdict", "no-interval", "bounded"
-]
-"""Why a point is no ground for a claim: parts shared too few CPUs, a function ran on an emulated
-processor, the switches did different work, the limit is not known, there were too few trials, or
-the traffic program was the limit and the figure is on the wrong side of a comparison."""
+Spoiled = Literal["overcommitted", "bounded"]
+"""What may spoil a comparison and be the subject of a claim: parts shared too few CPUs, or the
+traffic program was the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A point that was measured has its record, which is one of all the results of its run."""
+
+    record: Record
+    results: Results
+
+    @property
+    def is_relative(self) -> bool:
+        """Say whether its load is a share of what it can do at most."""
+        return self.record.test.parsed_rate.share is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure is a value in its metric's unit, and the ends of its 95 % interval. One that is
-    `bounded` may be greater: the traffic program was the limit."""
+    """A figure is a value in its metric's unit, and the ends of its 95 % interval: the value itself
+    where there is none. One that is `bounded` may be greater: the traffic program was the
+    limit."""
 
     value: float
     low: float
@@ -44,8 +58,18 @@ class Figure:
     bounded: bool = False
 
     def __str__(self) -> str:
-        ends = "" if self.low == self.high else f" [{_short(self.low)}, {_short(self.high)}]"
-        return f"{'>= ' if self.bounded else ''}{_short(self.value, 4)}{ends}"
+        return f"{'>= ' if self.bounded else ''}{_short(self.value, 4)}{self._ends}"
+
+    @property
+    def _ends(self) -> str:
+        if self.low == self.high:
+            return ""
+        has_low, has_high = abs(self.low) < math.inf, abs(self.high) < math.inf
+        if has_low and has_high:
+            return f" [{_short(self.low)}, {_short(self.high)}]"
+        if not has_low and not has_high:
+            return " [unknown]"
+        return f" [at least {_short(self.low)}]" if has_low else f" [at most {_short(self.high)}]"
 
 
 def _short(value: float, digits: int = 3) -> str:
@@ -56,12 +80,12 @@ def _short(value: float, digits: int = 3) -> str:
 @dataclass(frozen=True, slots=True)
 class Point:
     """A point has values on the experiment's axes and figures by metric. Without any it is
-    `untold`, and says why."""
+    `untold`, and says why. It is `measured` unless its figures were published."""
 
     axes: Mapping[str, Any]
     figures: Mapping[str, Figure] = field(default_factory=dict)
     untold: str = ""
-    spoiled: Mapping[Spoiled, str] = field(default_factory=dict)
+    measured: Measured | None = None
 
     def is_at(self, at: At) -> bool:
         """Say whether the point has one of the values on each of these axes."""
@@ -71,14 +95,10 @@ class Point:
                 return False
         return True
 
-    def figure(self, metric: str, subject: Sequence[Spoiled] = ()) -> Figure | str:
-        """Return the figure by which a claim is judged, or why there is none. What spoils the point
-        and is the claim's subject does not count."""
+    def figure(self, metric: str) -> Figure | str:
+        """Return the figure by which a claim is judged, or why there is none."""
         if metric not in self.figures:
             return self.untold or f"{self.name} has no {metric}"
-        for reason, words in self.spoiled.items():
-            if reason not in subject:
-                return f"{self.name}: {words}"
         return self.figures[metric]
 
     @property

@@ -7,20 +7,15 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Literal
 
-from switchmark.papers.judging import (
-    Answer,
-    BaseClaim,
-    Verdict,
-    in_band,
-    listed,
-    ratio,
-    together,
-    unless_bounded,
-)
+from switchmark.papers.judging import Answer, BaseClaim, in_band, listed, together, undecided
+from switchmark.papers.orders import widest
 from switchmark.papers.points import Figure, Point, meaning, number
-from switchmark.papers.shapes import break_of, slope_of
+from switchmark.papers.shapes import break_of, slope_weights
 
 __all__ = ["Flat", "Follows", "Knee", "Monotone", "Saturates", "Scales", "Within"]
+
+_REACHED = 0.99
+"""Of the line rate: what counts as reaching it."""
 
 
 class _Series(BaseClaim):
@@ -50,28 +45,37 @@ class Flat(_Series):
     spread: float = 0.15
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
-        middle = median(figure.value for figure in figures) or 1.0
-        least = max(figure.low for figure in figures) - min(figure.high for figure in figures)
-        most = max(figure.high for figure in figures) - min(figure.low for figure in figures)
-        values = [figure.value for figure in figures]
-        spread = Figure((max(values) - min(values)) / middle, max(least, 0) / middle, most / middle)
-        return in_band(spread, 0, self.spread, listed(points, figures))
+        words = listed(points, figures)
+        middle, least = median(each.value for each in figures), min(each.value for each in figures)
+        if not middle:
+            return Answer("cannot be told", f"their median is 0: {words}")
+        question = self.question
+        wide = widest(question, points)
+        none, part = (0.0, 1 / middle) if question.is_of_shares else (1.0, least / middle)
+        value, low, high = ((end - none) * part for end in (wide.value, wide.low, wide.high))
+        spread = Figure(value, low, high)
+        return in_band(spread, 0, self.spread, words)
 
 
 class Monotone(_Series):
-    """A series falls or rises where no step goes against the sense beyond its intervals, and its
-    ends are apart in that sense."""
+    """A series falls or rises where no point lies against the sense to another one by more than
+    chance, and its ends lie in that sense to each other."""
 
     kind: Literal["monotone"]
     sense: Literal["falls", "rises"]
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
-        rising = figures if self.sense == "rises" else figures[::-1]
-        words = listed(points, figures)
-        if any(before.low > after.high for before, after in itertools.pairwise(rising)):
+        rising = points if self.sense == "rises" else points[::-1]
+        words, question = listed(points, figures), self.question
+        if any(
+            question.compared(after, before).word == "below"
+            for before, after in itertools.combinations(rising, 2)
+        ):
             return Answer("does not hold", words)
-        apart = rising[-1].low > rising[0].high
-        return Answer("holds" if apart else "cannot be told", words)
+        ends = question.compared(rising[-1], rising[0])
+        if ends.word == "same":
+            return Answer("does not hold", f"the same at both ends: {words}")
+        return Answer("holds", words) if ends.word else undecided(ends, words)
 
 
 class Scales(_Series):
@@ -83,7 +87,9 @@ class Scales(_Series):
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
         xs = [number(point.axes[self.along]) for point in points]
-        slope = slope_of(xs, figures)
+        slope = self.question.contrast([*zip(points, slope_weights(xs), strict=True)])
+        if not isinstance(slope, Figure):
+            return undecided(slope, listed(points, figures))
         return in_band(slope, *self.exponent, f"exponent {slope}: {listed(points, figures)}")
 
 
@@ -98,23 +104,27 @@ class Follows(_Series):
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
         shares = {meaning(self.along, word): share for word, share in self.shares.items()}
         by_share = {
-            shares[point.axes[self.along]]: figure
-            for point, figure in zip(points, figures, strict=True)
+            shares[point.axes[self.along]]: point
+            for point in points
             if point.axes[self.along] in shares
         }
-        if 1 not in by_share:
+        whole = by_share.get(1)
+        if whole is None:
             return Answer("cannot be told", f"the whole is missing: {listed(points, figures)}")
         answers = []
-        for share, figure in by_share.items():
+        of = whole.figures[self.metric]
+        for share, point in by_share.items():
             low, high = share * (1 - self.within), share * (1 + self.within)
-            words = f"{figure} for a share of {share:g} of {by_share[1]}"
+            words = f"{point.figures[self.metric]} for a share of {share:g} of {of}"
             if share != 1:
-                answers.append(in_band(ratio(figure, by_share[1]), low, high, words))
+                change = self.question.compared(point, whole).change
+                answers.append(in_band(change, low, high, words))
         return together(answers)
 
 
 class Knee(_Series):
-    """A series has its knee where two straight lines fit it best.
+    """A series has its knee where two straight lines fit it best, and everywhere where they fit it
+    as well but for chance.
 
     `at` is in units of the axis; with `relative` it is a share of the greatest figure; and
     `cores - AXIS` is what a value of another axis leaves of the host's CPUs.
@@ -130,20 +140,24 @@ class Knee(_Series):
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
         xs = [number(point.axes[self.along]) for point in points]
         if self.x:
-            over = [point.figure(self.x, self.subject) for point in points]
+            over = [point.figure(self.x) for point in points]
             told = [each for each in over if isinstance(each, Figure)]
             if len(told) < len(over):
                 return Answer("cannot be told", f"not every point has {self.x}")
             xs = [each.value for each in told]
-        values = [figure.value for figure in figures]
+        spoilt = [why for point in points if (why := self.question.spoiled(point))]
+        if spoilt:
+            return Answer("cannot be told", spoilt[0])
+        values = [self.question.values(point) for point in points]
         bend, at = break_of(xs, values), self._place(points[0])
         if bend is None:
             return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
         if at is None:
             return Answer("cannot be told", "how many CPUs there are is not known")
-        place = bend / max(values) if self.relative else bend
-        verdict: Verdict = "holds" if abs(place - at) <= self.within else "does not hold"
-        return Answer(verdict, f"the knee is at {place:.3g}: {listed(points, figures)}")
+        unit = max(figure.value for figure in figures) if self.relative else 1.0
+        place = Figure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
+        words = f"the knee is at {place}: {listed(points, figures)}"
+        return in_band(place, at - self.within, at + self.within, words)
 
     def _place(self, point: Point) -> float | None:
         """Return where the knee should be; None where that depends on CPUs that are not known."""
@@ -154,7 +168,34 @@ class Knee(_Series):
         return None if cores is None else cores.value - number(point.axes.get(axis, 0))
 
 
-class Saturates(BaseClaim):
+class _Levels(BaseClaim):
+    """This is a claim of each point by itself; all of them are judged at once."""
+
+    @property
+    def own_axes(self) -> set[str]:
+        return set()
+
+    def judge(self, points: Sequence[Point]) -> Answer:
+        """Say whether the claim holds for all of its points."""
+        members, answers = self.members(points), []
+        for point in members:
+            figures = self._figures([point])
+            if isinstance(figures, Answer):
+                answers.append(figures)
+                continue
+            figure = self.question.level(point, len(members))
+            answers.append(
+                Answer("cannot be told", figure)
+                if isinstance(figure, str)
+                else self._held(figure, point)
+            )
+        return together(answers)
+
+    def _held(self, figure: Figure, point: Point) -> Answer:
+        raise NotImplementedError
+
+
+class Saturates(_Levels):
     """A rate is saturated where it reaches the line rate of all senders together within a
     hundredth."""
 
@@ -163,40 +204,23 @@ class Saturates(BaseClaim):
     """The line rate that the paper's figures saturate at, in the metric's unit; here it is the
     metric `line.gbps_l1` of a point."""
 
-    @property
-    def own_axes(self) -> set[str]:
-        return set()
-
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
-        for point in group:
-            figures = self._figures([point], bounded=True)
-            if isinstance(figures, Answer):
-                yield figures
-                continue
-            line = point.figures.get("line.gbps_l1")
-            limit = line.value if line else self.at
-            words = f"{point.name}: {figures[0]} of {limit:g}"
-            if figures[0].high >= 0.99 * limit:
-                yield Answer("holds", words)
-            else:
-                yield unless_bounded(figures[0].bounded, "does not hold", words)
+    def _held(self, figure: Figure, point: Point) -> Answer:
+        line = point.figures.get("line.gbps_l1")
+        limit = line.value if line else self.at
+        words = f"{point.name}: {figure} of {limit:g}"
+        if figure.low >= _REACHED * limit:
+            return Answer("holds", words)
+        return Answer(
+            "does not hold" if figure.high < _REACHED * limit else "cannot be told", words
+        )
 
 
-class Within(BaseClaim):
+class Within(_Levels):
     """A figure is within a band, in its metric's unit: for what hardware does not change, such as
     how many cores a part keeps busy."""
 
     kind: Literal["within"]
     between: tuple[float, float]
 
-    @property
-    def own_axes(self) -> set[str]:
-        return set()
-
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
-        for point in group:
-            figures = self._figures([point])
-            if isinstance(figures, Answer):
-                yield figures
-            else:
-                yield in_band(figures[0], *self.between, point.name)
+    def _held(self, figure: Figure, point: Point) -> Answer:
+        return in_band(figure, *self.between, point.name)

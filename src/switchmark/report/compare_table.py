@@ -267,4 +267,4 @@ def _figure(pair: Pair, repeats: Repeats) -> str:
         told = f"{middle:.2%}"
         return told if ends is None else f"{told} [{ends[0]:.2%}, {ends[1]:.2%}]"
     low, high = repeats.interval or (None, None)
-    return with_interval(middle, low, high, unit)
+    return with_interval(middle, low, high, "ns" if unit == "amount" else unit)

@@ -20,7 +20,7 @@ from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.latency import thinned
 from switchmark.report.files import picture_of, write_file
 from switchmark.report.page import figure_of_page, page_of
-from switchmark.report.paper import Judged, published_points
+from switchmark.report.paper import ODDS, Judged, published_points
 
 __all__ = [
     "assumptions",
@@ -28,6 +28,7 @@ __all__ = [
     "check_drawing",
     "experiment_charts",
     "experiment_id",
+    "odds",
     "paper_page",
     "write_papers",
 ]
@@ -242,6 +243,11 @@ def assumptions(experiment: Experiment) -> str:
     return f"<details><summary>What is assumed</summary><ul>{rows}</ul></details>" if rows else ""
 
 
+def odds(result: Judged) -> str:
+    """Return in HTML how surely the claims of what was measured are answered."""
+    return f"<p>{escape(ODDS)}</p>" if any(point.measured for point in result.points) else ""
+
+
 def _claims(result: Judged) -> str:
     if not result.answers:
         return ""
@@ -261,5 +267,5 @@ def _claims(result: Judged) -> str:
     return (
         "<div class='scroll' tabindex='0' role='region' aria-label='claims'>"
         f"<table><caption>The paper's claims</caption><thead>{head}</thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>{odds(result)}"
     )

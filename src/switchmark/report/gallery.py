@@ -13,7 +13,7 @@ from switchmark.papers.experiment import Drawn, Published, source
 from switchmark.papers.points import Point
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart
-from switchmark.report.drawn import assumptions, axis_words, experiment_charts, experiment_id
+from switchmark.report.drawn import assumptions, axis_words, experiment_charts, experiment_id, odds
 from switchmark.report.files import write_file
 from switchmark.report.page import figure_of_page, page_of
 from switchmark.report.paper import Judged, published_points
@@ -192,5 +192,5 @@ def _claims(result: Judged, own: Sequence[Point]) -> str:
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
         f"<table><caption>Its claims</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>{odds(result)}"
     )

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
 from switchmark.errors import UsageError
+from switchmark.metrics.difference import MIN_REPEATS
+from switchmark.metrics.family import Results
 from switchmark.metrics.named import metric
-from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
+from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Answer, Claim, Facts
 from switchmark.papers.experiment import Experiment, Published, source
-from switchmark.papers.points import Figure, Point, Spoiled
+from switchmark.papers.points import Figure, Measured, Point
 from switchmark.report.figures import DOUBT_MARK
 
 __all__ = [
+    "ODDS",
     "Judged",
     "as_object",
     "judged",
@@ -35,12 +38,12 @@ __all__ = [
 
 _WIDTH = 100
 _BESIDE = " " * 18
-_SPOILING: Mapping[str, tuple[Spoiled, str]] = {
-    "cores-overcommitted": ("overcommitted", "parts shared too few CPUs"),
-    "emulated": ("emulated", "a function ran on an emulated processor"),
-    "not-equivalent": ("not-equivalent", "the switch did other work"),
-}
-"""Doubts of a record that make it no ground for a claim."""
+
+ODDS = (
+    f"All results of a run are compared at once: where each has {MIN_REPEATS} repeats or more, "
+    "chance alone tells any two equal ones apart in one run of 20 at most."
+)
+"""How surely claims are answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,21 @@ class Judged:
 def judged(
     experiment: Experiment,
     results: Sequence[tuple[Point, Record | None]],
-    kernel_options: frozenset[str] = frozenset(),
+    kernel_options: frozenset[str] | None = frozenset(),
+    runs: Sequence[Sequence[Record]] = (),
 ) -> Judged:
     """Return an experiment judged by its points, each with its record if it was run, on a host
-    whose kernel is known to have some options."""
-    points = tuple(measured(point, record, experiment.metrics) for point, record in results)
+    whose kernel is known to have some options; None where they are not known. `runs` have all
+    records of the runs that its records are of: all results of a run are judged at once. Without
+    them its own are."""
+    own = [record for _, record in results if record is not None]
+    together = {
+        id(record): of for run in runs or [own] for of in [Results.of(run)] for record in run
+    }
+    points = tuple(
+        measured(point, record, experiment.metrics, together.get(id(record)))
+        for point, record in results
+    )
     records = tuple(record for _, record in results)
     by_point = {id(point): record for point, record in zip(points, records, strict=True)}
     answers = []
@@ -78,8 +91,11 @@ def judged(
     return Judged(experiment, points, records, tuple(answers))
 
 
-def measured(point: Point, record: Record | None, metrics: Sequence[str]) -> Point:
-    """Return a point with the figures of its record, and what makes it no ground for a claim."""
+def measured(
+    point: Point, record: Record | None, metrics: Sequence[str], results: Results | None = None
+) -> Point:
+    """Return a point with the figures of its record, which is one of all the results of a run; of
+    itself alone if these are not given."""
     if record is None or record.status != "ok":
         why = "not run" if record is None else f"{record.status}: {_first_line(record.error)}"
         return replace(point, untold=point.untold or why)
@@ -95,14 +111,9 @@ def measured(point: Point, record: Record | None, metrics: Sequence[str]) -> Poi
     cores = record.origin.host.get("cores_usable") if record.origin else None
     if cores:
         figures["host.cores"] = Figure(cores, cores, cores)
-    spoiled = {
-        reason: words for doubt, (reason, words) in _SPOILING.items() if doubt in record.doubts
-    }
-    if record.verdict == "unknown":
-        spoiled["unknown-verdict"] = "what the limit was is not known"
-    if len(record.trials) < MIN_REPEATS:
-        spoiled["no-interval"] = f"{len(record.trials)} trials are too few for an interval"
-    return replace(point, figures=figures, spoiled=spoiled)
+    return replace(
+        point, figures=figures, measured=Measured(record, results or Results.of([record]))
+    )
 
 
 def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
@@ -132,6 +143,7 @@ def as_object(result: Judged) -> Printed:
                 "said": claim.said,
                 "answer": answer.verdict,
                 "why": answer.why,
+                "rounds_needed": answer.needed,
                 "contradicted": claim.contradicted or None,
             }
             for claim, answer in result.answers
@@ -167,6 +179,8 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
             lines += _folded(words, _BESIDE + "  ")
         lines[0] = f"{doubted} {answer.verdict:14}  {lines[0].lstrip()}"
         print(*lines, sep="\n", file=stream)
+    if result.answers and any(point.measured for point in result.points):
+        print("", *_folded(ODDS, ""), sep="\n", file=stream)
     if any(_is_doubted(claim, result) for claim, _ in result.answers):
         print(f"\n{DOUBT_MARK} rests on figures that are doubted", file=stream)
 
@@ -186,7 +200,7 @@ def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
         )
 
 
-def _facts(records: Sequence[Record], kernel_options: frozenset[str]) -> Facts:
+def _facts(records: Sequence[Record], kernel_options: frozenset[str] | None) -> Facts:
     origins = [record.origin for record in records if record.origin]
     return Facts(
         origins[0].host.get("cores_usable") if origins else None,

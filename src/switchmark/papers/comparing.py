@@ -1,0 +1,289 @@
+"""This module says how points differ. Measured ones are compared by `metrics.difference` among all
+results of their run, as whoever compares these records does; published ones by what was printed.
+
+Ends that an answer rests on hold for all comparisons of a run at once. They are open where a bound
+or a doubt leaves them open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from switchmark.errors import UsageError
+from switchmark.metrics.difference import (
+    LEVEL,
+    MIN_REPEATS,
+    Difference,
+    Family,
+    Reason,
+    differences,
+)
+from switchmark.metrics.doubts import TABLE
+from switchmark.metrics.named import figure_of, metric, scale_of
+from switchmark.metrics.repeats import FIGURES, Repeats
+from switchmark.papers.points import Figure, Measured, Point, Spoiled
+
+__all__ = ["Compared", "Question", "ratio"]
+
+Word = Literal["above", "below", "same", ""]
+
+_OVERCOMMITTED = "cores-overcommitted"
+_NOTHING = 1e-12
+
+_WHY: Mapping[Reason, str] = {
+    "few": f"fewer than {MIN_REPEATS} repeats",
+    "zero": "a figure of 0, or none, has no ratio",
+    "load": "the loads offered differ",
+    "chance": "chance may have made the difference",
+    "bound": "the traffic program was the limit of the lower rate",
+    "spoiled": "doubts may be all that sets them apart",
+    "error": "the clocks may be wrong by as much as they differ",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two points are compared: `word` says how the first lies to the second, nothing where that is
+    undecided. `change` is how many times the second it is, or with `less` by how much it is more;
+    its ends are those that it can have. `why` says why nothing is told, `needed` how many rounds
+    would decide."""
+
+    word: Word
+    change: Figure
+    why: str = ""
+    needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question is by which metric points are compared. What spoils points and is its `subject`
+    does not count, nor do loads that differ where it is about those: `of_loads`, or `of_sizes`
+    where the loads are no shares of what each can do."""
+
+    metric: str
+    subject: tuple[Spoiled, ...] = ()
+    of_loads: bool = False
+    of_sizes: bool = False
+
+    @property
+    def is_of_shares(self) -> bool:
+        """Say whether the metric may be 0, and is compared by how much one is less."""
+        try:
+            return figure_of(self.metric).unit == "share"
+        except UsageError:
+            return False
+
+    def compared(self, one: Point, other: Point, *, less: bool = False) -> Compared:
+        """Return how one point lies to another. Both have the metric."""
+        if one.measured is None or other.measured is None:
+            return self._published(one, other, less=less or self.is_of_shares)
+        difference = self._difference(one.measured, other.measured, less=less)
+        if difference.reason == "zero" and difference.figure not in FIGURES.values():
+            by_shares = self._difference(one.measured, other.measured, less=True)
+            told = self._told((one, other), by_shares)
+            return replace(told, change=Figure(0.0, 0.0, math.inf))
+        return self._told((one, other), difference)
+
+    def level(self, point: Point, of: int) -> Figure | str:
+        """Return the figure of one point, with the ends that it can have as one of so many that are
+        held against something; or why there are none."""
+        figure = point.figures[self.metric]
+        if point.measured is None:
+            return figure
+        family, at = self._place(point.measured)
+        side = family.results[at]
+        ends = family.level(at, of)
+        if ends is None:
+            return f"{point.name}: {_WHY['few' if len(side.values) < MIN_REPEATS else 'zero']}"
+        scale = scale_of(self.metric)
+        low, high = (scale * end for end in ends)
+        up, down = self._open(side), self._open(side, up=False)
+        return Figure(figure.value, low if not down else -math.inf, high if not up else math.inf)
+
+    def values(self, point: Point) -> list[float]:
+        """Return the values of a point's trials in the unit of the metric; its one value where it
+        was published."""
+        if point.measured is None:
+            return [point.figures[self.metric].value]
+        return metric(self.metric).samples(point.measured.record)
+
+    def spoiled(self, point: Point) -> str:
+        """Return why the figure of a point may be another than it is; nothing where it stands."""
+        side = None if point.measured is None else self.repeats(point.measured)
+        if side is None or not (self._open(side) or self._open(side, up=False)):
+            return ""
+        if self._is_bound(side):
+            return f"{point.name}: the traffic program was the limit"
+        return f"{_WHY['spoiled']} ({_doubts((point,), self.subject)})"
+
+    def contrast(self, weights: Sequence[tuple[Point, float]]) -> Figure | Compared:
+        """Return the sum of the logarithms of points, each with its weight, where the weights add
+        up to nothing: it is a sum of comparisons, and its ends are those that all of them together
+        can have. Where one has no ends, return that."""
+        more = [(point, weight) for point, weight in weights if weight > 0]
+        less = [(point, -weight) for point, weight in weights if weight < 0]
+        value = low = high = 0.0
+        while more and less:
+            (one, up), (other, down) = more.pop(), less.pop()
+            found = self.compared(one, other)
+            if found.change.low <= 0 and math.isinf(found.change.high):
+                return found
+            part = min(up, down)
+            value += part * _log(found.change.value)
+            low += part * _log(found.change.low)
+            high += part * _log(found.change.high)
+            if up - part > _NOTHING:
+                more.append((one, up - part))
+            if down - part > _NOTHING:
+                less.append((other, down - part))
+        return Figure(value, low, high)
+
+    def exceeds(self, points: Sequence[Point], other: str) -> list[Compared]:
+        """Return how the metric lies to another one at each point, trial by trial; these are as
+        many planned comparisons. All points have both."""
+        second = replace(self, metric=other)
+        sides = []
+        for point in points:
+            if point.measured is None:
+                continue
+            both = second.repeats(point.measured), self.repeats(point.measured)
+            # Both are of one trial.
+            before, after = (replace(x, rounds=tuple(range(len(x.values)))) for x in both)
+            sides.append((before, after))
+        told = iter(differences(figure_of(self.metric), sides) if sides else ())
+        return [
+            _by_ends(point.figures[self.metric], point.figures[other], less=self.is_of_shares)
+            if point.measured is None
+            else self._told((point,), next(told))
+            for point in points
+        ]
+
+    # --- of measured points ------------------------------------------------------------------
+
+    def _place(self, measured: Measured, *, less: bool = False) -> tuple[Family, int]:
+        excused = "overcommitted" in self.subject
+        results = measured.results.excusing(_OVERCOMMITTED) if excused else measured.results
+        return results.place(measured.record, figure_of(self.metric, less=less))
+
+    def repeats(self, measured: Measured) -> Repeats:
+        """Return the values of a measured point among all results of its run."""
+        family, at = self._place(measured)
+        return family.results[at]
+
+    def _difference(self, one: Measured, other: Measured, *, less: bool) -> Difference:
+        """Return how the first differs from the second."""
+        family, after = self._place(one, less=less)
+        second, before = self._place(other, less=less)
+        if family is second:
+            return family.difference(before, after)
+        # Two runs are two draws. Each pair is one of as many as the runs have results.
+        pair = second.results[before], family.results[after]
+        of = max(len(family.results), len(second.results))
+        return differences(family.figure, [pair] * of, two_runs=[True] * of)[0]
+
+    def _told(self, points: Sequence[Point], difference: Difference) -> Compared:
+        """Return a difference as it is told of points, the first of which is `after`."""
+        by_shares = difference.figure.unit == "share"
+        none, most, least = (0.0, math.inf, -math.inf) if by_shares else (1.0, math.inf, 0.0)
+        value = none if difference.change is None else difference.change
+        if difference.interval is None:
+            why = _WHY[difference.reason]
+            return Compared("", Figure(value, least, most), why)
+        low, high = difference.interval
+        before, after = difference.before, difference.after
+        if self._open(after) or self._open(before, up=False):
+            high = most if by_shares else high * self._more(after, before)
+        if self._open(before) or self._open(after, up=False):
+            low = least if by_shares else low / self._more(before, after)
+        change = Figure(value, low, high)
+        reason = difference.reason
+        if reason == "bound" and "bounded" in self.subject:
+            reason = ""
+        if reason == "load" and self._is_about_loads(points):
+            is_chance = difference.p is None or difference.p > LEVEL
+            reason = "chance" if is_chance else "" if low > none or high < none else "spoiled"
+        if difference.word == "same":
+            return Compared("same", change)
+        if not reason:
+            return Compared("above" if value > none else "below", change)
+        doubts = _doubts(points, self.subject) if reason == "spoiled" else ""
+        why = _WHY[reason] + (f" ({doubts})" if doubts else "")
+        return Compared("", change, why, difference.needed)
+
+    def _is_about_loads(self, points: Sequence[Point]) -> bool:
+        is_relative = any(each.measured and each.measured.is_relative for each in points)
+        return self.of_loads or (self.of_sizes and not is_relative)
+
+    def _open(self, side: Repeats, *, up: bool = True) -> bool:
+        """Say whether the true figure of a side may be greater than what was measured, or
+        smaller."""
+        if up and self._is_bound(side):
+            return True
+        return side.lowered if up == figure_of(self.metric).more_is_better else side.raised
+
+    def _is_bound(self, side: Repeats) -> bool:
+        return side.bound and "bounded" not in self.subject
+
+    def _more(self, up: Repeats, down: Repeats) -> float:
+        """Return by how many times a ratio may be greater than its end, as the figure above may be
+        greater and that below smaller. What other work took is known of rates."""
+        if self._open(down, up=False) or self._is_bound(up):
+            return math.inf
+        if not self._open(up):
+            return 1.0
+        if not up.best:
+            return math.inf
+        return math.exp(fmean(map(math.log, up.best)) - fmean(map(math.log, up.values)))
+
+    # --- of published points -----------------------------------------------------------------
+
+    def _published(self, one: Point, other: Point, *, less: bool) -> Compared:
+        figures = (point.figures[self.metric] for point in (one, other))
+        return _by_ends(*figures, less=less)
+
+
+def ratio(above: Figure, below: Figure) -> Figure:
+    """Return how many times one figure is another, with the ends that this can have."""
+    if below.low <= 0:
+        return Figure(above.value / below.value if below.value else 0.0, 0.0, math.inf)
+    low = max(above.low, 0.0) / below.high
+    return Figure(above.value / below.value, low, above.high / below.low)
+
+
+def _by_ends(more: Figure, less_: Figure, *, less: bool) -> Compared:
+    """Return how two figures differ of which nothing but their ends is known."""
+    word: Word = "above" if more.low > less_.high else "below" if more.high < less_.low else ""
+    change = (
+        Figure(more.value - less_.value, more.low - less_.high, more.high - less_.low)
+        if less
+        else ratio(more, less_)
+    )
+    return Compared(word, change, "" if word else "what was published does not tell them apart")
+
+
+def _doubts(points: Sequence[Point], subject: Sequence[Spoiled]) -> str:
+    """Name the doubts by which figures of points may be wrong."""
+    told = []
+    for point in points:
+        if point.measured is None:
+            continue
+        record = point.measured.record
+        every = {*record.doubts, *(doubt for trial in record.trials for doubt in trial.doubts)}
+        names = sorted(name for name in every if name in TABLE and TABLE[name].spoils)
+        if "overcommitted" in subject:
+            names = [name for name in names if name != _OVERCOMMITTED]
+        if record.verdict == "host":
+            names.append("the host was the limit")
+        if names:
+            told.append(f"{point.name}: {', '.join(names)}")
+    return "; ".join(told)
+
+
+def _log(value: float) -> float:
+    if value <= 0:
+        return -math.inf
+    return math.log(value) if not math.isinf(value) else math.inf
