@@ -14,6 +14,7 @@ import pytest
 
 from switchmark.campaign.experiments import planned
 from switchmark.campaign.values import read_words
+from switchmark.machine.facts import FIGURE_OPTIONS
 from switchmark.metrics.named import metric
 from switchmark.model.axis import field_name
 from switchmark.model.refusal import Refusal
@@ -195,3 +196,11 @@ def test_claims_hold_for_the_published_values_unless_the_paper_contradicts_itsel
             assert claim.contradicted, (claim.id, answer.why)
         if claim.contradicted:
             assert answer.verdict != "holds", (claim.id, answer.why)
+
+
+def test_the_options_of_the_kernel_that_claims_need_are_in_the_facts_of_a_host() -> None:
+    needs = [claim.needs for name in names() for claim in read(name).claims]
+    options = {each.kernel_option for each in needs} | {
+        each.without_kernel_option for each in needs
+    }
+    assert {None} < options <= {None, *FIGURE_OPTIONS}

@@ -393,6 +393,7 @@ def test_the_facts_of_a_host_hold_no_secret_of_its_command_line() -> None:
     facts = host_facts(RecordingHost(files=files))
     assert facts["kernel_parameters"] == ["isolcpus=2-3", "nosmt"]
     assert facts["memory_kib"] == 1024
+    assert facts["kernel_options"] is None
     assert facts["hugepages"] == {"total": 2, "free": None, "size_kib": None}
     assert facts["mitigations"] == {"mds": "Not affected"}
     assert (facts["boost"], facts["microcode"], facts["versions"]["dpdk"]) == (None, None, None)
@@ -403,6 +404,8 @@ def test_what_a_reviewer_asks_of_a_host_is_in_its_facts() -> None:
     files = {
         "/proc/cpuinfo": b"model name : A CPU\nmicrocode : 0x2b\nflags : hypervisor nonstop_tsc\n",
         "/proc/sys/kernel/version": b"#1 SMP PREEMPT_DYNAMIC\n",
+        "/proc/sys/kernel/osrelease": b"6.1.0\n",
+        "/boot/config-6.1.0": b"CONFIG_RPS=y\nCONFIG_SECRET=y\n# CONFIG_PREEMPT is not set\n",
         "/sys/devices/system/node/online": b"0-1\n",
         "/sys/kernel/mm/transparent_hugepage/enabled": b"always [madvise] never\n",
         "/sys/devices/system/cpu/intel_pstate/no_turbo": b"1\n",
@@ -411,6 +414,7 @@ def test_what_a_reviewer_asks_of_a_host_is_in_its_facts() -> None:
     facts = host_facts(RecordingHost(files=files))
     assert facts["microcode"] == "0x2b"
     assert facts["kernel_build"] == "#1 SMP PREEMPT_DYNAMIC"
+    assert facts["kernel_options"] == ["CONFIG_RPS"]
     assert facts["numa_nodes"] == "0-1"
     assert facts["transparent_hugepages"] == "madvise"
     assert facts["boost"] is False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,24 +39,33 @@ def gallery(
 
     Each figure is drawn as its paper drew it, with the published values; its claims are answered.
     """
-    from switchmark.campaign.store import read_records
+    from switchmark.campaign.store import read_host, read_records
     from switchmark.papers.experiment import matching, read
     from switchmark.report.gallery import check_gallery, write_gallery
     from switchmark.report.paper import judged
 
     check_gallery(output)
-    records: dict[str, Record] = {}
-    for run in runs or ():
-        records |= {_meant(record.test): record for record in read_records(run)}
+    by_run = [read_records(run) for run in runs or ()]
+    records = {_meant(record.test): record for run in by_run for record in run}
+    kernel_options = _kernel_options([read_host(run) for run in runs or ()])
     results, own = [], {}
     for experiment in map(read, matching(only)):
         points, published = _points(experiment, records)
-        results.append(judged(experiment, points))
+        results.append(judged(experiment, points, kernel_options, by_run))
         own[experiment.name] = published
     write_gallery(output, results, own, [run.resolve().name for run in runs or ()])
     measured = sum(any(record for record in each.records) for each in results)
     print(f"{output}: {len(results)} experiments, {measured} of them measured")
     return 0
+
+
+def _kernel_options(hosts: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:
+    """Return the options that the kernel of these hosts is known to have, as each run wrote them
+    down; None where one did not, or where they differ."""
+    told = [host.get("kernel_options") for host in hosts]
+    if not told or None in told or any(each != told[0] for each in told):
+        return None
+    return frozenset(told[0] or ())
 
 
 def _points(

@@ -24,6 +24,7 @@ from switchmark.machine.host import Host
 from switchmark.machine.ssh import SshHost
 
 __all__ = [
+    "FIGURE_OPTIONS",
     "boot_id",
     "cpu_model",
     "host_facts",
@@ -39,6 +40,15 @@ _CMDLINE = re.compile(
     r"|processor\.max_cstate|idle|nosmt|intel_iommu|amd_iommu|iommu|tsc|clocksource|preempt)"
     r"(=[A-Za-z0-9_,.:-]*)?"
 )
+FIGURE_OPTIONS = (
+    "CONFIG_IRQ_TIME_ACCOUNTING",
+    "CONFIG_NO_HZ_FULL",
+    "CONFIG_PREEMPT",
+    "CONFIG_PREEMPT_VOLUNTARY",
+    "CONFIG_RPS",
+)
+"""Options of a kernel's build by which figures differ."""
+
 _CPU = "/sys/devices/system/cpu"
 _CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
 _RELEASE, _DISTRIBUTION = "/proc/sys/kernel/osrelease", "/etc/os-release"
@@ -63,10 +73,12 @@ def host_facts(host: Host) -> dict[str, Any]:
     files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
     local = not isinstance(host, SshHost)
     online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
+    options = kernel_options(host)
     memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
     return {
         "kernel": files.get(_RELEASE) or None,
         "kernel_build": files.get(_KERNEL_BUILD) or None,
+        "kernel_options": sorted(options.intersection(FIGURE_OPTIONS)) if options else None,
         "machine": platform.machine() if local else _said(host, "uname", "-m"),
         "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
         or None,
