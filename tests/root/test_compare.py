@@ -23,7 +23,7 @@ RUN = [
     "off",
     "--quiet",
 ]
-SHORT = ["--duration", "0.3", "--warmup", "0", "--repeat", "4"]
+SHORT = ["--duration", "0.3", "--warmup", "0"]
 
 SLOW = """#!/bin/sh
 # What testpmd itself offers to be slow by: it reads at random for each frame.
@@ -48,20 +48,47 @@ def switchmark(traffic_program: str, tmp_path: Path) -> Switchmark:
     return run
 
 
-def test_a_switch_that_became_slower_fails_the_gate(switchmark: Switchmark, tmp_path: Path) -> None:
-    usual = shutil.which("dpdk-testpmd")
-    assert usual is not None
-    slow = tmp_path / "dpdk-testpmd"
-    slow.write_text(SLOW.format(program=usual))
-    slow.chmod(0o755)
-    for name, program in (("old", usual), ("new", str(slow))):
-        done = switchmark("run", *RUN, *SHORT, "--name", name, SWITCHMARK_TESTPMD=program)
-        assert done.returncode == 0, done.stderr
+GATE = ("compare", "runs/old", "runs/new", "--fail-on", "slower:3%")
 
-    gate = ("--fail-on", "slower:3%")
-    done = switchmark("compare", "runs/old", "runs/new", *gate)
+
+@pytest.fixture
+def slowed(switchmark: Switchmark, tmp_path: Path) -> Callable[[int], None]:
+    """Measure testpmd so many times, and one that does more for each frame, in two runs."""
+
+    def measure(repeat: int) -> None:
+        usual = shutil.which("dpdk-testpmd")
+        assert usual is not None
+        slow = tmp_path / "dpdk-testpmd"
+        slow.write_text(SLOW.format(program=usual))
+        slow.chmod(0o755)
+        for name, program in (("old", usual), ("new", str(slow))):
+            words = (*RUN, *SHORT, "--repeat", str(repeat), "--name", name)
+            done = switchmark("run", *words, SWITCHMARK_TESTPMD=program)
+            assert done.returncode == 0, done.stderr
+
+    return measure
+
+
+def test_a_switch_that_became_slower_fails_the_gate(
+    switchmark: Switchmark, slowed: Callable[[int], None]
+) -> None:
+    slowed(4)
+    done = switchmark(*GATE)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "slower" in done.stdout
-    for runs in (("runs/new", "runs/old"), ("runs/old", "runs/old")):
-        done = switchmark("compare", *runs, *gate)
-        assert done.returncode == 0, done.stdout + done.stderr
+    assert "slower by" in done.stdout
+    assert "passed: 0, failed: 1; " in done.stdout
+    done = switchmark("compare", "runs/new", "runs/old", *GATE[3:])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed: 1; " in done.stdout
+
+
+def test_a_slowdown_that_too_few_repeats_cannot_show_is_not_green(
+    switchmark: Switchmark, slowed: Callable[[int], None], tmp_path: Path
+) -> None:
+    slowed(2)
+    for words, status in (((), 6), (("--undecided", "fail"), 1), (("--undecided", "pass"), 0)):
+        done = switchmark(*GATE, *words, "--junit", f"{status}.xml")
+        assert done.returncode == status, done.stdout + done.stderr
+    for status, found in ((6, "<skipped"), (1, "<failure"), (0, "<skipped")):
+        written = (tmp_path / f"{status}.xml").read_text()
+        assert (found in written, "needs at least 3 rounds" in written) == (True, True)

@@ -442,6 +442,16 @@ def test_a_slowdown_makes_one_only_when_it_is_asked_for(cli, outcome, tmp_path: 
     assert cli("compare", fast, slow, "--junit", "no/x.xml").status == 4
 
 
+def test_the_tests_of_one_run_are_judged_together_whichever_are_printed(
+    cli, tmp_path: Path
+) -> None:
+    cli("run", "--burst", "1,2,3,4", "--out", "one")
+    (run,) = (tmp_path / "one").iterdir()
+    for words, pairs in (((), 6), (("--base", "burst=1"), 3)):
+        lines = cli("compare", str(run), *words, "--json").out.splitlines()
+        assert [json.loads(line)["comparisons"] for line in lines] == [4] * pairs
+
+
 def test_runs_are_compared_with_a_base_in_pairs_and_as_repeats(cli, tmp_path: Path) -> None:
     for place, switch in (("one", "linux-bridge"), ("two", "ip-forward"), ("all", None)):
         switches = switch or "linux-bridge,ip-forward,macvlan"
