@@ -302,23 +302,24 @@ def test_an_option_takes_the_place_of_an_axis(tmp_path: Path) -> None:
     [
         ("switch: a", {(1, 10)}),
         ("frame-size: [64, 128]", {(1, 10)}),
-        ("switch: [a, b]", {(3, 3)}),
-        ("rate: 1M\ntests:\n- switch: a\n- frame-size: 128", {(3, 3)}),
-        ("switch: [a, b]\nduration: 2", {(3, 2)}),
+        ("switch: [a, b]", {(20, 0.3)}),
+        ("rate: 1M\ntests:\n- switch: a\n- frame-size: 128", {(20, 0.3)}),
+        ("switch: [a, b]\nhosts: near", {(5, 1.6)}),
+        ("switch: [a, b]\nduration: 2", {(5, 2)}),
         ("switch: [a, b]\nrepeat: 1", {(1, 10)}),
         ("switch: [a, b]\nuntil-certain: 1%", {(1, 10)}),
-        ("switch: [a, b]\nsearch: [max, ndr]", {(3, 3), (1, 10)}),
-        ("switch: [a, b]\ntests:\n- {}\n- repeat: 5", {(3, 3), (5, 10)}),
+        ("switch: [a, b]\nsearch: [max, ndr]", {(20, 0.3), (1, 10)}),
+        ("switch: [a, b]\ntests:\n- {}\n- repeat: 5", {(20, 0.3), (5, 10)}),
     ],
 )
 def test_several_switches_are_compared_by_several_trials(
     tmp_path: Path, text: str, trials: set[tuple[int, float]]
 ) -> None:
-    """Each test takes as long as one of one trial, unless more is asked for."""
+    """Each test takes no longer than one of one trial, unless more is asked for."""
     campaign = read(tmp_path, text)
     assert {(test.repeat, test.duration) for test in campaign.tests} == trials
     longest = max((test.warmup + test.duration) * test.repeat for test in campaign.tests)
-    assert longest == 10.5 or "repeat: 5" in text or "duration" in text
+    assert longest <= 10.5 or "repeat: 5" in text or "duration" in text
     (tmp_path / "dumped.yaml").write_text(dump(campaign))
     assert load(tmp_path / "dumped.yaml", {}, anything_goes).tests == campaign.tests
 

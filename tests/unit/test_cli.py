@@ -20,7 +20,7 @@ import pytest
 
 import switchmark
 import switchmark.cli.steps
-import switchmark.lab.measure
+import switchmark.lab.turns
 import switchmark.machine.anchor
 import switchmark.machine.noise
 from switchmark.campaign.load import from_options
@@ -85,7 +85,7 @@ def cli(
     """Run a command in an empty folder, with the fake lab and without privileges."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(switchmark.lab.measure, "Lab", FakeLab)
+    monkeypatch.setattr(switchmark.lab.turns, "Turns", FakeLab)
     monkeypatch.setattr(switchmark.machine.anchor, "anchor", lambda: None)
     monkeypatch.setattr(switchmark.machine.noise, "busy_cpus", lambda *_: {})
 

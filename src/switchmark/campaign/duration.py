@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cache
 
-from switchmark.campaign.run import is_independent, saturated
+from switchmark.campaign.rounds import groups, is_independent
+from switchmark.campaign.run import saturated
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.layout.sharing import path_key
@@ -69,8 +70,12 @@ def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
 
 def _visits(tests: Sequence[Test]) -> Iterator[list[Test]]:
     """Yield the tests of each round: repeats that do not depend on each other are made in turn with
-    those of the other tests."""
-    rounds = [_repeats(test) if len(tests) > 1 and is_independent(test) else 1 for test in tests]
+    those of the other tests. The path of a test that is compared in turn stays up."""
+    stay_up = {index for group in groups(tests) for index in group}
+    rounds = [
+        _repeats(test) if len(tests) > 1 and is_independent(test) and index not in stay_up else 1
+        for index, test in enumerate(tests)
+    ]
     for number in range(max(rounds, default=0)):
         yield [test for test, last in zip(tests, rounds, strict=True) if number < last]
 

@@ -29,6 +29,7 @@ from switchmark.campaign.values import (
     shortened,
 )
 from switchmark.errors import UsageError
+from switchmark.layout.sides import hosts_of
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
@@ -43,8 +44,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
 _COMPARED = {name: axis.compared for name, axis in AXES.items() if axis.compared is not None}
-"""What a test has by itself where several switches are compared: an interval takes three trials,
-and with a warm-up each these take as long as one of the usual duration."""
+"""What a test has by itself where several switches are compared: rounds of short trials, in turn,
+which together take no longer than one of the usual duration."""
+
+_APART = {name: axis.apart for name, axis in AXES.items() if axis.apart is not None}
+"""The same where they are not measured in turn: set up for each trial, it is longer."""
+
+_GIVEN = {name: axis.given for name, axis in AXES.items() if axis.given is not None}
+"""The same where the duration of a trial is given: at least so many tell something."""
 
 _LEFT = {name: (axis.chosen,) for name, axis in AXES.items() if axis.chosen}
 """What is left to switchmark on a command line that names neither it nor a campaign."""
@@ -89,12 +96,14 @@ def load(
     choose: Choose | None = None,
     *,
     links: bool = True,
+    in_turn: bool = True,
 ) -> Campaign:
     """Return the campaign in a file, with axes of the command line in place of the file's. Without
     `choose` nothing is left to switchmark; without `links`, a symbolic link to a file is
-    refused."""
+    refused; `in_turn` as `from_options`."""
     text = read_text(path, links=links)
-    return parse(text, options, check, choose, source=str(path), name=_name_of(path))
+    name = _name_of(path)
+    return parse(text, options, check, choose, source=str(path), name=name, in_turn=in_turn)
 
 
 def parse(
@@ -105,6 +114,7 @@ def parse(
     *,
     source: str,
     name: str,
+    in_turn: bool = True,
 ) -> Campaign:
     """Return the campaign in the text of a file, as `load`. `source` is how its places are told,
     `name` the campaign's unless the text has one."""
@@ -115,20 +125,25 @@ def parse(
         _check_names(blocks, check, problems, chosen=choose is not None)
     problems.settle()
     blocks = [{**block, **overrides} for block in blocks]
-    return _campaign(own_name or name, blocks, check, choose)
+    return _campaign(own_name or name, blocks, check, choose, in_turn=in_turn)
 
 
 def from_options(
-    options: Mapping[str, str], check: Check, choose: Choose | None = None
+    options: Mapping[str, str],
+    check: Check,
+    choose: Choose | None = None,
+    *,
+    in_turn: bool = True,
 ) -> Campaign:
     """Return the campaign that axes of the command line make by themselves. What `choose` can
-    choose is left to it unless it is given."""
+    choose is left to it unless it is given. `in_turn`
+    says that switches which are compared on this host are measured in turn."""
     problems = Problems()
     block = _read_options(options, problems)
     if problems:
         _check_names([block], check, problems, chosen=choose is not None)
     problems.settle()
-    return _campaign(_UNNAMED, [block], check, choose, _LEFT if choose else {})
+    return _campaign(_UNNAMED, [block], check, choose, _LEFT if choose else {}, in_turn=in_turn)
 
 
 def dump(campaign: Campaign) -> str:
@@ -149,6 +164,8 @@ def _campaign(
     check: Check,
     choose: Choose | None,
     left: Mapping[str, tuple[str]] = MappingProxyType({}),
+    *,
+    in_turn: bool,
 ) -> Campaign:
     """Return the campaign of some products. `left` has values of axes that are not written."""
     problems = Problems()
@@ -165,7 +182,7 @@ def _campaign(
     whole = iter(choose(asked) if choose else asked)
     for block, unchosen in zip(blocks, products, strict=True):
         of_block = list(itertools.islice(whole, len(unchosen)))
-        tests += [_compared(test, block) if compares else test for test in of_block]
+        tests += [_compared(test, block, in_turn) if compares else test for test in of_block]
         refusals: dict[Refusal, str] = {}
         for test in of_block:
             for refusal in check(test):
@@ -209,14 +226,17 @@ def _helps(change: Mapping[str, str], test: Test, check: Check) -> bool:
     return all(each.why in others for each in check(test.model_copy(update=change)))
 
 
-def _compared(test: Test, block: _Block) -> Test:
+def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
     """Return a test of one of several switches: repeated, unless the number of its trials is given,
     or is its search's own affair. A duration that is given is that of each trial."""
     search = SEARCHES.get(test.search)
     if "repeat" in block or test.until_certain is not None or not (search and search.independent):
         return test
-    usual = {name: value for name, value in _COMPARED.items() if name not in block}
-    return test.model_copy(update=usual)
+    usual = _COMPARED if in_turn and not hosts_of(test) else _APART
+    values = {**usual, **_GIVEN} if "duration" in block else usual
+    return test.model_copy(
+        update={name: value for name, value in values.items() if name not in block}
+    )
 
 
 def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:

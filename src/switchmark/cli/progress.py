@@ -4,6 +4,7 @@ stdout."""
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
@@ -18,6 +19,9 @@ from switchmark.report.figures import outcome
 from switchmark.report.json import to_object
 
 __all__ = ["JsonObjects", "Watch", "clock", "watch"]
+
+_AGAIN_S = 10.0
+"""After so long a line says which of many short visits is made now."""
 
 
 class Watch(Progress, Protocol):
@@ -62,17 +66,30 @@ class _Silent:
 
 
 class _Lines(_Silent):
-    """Two lines are printed for each test: what is begun, and what came of it."""
+    """Two lines are printed for each test: what is begun, for the first time or after a while, and
+    what came of it."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         self._axes = telling(tests)
+        self._begun: set[Test] = set()
+        self._last, self._now = "", ""
+        self._said_s = 0.0
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
         left = "" if left_s is None else f", {clock(left_s)} left"
-        print(f"[{position}/{total}] {label(test, self._axes)}{left}", file=sys.stderr, flush=True)
+        self._now = f"[{position}/{total}] {label(test, self._axes)}{left}"
+        if test not in self._begun or time.monotonic() - self._said_s > _AGAIN_S:
+            self._say()
+        self._begun.add(test)
 
     def end(self, record: Record) -> None:
+        if self._last != self._now:
+            self._say()
         print(f"    {outcome(record)}", file=sys.stderr, flush=True)
+
+    def _say(self) -> None:
+        self._last, self._said_s = self._now, time.monotonic()
+        print(self._now, file=sys.stderr, flush=True)
 
 
 class _Bar(_Silent):

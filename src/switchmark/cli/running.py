@@ -53,7 +53,7 @@ def campaign_of(
     """Return the campaign of a file, with these axes in place of its own, or of these alone, whose
     engine is chosen for this host unless it is named. `far`: other hosts may be asked what they
     have; those of a lab are not known yet (`in_lab`), and get an engine
-    that needs no root, unless it is for ports that no such engine opens."""
+    that needs no root, unless it is for ports that no such engine opens, and take no turns."""
     from switchmark.campaign.load import from_options, load
     from switchmark.engines import TABLE as ENGINES
     from switchmark.engines.base import KERNEL_PORTS
@@ -64,8 +64,8 @@ def campaign_of(
     def made(usable: Usable) -> Campaign:
         choose = partial(with_engines, usable=usable)
         if path is None:
-            return from_options(axes, check, choose)
-        return load(path, axes, check, choose)
+            return from_options(axes, check, choose, in_turn=not in_lab)
+        return load(path, axes, check, choose, in_turn=not in_lab)
 
     def likely(test: Test) -> bool:
         engine = ENGINES[test.engine]
@@ -177,14 +177,14 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.run import run
     from switchmark.campaign.sharing import OnSharedMachine
-    from switchmark.lab.measure import Lab
+    from switchmark.lab.turns import Turns
     from switchmark.layout.sides import hosts_of
     from switchmark.machine.hosts import Hosts
     from switchmark.machine.measuring import measuring_alone_on, myself
 
     shared = options["share_machine"]
     names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
-    lab = Lab(folder.path, **{name: options[name] for name in options if name != "share_machine"})
+    lab = Turns(folder.path, **{name: options[name] for name in options if name != "share_machine"})
     with (
         show_results(folder, show, lambda: (*lab.kept, *lab.left)) as progress,
         Hosts() as hosts,

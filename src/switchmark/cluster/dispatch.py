@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
-from switchmark.campaign.run import Progress, is_independent, saturated, time_left
+from switchmark.campaign.rounds import is_independent, not_in_turn
+from switchmark.campaign.run import Progress, saturated, time_left
 from switchmark.campaign.store import RunFolder, key
 from switchmark.cluster.agenda import Agenda, Item
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials
@@ -21,6 +22,7 @@ from switchmark.errors import Interrupted, Unavailable
 from switchmark.machine.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.model.turns import one_at_a_time
 from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
@@ -32,6 +34,9 @@ _LOSSES = 3
 
 _WAIT_S = 60.0
 """For a testbed, or for the scheduler to come back, while nothing is measured."""
+
+
+_WHY_NOT = "the testbeds of a lab measure a test at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,7 @@ class _Run:
         self._begun: dict[Item, float] = {}
         self._spent: list[tuple[Test, float]] = []
         self._failed: dict[str, Record] = {}
+        self._not_in_turn = not_in_turn(folder.campaign.tests, _WHY_NOT)
 
     def go(self, wait_s: float) -> None:
         idle_since = time.monotonic()
@@ -219,6 +225,8 @@ class _Run:
         left_s = time_left(self._spent, rest)
         if left_s is not None:
             left_s /= max(1, len(self._lab.testbeds()))
+        if why := self._not_in_turn.get(item.test):
+            record = record.model_copy(update={"turns": one_at_a_time(why)})
         self._progress.begin(item.test, done, len(items), left_s)
         self._progress.end(self._folder.append_record(record, item.versions))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from switchmark.lab.prepare import check_noise
 from switchmark.lab.probes import Probes
 from switchmark.lab.repeating import repeat_search
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
+from switchmark.lab.trial import Trials
 from switchmark.layout.capture import captures
 from switchmark.layout.layout import Layout
 from switchmark.layout.noise import noise_beside
@@ -46,13 +47,35 @@ from switchmark.machine.workspace import Workspace
 from switchmark.model.noise import Noise, NoiseCertificate
 from switchmark.model.plan import HOST
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.spec import AXES, Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate
 
 __all__ = ["Lab"]
+
+_FIRST_WARMUP_S, _SHORTEST_S = AXES["warmup"].default, 0.01
+
+
+def _warm_up(trials: Trials, spec: TrialSpec) -> None:
+    """Warm a path up before its first trial as usual, where those of a round have a shorter
+    warm-up. Who asked for none gets none."""
+    if 0 < spec.warmup_s < _FIRST_WARMUP_S:
+        longer = {"duration_s": _SHORTEST_S, "warmup_s": _FIRST_WARMUP_S}
+        trials.measure(spec.model_copy(update=longer))
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """This record has what labs of one run share: hosts, what was found on them, what was measured
+    on cables, what processors count."""
+
+    hosts: Hosts
+    probes: Probes
+    calibrations: Calibrations
+    cable_latencies: CableLatencies
+    counting: dict[Host, Counting] = field(default_factory=dict)
 
 
 class Lab:
@@ -63,6 +86,9 @@ class Lab:
     `calibrate` says whether the traffic program is measured without a switch first, `gate` what
     becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
     disturbance spoiled is run again; `hosts` are those that tests name, beside the host file's.
+
+    A lab that is `beside` another has another path up at the same time: they share their
+    `instruments`; what its processes say goes to the folder `logs`.
     """
 
     def __init__(
@@ -75,24 +101,42 @@ class Lab:
         gate: Gate = "refuse",
         rerun: int = 0,
         hosts: Mapping[str, Host] | None = None,
+        beside: Lab | None = None,
+        logs: str = "",
     ) -> None:
         self._folder = folder
+        self._logs = folder / "logs" / logs
         self._keep = keep
         self._capture = capture
         self._gate: Gate = gate
         self._rerun = rerun
-        self._hosts = Hosts(hosts)
+        self._beside = beside
+        self.instruments: Instruments = (
+            self._instruments(hosts, calibrate) if beside is None else beside.instruments
+        )
+        self._hosts = self.instruments.hosts
         self._host = self._hosts[HOST.host]  # of the test that is measured
-        self._calibrations = Calibrations(calibrate, self._without_switch)
-        self._cable_latencies = CableLatencies(calibrate != "never", self._without_switch)
-        self._probes = Probes(self._hosts)
-        self._counting: dict[Host, Counting] = {}
+        self._probes = self.instruments.probes
+        self._calibrations = self.instruments.calibrations
+        self._cable_latencies = self.instruments.cable_latencies
+        self._counting = self.instruments.counting
         self._workspace: Workspace
         self._executor: Executor
         self._up: BuiltPath | None = None
+        self._noise_before: tuple[Test, NoiseCertificate] | None = None
         self._not_undone: tuple[str, ...] = ()
+        self.unbuilt = False
         self.kept: list[str] = []
         self.left: tuple[str, ...] = ()
+
+    def _instruments(self, given: Mapping[str, Host] | None, calibrate: Mode) -> Instruments:
+        hosts = Hosts(given)
+        return Instruments(
+            hosts,
+            Probes(hosts),
+            Calibrations(calibrate, self._without_switch),
+            CableLatencies(calibrate != "never", self._without_switch),
+        )
 
     def __enter__(self) -> Self:
         self._workspace = Workspace()
@@ -100,7 +144,7 @@ class Lab:
             self._hosts,
             self._workspace,
             inside=inside,
-            logs_dir=self._folder / "logs",
+            logs_dir=self._logs,
         )
         return self
 
@@ -111,7 +155,8 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         with ExitStack() as ending:
-            ending.callback(self._hosts.close)
+            if not self._beside:
+                ending.callback(self._hosts.close)
             ending.callback(self._workspace.close)
             if not self.kept:
                 failures = self._executor.unwind()
@@ -122,6 +167,30 @@ class Lab:
         """Return what a figure depends on beside its axes: versions, and the placement that this
         host makes of `auto`. Unavailable if something is missing."""
         return self._probes.versions(test)
+
+    @property
+    def up(self) -> BuiltPath | None:
+        """Return the path that is up, if there is one."""
+        return self._up
+
+    @property
+    def executor(self) -> Executor:
+        return self._executor
+
+    @property
+    def workspace(self) -> Workspace:
+        return self._workspace
+
+    def calibrate(self, test: Test) -> None:
+        """Measure what a test lacks on cables. No path of this lab stays up. Unavailable or
+        UsageError if this host cannot have the test."""
+        self.take_down()
+        self._host, self._executor.home = self._probes.host_of(test), home_of(test)
+        layout, placement = self._drawn(test)
+        booted = self._probes.booted(test)
+        drawn = Drawn(test, layout, placement, self.versions(test), *booted)
+        self._calibrations.of(drawn)
+        self._cable_latencies.of(drawn)
 
     def run(self, test: Test, *, then: Test | None = None) -> Record:
         """Run one test by itself, to its end."""
@@ -142,7 +211,7 @@ class Lab:
             r_plus_pps=visit.r_plus_pps,
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         )
-        self._not_undone = ()
+        self._not_undone, self.unbuilt = (), False
         try:
             return self._run(record, visit)
         except (Unavailable, UsageError) as error:
@@ -160,17 +229,26 @@ class Lab:
         test = visit.test
         self._host, self._executor.home = self._probes.host_of(test), home_of(test)
         versions = self.versions(test)
+        if visit.among:
+            self._require_whole(test)
         reused = self._goes_on_with(test, versions)
         if not reused:
-            self._take_down()
+            self.take_down()
         path = self._up
+        self.unbuilt = path is None
         layout, placement = (path.layout, path.placement) if path else self._drawn(test)
-        noise = self._noise(layout, placement)
+        if not (visit.among and reused and self._noise_before and self._noise_before[0] == test):
+            self._noise_before = test, self._noise(layout, placement)
+        noise = self._noise_before[1]
         drawn = Drawn(test, layout, placement, versions, *self._probes.booted(test))
         calibration, cable_latency = self._calibrations.of(drawn), self._cable_latencies.of(drawn)
         before = time.monotonic()
         path = path or self._bring_up(layout, placement)
-        setup_s = 0.0 if reused else time.monotonic() - before
+        if not reused:
+            path.built_for, path.setup_s = test, time.monotonic() - before
+        elif visit.among and path.frames_after is None:
+            self._prove_again(path)
+        reused = path.built_for is not test if visit.among else reused
         judged = JudgedTrials(
             self._host,
             layout,
@@ -195,11 +273,12 @@ class Lab:
         try:
             with suppress(Paused):
                 estimate = self._estimate(path, judged, replace(visit, on_trial=keep))
-            down = down and not shares_path(test, visit.then)
+            comes_again = bool(visit.among) and estimate is None
+            down = down and not comes_again and not shares_path(test, visit.then)
         finally:
             before = time.monotonic()
             if down:
-                self._take_down()
+                self.take_down()
             elif self._keep:
                 self.kept = entrances(path.layout, self._workspace.run)
         teardown_s = time.monotonic() - before if down else 0.0
@@ -217,7 +296,7 @@ class Lab:
                 "calibration": calibration,
                 "floor": cable_latency,
                 "reused": reused,
-                "setup_s": round(setup_s, 3),
+                "setup_s": 0.0 if reused else round(path.setup_s, 3),
                 "start_s": None if reused else self._executor.lifetimes.start_s(path.daemons),
                 "teardown_s": round(teardown_s, 3),
                 "stop_s": self._executor.lifetimes.stop_s(path.daemons),
@@ -234,11 +313,16 @@ class Lab:
             if (before := next_stored(stored, spec)) is not None:
                 return judged.recall(before)
             repeat = len(begun) if search.independent else spec.repeat
+            if visit.round is not None and not path.is_warm:
+                _warm_up(path.trials, spec)
+            path.is_warm = True
             if len(begun) == visit.limit and repeat not in begun:
                 raise Paused
             begun.add(repeat)
             result = judged.measure(path.trials, spec)
             check_noise(self._executor, noise)
+            if visit.round is not None:
+                result = result.model_copy(update={"round": visit.round})
             visit.on_trial(result)
             return result
 
@@ -249,7 +333,7 @@ class Lab:
             if self._capture:
                 (self._folder / "captures").mkdir(exist_ok=True)
             name = self._capture_name(visit.number)
-            kept = captures(self._folder, path.layout, name, self._capture)
+            kept = captures(self._folder, self._logs, path.layout, name, self._capture)
             self._executor.execute(kept)
             self._executor.execute(noise)
             return repeat_search(search, measure, bounds)
@@ -264,7 +348,7 @@ class Lab:
         return next(
             name
             for name in chain([f"{number:04d}"], later)
-            if not any((self._folder / "logs").glob(f"capture-{name}-*"))
+            if not any(self._logs.glob(f"capture-{name}-*"))
         )
 
     def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
@@ -293,6 +377,7 @@ class Lab:
         mark = self._executor.mark()
         try:
             path = self._build(layout, placement)
+            self.unbuilt = False
             path.gate = pass_gate(layout, path.trials, self._gate)
         except BaseException:
             self._not_undone += self._executor.unwind(to=mark)
@@ -300,7 +385,28 @@ class Lab:
         self._up = path
         return path
 
-    def _take_down(self) -> None:
+    def _require_whole(self, test: Test) -> None:
+        """Raise TrialFailed where the path of a test has died while it rested; it comes down."""
+        if (path := self._up) is None or not shares_path(path.layout.test, test):
+            return
+        try:
+            path.alive("between two rounds")
+            if not path.serves(test):
+                raise TrialFailed("a traffic process died between two rounds")
+        except TrialFailed:
+            self.take_down()
+            raise
+
+    def _prove_again(self, path: BuiltPath) -> None:
+        """Let a path show that it does its work after it has rested. What fails comes down."""
+        try:
+            gate = pass_gate(path.layout, path.trials, self._gate)
+        except BaseException:
+            self.take_down()
+            raise
+        path.frames_after = gate.frames if gate else 0
+
+    def take_down(self) -> None:
         """Undo the path that is up, if there is one."""
         if self._up is not None:
             path, self._up = self._up, None

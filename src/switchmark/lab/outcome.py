@@ -22,13 +22,16 @@ from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
+from switchmark.model.spec import Test
 from switchmark.model.topology import Part, Role
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import FCS_BYTES
+from switchmark.searches import TABLE as SEARCHES
+from switchmark.searches.base import least_repeats
 
 __all__ = ["Outcome"]
 
-_SHORT_S = 1.0
+_SHORT_S, _SHORTEST_S = 1.0, 0.1
 _STEAL = 0.01
 _COUNTED = (
     *("late", "after_drain", "beyond", "duplicated", "reordered", "corrupted", "foreign", "stray"),
@@ -350,11 +353,20 @@ class Outcome:
             "clock": unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS,
             "cpu-stolen": stolen > _STEAL,
             "started-late": late_ns > _STARTED_LATE * spec.duration_s * 1e9,
-            "short": spec.duration_s < _SHORT_S,
+            "short": _is_short(self.layout.test, spec),
             "foreign-frames": foreign,
             "flows-mixed": others["unfollowed"] or others["ties"],
         }
         return (*self.placement.doubts, *(name for name, so in reasons.items() if so))
+
+
+def _is_short(test: Test, spec: TrialSpec) -> bool:
+    """Say whether a trial took too little time: by itself, or with the other repeats of its load
+    where each trial is one."""
+    repeats = 1
+    if SEARCHES[test.search].independent and spec.duration_s == test.duration:
+        repeats = least_repeats(test.repeat, test.until_certain)
+    return spec.duration_s < _SHORTEST_S or spec.duration_s * repeats < _SHORT_S
 
 
 def _mean(shares: Sequence[float]) -> float | None:

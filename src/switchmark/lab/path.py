@@ -43,7 +43,11 @@ class BuiltPath:
     """A built path is up: it has what was built, since which mark of the executor, and the
     processes without which it is dead. `at_work` tells those that do the switch's work, on its
     `host` (of two the sender's), `nics` are those of PCI as they were found, by place, `gate` is
-    what the functional trial showed, `daemons` are the names of the switch's processes."""
+    what the functional trial showed, `daemons` are the names of the switch's processes. `alive`
+    raises TrialFailed where one that works has died, and says when; `works` says that some do
+    besides the traffic program. `built_for` is the test that it was built for, in `setup_s`;
+    `is_warm` that traffic has warmed it up, `frames_after` are those of the functional trial after
+    it had rested."""
 
     layout: Layout
     placement: Placement
@@ -55,6 +59,12 @@ class BuiltPath:
     nics: Mapping[PortEnd, Device] = field(default_factory=dict)
     gate: GateResult | None = None
     daemons: tuple[str, ...] = ()
+    alive: Callable[[str], None] = lambda when: None
+    works: bool = False
+    built_for: Test | None = None
+    setup_s: float = 0.0
+    is_warm: bool = False
+    frames_after: int | None = None
 
     def serves(self, test: Test) -> bool:
         """Say whether a test can be measured on this path. It cannot on one that has died."""
@@ -104,18 +114,18 @@ def build_path(
         part.id: boot for part in layout.parts for boot in _spawned(executor, vm_of(layout, part))
     }
 
-    def alive() -> None:
+    def alive(when: str = "during the trial") -> None:
         for who, _, processes in daemons.values():
             for process in processes:
                 if process.poll() is not None:
                     raise TrialFailed(
-                        f"{who} died during the trial"
+                        f"{who} died {when}"
                         + "".join(f"\n  {line}" for line in process.last_words().splitlines())
                     )
         for place, pids in working().items():
             if still := sorted(stopped(hosts[place], pids)):
                 raise TrialFailed(
-                    f"{daemons[place][0]} was stopped during the trial: it forwards nothing"
+                    f"{daemons[place][0]} was stopped {when}: it forwards nothing"
                     f"\n  process {', '.join(map(str, still))} is in state T: it got SIGSTOP, or a "
                     "debugger has it"
                 )
@@ -177,6 +187,8 @@ def build_path(
         daemons=tuple(
             step.name for *_, start in instances_of(layout) for step in start if type(step) is Spawn
         ),
+        alive=alive,
+        works=bool(others or vms),
     )
 
 

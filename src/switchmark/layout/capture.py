@@ -26,10 +26,11 @@ def check_capture(layout: Layout) -> None:
             raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
 
 
-def captures(run: Path, layout: Layout, name: str, frames: int | None) -> Plan:
+def captures(run: Path, logs: Path, layout: Layout, name: str, frames: int | None) -> Plan:
     """Return the steps that capture the first `frames` frames at the switch's end of every port, or
-    at the function's where it has none; `run` is the folder of the run. No other capture there may
-    have the `name`: its files would be overwritten, and its log says that tcpdump listens."""
+    at the function's where it has none; `run` is the folder of the run, `logs` that of what its
+    processes say. No other capture there may have the `name`: its files would be overwritten, and
+    its log says that tcpdump listens."""
     if not frames:
         return ()
     steps: Plan = ()
@@ -41,14 +42,14 @@ def captures(run: Path, layout: Layout, name: str, frames: int | None) -> Plan:
                 at, ifname = layout.wiring.at, endpoint.switch_ifname
             # A container has neither the folder of the run nor, of an image, tcpdump.
             at = network_stack(at)
-            steps += _capture(run, f"{name}-{port.id}", at, ifname, frames)
+            steps += _capture(run, logs, f"{name}-{port.id}", at, ifname, frames)
     return steps
 
 
-def _capture(run: Path, label: str, at: Node, ifname: str, frames: int) -> Plan:
+def _capture(run: Path, logs: Path, label: str, at: Node, ifname: str, frames: int) -> Plan:
     name = f"capture-{label}"
     file = (run / "captures" / f"{label}.pcap").resolve()
-    log = (run / "logs" / f"{name}.stderr").resolve()
+    log = (logs / f"{name}.stderr").resolve()
     return (
         Spawn(
             f"the first {frames} frames of {ifname}",

@@ -17,6 +17,7 @@ from typing import Literal
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
 from switchmark.machine.cgroups import V2
 from switchmark.machine.far_undo import runs_there
+from switchmark.machine.freezer import thaw_all
 from switchmark.machine.host import Host, LocalHost
 from switchmark.machine.host_file import LOCAL
 from switchmark.machine.journal import Command, Journal, Lease, Restore, Undo, boot_id
@@ -287,8 +288,8 @@ def _on_disk(undo: Undo) -> bool:
 
 def _end_all(run: str, host: Host) -> list[str]:
     """End the processes that carry the mark of a run or are in its control groups: the first one of
-    a container may have an environment of its own."""
-    actions = []
+    a container may have an environment of its own. What is frozen would not die of it."""
+    actions = [f"thaw {group}" for group in thaw_all(host, run)]
     for pid, start in (*marked(run), *_in_groups(run, host)):
         pidfd = open_process(pid, start)
         if pidfd is None:

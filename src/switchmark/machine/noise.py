@@ -181,9 +181,10 @@ def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[in
 
 
 def stolen(then: Sequence[int], now: Sequence[int]) -> float:
-    """Return the share of a CPU's time between two readings that the hypervisor kept."""
+    """Return the share of a CPU's time between two readings that the hypervisor kept: at least, as
+    the first tick that is counted may be of a time before them."""
     spent = [after - before for after, before in zip(now, then, strict=True)]
-    return spent[STEAL] / max(sum(spent), 1)
+    return max(0, spent[STEAL] - 1) / max(sum(spent), 1)
 
 
 class Steal:

@@ -174,7 +174,8 @@ _DOUBTS = (
     ),
     Doubt(
         "short",
-        "the measured phase took less than 1 s",
+        "the measured phases of a test's trials took less than 1 s together (of a search, one of "
+        "them), or one less than 0.1 s",
         "start and end weigh much",
         "--duration 1 or more",
     ),

@@ -81,7 +81,11 @@ class Axis:
     """The value by which switchmark chooses one itself, where it does: it is the usual one of a
     command that names no campaign, and never that of a test."""
     compared: float | None = None
-    """The value that it has by itself where several switches are compared."""
+    """The value that it has by itself where several switches are compared in turn."""
+    apart: float | None = None
+    """The same where they are compared one at a time."""
+    given: float | None = None
+    """The same where the duration of a trial is given."""
 
     asked_as: Group | None = None
     """The group that it stands in, where that does not follow from what it is a property of."""

@@ -23,6 +23,7 @@ from switchmark.model.placement import PlacementRecord
 from switchmark.model.search import SearchResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.model.turns import TurnsRecord
 from switchmark.model.written import OrEmpty
 
 __all__ = [
@@ -313,6 +314,10 @@ class Record(BaseModel):
 
     gate: GateResult | None = None
     """What the functional trial of the path showed; None where there was none."""
+
+    turns: TurnsRecord | None = None
+    """How its path was kept between the rounds of tests that are compared in turn; None for a test
+    that is compared with none."""
 
     discarded: tuple[str, ...] = ()
     """For each trial that was run again: the disturbance that spoiled it, and its evidence."""

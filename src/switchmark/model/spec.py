@@ -220,11 +220,12 @@ class Test(Sent):
         float,
         Axis(
             "method",
-            "of a trial: 2, 500ms, 1min; 3 with 3 repeats by default",
+            "of a trial: 2, 500ms, 1min; 0.3 with 20 repeats by default for several switches",
             unit="s",
             parse=parse_duration,
             values="`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`",
-            compared=3.0,
+            compared=0.3,
+            apart=1.6,
             json_name="duration_s",
             left_out=1,
             used=1,
@@ -234,9 +235,10 @@ class Test(Sent):
         float,
         Axis(
             "method",
-            "before it, not counted",
+            "before it, not counted; before the first of a path in turn, 0.5",
             unit="s",
             parse=parse_duration,
+            compared=0.05,
             values="as `duration`, or `0`",
             json_name="warmup_s",
             left_out=3,
@@ -247,9 +249,11 @@ class Test(Sent):
         int,
         Axis(
             "method",
-            "trials of each test, or whole searches, those of all tests in turn; 3 trials by "
-            "default for several switches",
-            compared=3,
+            "trials of each test, or whole searches, those of all tests in turn; 20 trials by "
+            "default for several switches, 5 of a given duration",
+            compared=20,
+            apart=5,
+            given=5,
             left_out=2,
             asked_as="statistics",
             used=2,

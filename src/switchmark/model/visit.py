@@ -23,7 +23,10 @@ class Visit:
     order, before it measures anew. `on_trial` is told of each new one. `then` is the next test,
     for which what is up may stay. `r_plus_pps` is what a rate in percent is a share of: all that
     arrives under saturation. `limit` is how many new repeats there may be, each a trial or the
-    whole of a search; None for all that the test wants."""
+    whole of a search; None for all that the test wants.
+
+    `among` are the tests that this one is compared with in turn, itself too: their paths stay up
+    from visit to visit of them. `round` is the number of the round that new trials are of."""
 
     test: Test
     number: int = 1
@@ -33,3 +36,5 @@ class Visit:
     then: Test | None = None
     r_plus_pps: float | None = None
     limit: int | None = None
+    among: tuple[Test, ...] = ()
+    round: int | None = None

@@ -32,7 +32,17 @@ from switchmark.model.spec import AXES
 __all__ = ["DETAILS", "origin", "plain", "to_object"]
 
 DETAILS = (
-    *("evidence", "noise", "calibration", "gate", "discarded", "placement", "nics", "per_flow"),
+    *(
+        "evidence",
+        "noise",
+        "calibration",
+        "gate",
+        "turns",
+        "discarded",
+        "placement",
+        "nics",
+        "per_flow",
+    ),
     *("host", "versions"),
 )
 """Members of a test's object that no table shows: most of what it holds."""
@@ -61,6 +71,7 @@ def to_object(record: Record, without: Container[str] = ()) -> Printed:
         "noise": record.noise,
         "calibration": record.calibration,
         "gate": record.gate,
+        "turns": record.turns,
         "discarded": list(record.discarded),
         "tx": sent(record),
         "rx": received(record),

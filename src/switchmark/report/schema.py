@@ -191,8 +191,17 @@ def _printed() -> Schema:
 
 _AS_IN_RECORD = (
     *("status", "error", "test", "semantics", "steering", "port", "memory", "engine_mode"),
-    *("verdict", "doubts", "noise", "calibration", "gate", "discarded", "search", "placement"),
-    *("switch_version", "switch_mode", "cables", "nics", "reused", "r_plus_pps", "setup_s"),
+    *("verdict", "doubts", "noise", "calibration", "gate", "turns", "discarded", "search"),
+    *(
+        "placement",
+        "switch_version",
+        "switch_mode",
+        "cables",
+        "nics",
+        "reused",
+        "r_plus_pps",
+        "setup_s",
+    ),
     *("start_s", "teardown_s", "stop_s"),
 )
 
@@ -201,7 +210,7 @@ def _member(text: str) -> Any:
     return Field(..., description=text)
 
 
-_LATER = {"cables", "start_s", "stop_s"}
+_LATER = {"cables", "turns", "start_s", "stop_s"}
 """Members that came when there were printed objects without them."""
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "goal_of",
     "halvings",
     "is_enough",
+    "least_repeats",
     "limit_of",
     "limit_of_all",
     "meets",
@@ -187,6 +188,11 @@ def repeated(
     while not is_enough([(trial,) for trial in trials], bounds, steady=steady):
         trials.append(measure(spec))
     return tuple(trials)
+
+
+def least_repeats(repeat: int, until_certain: float | None) -> int:
+    """Return how many trials of one load there will be at least."""
+    return repeat if until_certain is None else max(repeat, _MIN_UNTIL_CERTAIN)
 
 
 def most_repeats(repeat: int, until_certain: float | None) -> int:

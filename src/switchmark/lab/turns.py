@@ -1,0 +1,239 @@
+"""The lab of tests that are compared in turn: the path of each stays up between its visits, frozen
+or idle, so that a round of short trials goes through all of them (docs/decisions/0030).
+
+Every other test is run by one lab, alone. Each path in turn has a lab, and so a run's id, a journal
+and names, of its own: what is up never collides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
+from switchmark.lab.measure import Lab
+from switchmark.layout.sharing import path_key
+from switchmark.machine.freezer import Freezer
+from switchmark.machine.host import LocalHost
+from switchmark.machine.processes import marked
+from switchmark.machine.threads import cpu_ns
+from switchmark.metrics.throughput import of_latency
+from switchmark.model.record import Record
+from switchmark.model.spec import Test
+from switchmark.model.turns import Kept, TurnsRecord
+from switchmark.model.visit import Visit
+
+__all__ = ["Turns"]
+
+_IDLE = 0.01
+"""Of one core: what the processes of an idle path use at most."""
+
+_LOOK_S = 0.05
+"""For so long it is looked at whether a path is idle."""
+
+
+class Turns:
+    """This lab keeps the paths of compared tests up, each while the others are measured. `options`
+    are those of `Lab`."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self._folder, self._options = folder, options
+        self._alone = Lab(folder, **options)
+        self._slots: dict[Hashable, _Slot] = {}
+        self._among: tuple[Test, ...] = ()
+        self._opened = 0
+        self._left: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> list[str]:
+        """Return how to enter what is left up."""
+        return self._alone.kept
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Return what could not be undone, and how it is."""
+        return (*self._left, *self._alone.left)
+
+    def __enter__(self) -> Self:
+        self._alone.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with ExitStack() as ending:
+            ending.callback(self._alone.__exit__, kind, error, trace)
+            for key in list(self._slots):
+                ending.callback(self._close, key)
+
+    def versions(self, test: Test) -> Mapping[str, str]:
+        """Return the versions that the test's figures depend on."""
+        return self._alone.versions(test)
+
+    def visit(self, visit: Visit) -> Record | None:
+        """Run a test, or some trials more of it, as `Lab`; of one that is compared `among` others
+        the path stays up until its record is done."""
+        wanted = {path_key(test) for test in visit.among}
+        for key in [key for key in self._slots if key not in wanted]:
+            self._close(key)
+        if not visit.among:
+            return self._alone.visit(visit)
+        self._calibrate(visit)
+        slot = self._slot(visit.test)
+        evicted: list[_Slot] = []
+        record = self._at(slot, visit)
+        while record is not None and slot.lab.unbuilt and (others := self._in_the_way(slot)):
+            why = f"no room beside other paths: {_first_line(record.error)}"
+            for other in others[-1:] if not evicted else others:
+                other.stand_up(why)
+                evicted.append(other)
+            record = self._at(slot, visit)
+        if evicted and slot.lab.unbuilt:  # they were not the reason
+            for other in evicted:
+                other.why = None
+        elif evicted:
+            slot.stand_up(evicted[0].why or "")
+        if record is not None:
+            record = record.model_copy(update={"turns": slot.told()})
+            if slot.lab.up is None:
+                self._close(path_key(visit.test))
+        return record
+
+    def _calibrate(self, visit: Visit) -> None:
+        """Measure on cables what the tests lack, while no path but those at rest is up: of all
+        before the first of them, later what has become old."""
+        tests = visit.among
+        if visit.among == self._among:
+            tests = (visit.test,) if of_latency(visit.test) else ()
+        self._among = visit.among
+        for test in tests:
+            with suppress(SwitchmarkError):  # the visit will say so
+                self._alone.calibrate(test)
+
+    def _slot(self, test: Test) -> _Slot:
+        key = path_key(test)
+        if key not in self._slots:
+            self._opened += 1
+            logs = f"turns/{self._opened}"
+            lab = Lab(self._folder, beside=self._alone, logs=logs, **self._options)
+            lab.__enter__()
+            slot = self._slots[key] = _Slot(lab)
+            try:
+                slot.freezer = Freezer(lab.executor, LocalHost(), lab.workspace.run)
+            except Unavailable as error:
+                slot.no_freezer = _first_line(str(error))
+        return self._slots[key]
+
+    def _at(self, slot: _Slot, visit: Visit) -> Record | None:
+        """Have a test measured at its slot, which rests then."""
+        slot.wake()
+        record = slot.lab.visit(visit if slot.why is None else replace(visit, among=(), then=None))
+        if slot.lab.up is not None:
+            slot.rest()
+        return record
+
+    def _in_the_way(self, slot: _Slot) -> list[_Slot]:
+        """Return the slots beside one that have a path up."""
+        return [each for each in self._slots.values() if each is not slot and each.lab.up]
+
+    def _close(self, key: Hashable) -> None:
+        slot = self._slots.pop(key)
+        slot.lab.__exit__(None, None, None)
+        self._left += slot.lab.left
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A slot has the lab of one path. `why` says why the path is set up again for each round; None
+    where it stays up. `rested_s` and `rested_cpu_s` are the time that it rested, and the CPU time
+    that its processes used then."""
+
+    lab: Lab
+    why: str | None = None
+    freezer: Freezer | None = None
+    no_freezer: str = ""
+    rested_s: float = 0.0
+    rested_cpu_s: float = 0.0
+    _kept: Kept = "idle"
+    _frames_after: int | None = None
+    _resting_since: tuple[float, int] | None = None
+    _of_path: object = None
+    _pids: tuple[int, ...] = field(default_factory=tuple)
+
+    def rest(self) -> None:
+        """Freeze the path that is up, or see that it is idle; it comes down where it is neither."""
+        path = self.lab.up
+        assert path is not None
+        self._frames_after = path.frames_after
+        if path is not self._of_path:
+            self._of_path, self._pids = path, self._processes()
+            if self.freezer is not None:
+                self.freezer.forget()
+        try:
+            if self.freezer is not None and (path.works or not self._is_idle()):
+                self.freezer.freeze()
+                self._kept = "frozen"
+            elif self.freezer is None and not self._is_idle():
+                self.stand_up(self.no_freezer)
+                return
+        except SetupFailed as error:
+            self.stand_up(f"it cannot be frozen: {_first_line(str(error))}")
+            return
+        self._resting_since = time.monotonic(), self._used_ns()
+
+    def wake(self) -> None:
+        """Let the path go on that rested."""
+        if self._resting_since is None:
+            return
+        since, used = self._resting_since
+        self._resting_since = None
+        self.rested_s += time.monotonic() - since
+        self.rested_cpu_s += (self._used_ns() - used) / 1e9
+        if self.freezer is not None:
+            self.freezer.thaw()
+
+    def stand_up(self, why: str) -> None:
+        """Take the path down, which is set up again for each round from now on."""
+        self.wake()
+        self.lab.take_down()
+        self.why, self._kept = why, "set-up-again"
+
+    def told(self) -> TurnsRecord:
+        """Return what the record says of it."""
+        rested_s, rested_cpu_s = round(self.rested_s, 3), round(self.rested_cpu_s, 6)
+        self.rested_s = self.rested_cpu_s = 0.0
+        if self.why is not None:
+            return TurnsRecord(kept="set-up-again", why=self.why)
+        return TurnsRecord(
+            kept=self._kept,
+            freezer=self.freezer.name if self.freezer and self._kept == "frozen" else None,
+            rested_s=rested_s,
+            rested_cpu_s=rested_cpu_s,
+            frames_after=self._frames_after,
+        )
+
+    def _processes(self) -> tuple[int, ...]:
+        return tuple(pid for pid, _ in marked(self.lab.workspace.run))
+
+    def _used_ns(self) -> int:
+        return cpu_ns(LocalHost(), self._pids)[0]
+
+    def _is_idle(self) -> bool:
+        """Say whether the processes of the path use no CPU time now."""
+        if self._kept == "idle" and self.rested_s:
+            return True
+        before = self._used_ns()
+        time.sleep(_LOOK_S)
+        return self._used_ns() - before < _IDLE * _LOOK_S * 1e9
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").partition("\n")[0]

@@ -1,0 +1,403 @@
+"""These tests compare switches in turn, with real frames, and freeze what is not measured: it costs
+nothing then, comes back whole, and nothing stays frozen however a run ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from host_state import COMMAND, marked, start, wait_for
+from switchmark.campaign.load import from_options
+from switchmark.campaign.run import run
+from switchmark.campaign.store import RunFolder
+from switchmark.environments import inside
+from switchmark.errors import Interrupted, SetupFailed, Unavailable
+from switchmark.lab import turns
+from switchmark.lab.measure import Lab
+from switchmark.lab.turns import Turns
+from switchmark.layout.resolve import check
+from switchmark.machine.clean import clean
+from switchmark.machine.executor import Executor
+from switchmark.machine.freezer import HIERARCHIES, Freezer, Hierarchy
+from switchmark.machine.host import LocalHost
+from switchmark.machine.processes import wait_end
+from switchmark.machine.workspace import Workspace
+from switchmark.model.plan import Spawn
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.spec import Test
+
+HOST = LocalHost()
+BUSY = Spawn("spin", "spin", ("sh", "-c", "while :; do :; done"))
+AXES = {"search": "max", "repeat": "4", "duration": "0.1", "warmup": "0.02", "seed": "3"}
+BYPASS = {**AXES, "switch": "testpmd,l2fwd", "engine": "dpdk"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_frozen() -> Iterator[None]:
+    yield
+    assert frozen_groups() == []
+    assert list(Path("/sys/fs/cgroup").glob("**/sm*-frozen")) == []
+
+
+def frozen_groups() -> list[Path]:
+    """Return the groups of runs that are frozen, of any hierarchy."""
+    return [
+        tells.parent
+        for hierarchy in HIERARCHIES
+        if hierarchy.is_there(HOST)
+        for tells in Path(hierarchy.root).glob(f"**/sm*-frozen/{hierarchy.tells}")
+        if hierarchy.told.search(tells.read_bytes())
+    ]
+
+
+def ran_ns(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
+# --- the freezer ------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=HIERARCHIES, ids=lambda each: f"{each.name} at {each.root}")
+def hierarchy(request: pytest.FixtureRequest) -> Hierarchy:
+    found: Hierarchy = request.param
+    if not found.is_there(HOST):
+        pytest.skip(f"no {found.name} is mounted at {found.root}")
+    return found
+
+
+def begun(base: Path) -> tuple[Workspace, Executor]:
+    workspace = Workspace(base / "runs")
+    logs = base / "logs" / workspace.run
+    return workspace, Executor({"local": HOST}, workspace, inside=inside, logs_dir=logs)
+
+
+def test_what_is_frozen_uses_no_cpu_time_and_goes_on(hierarchy: Hierarchy, tmp_path: Path) -> None:
+    workspace, executor = begun(tmp_path)
+    with workspace:
+        freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
+        executor.execute((BUSY,))
+        pid = executor.process("spin").pid
+        for _ in range(3):
+            wait_for(lambda: _works(pid), "work")
+            freezer.freeze()
+            assert frozen_groups()
+            before = ran_ns(pid)
+            time.sleep(0.2)
+            assert ran_ns(pid) == before
+            freezer.thaw()
+        wait_for(lambda: _works(pid), "work")
+        assert executor.unwind() == ()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def _works(pid: int) -> bool:
+    before = ran_ns(pid)
+    time.sleep(0.02)
+    return ran_ns(pid) > before
+
+
+def test_what_is_frozen_is_thawed_before_it_is_ended(hierarchy: Hierarchy, tmp_path: Path) -> None:
+    workspace, executor = begun(tmp_path)
+    with workspace:
+        freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
+        executor.execute((BUSY,))
+        freezer.freeze()
+        begun_s = time.monotonic()
+        assert executor.unwind() == ()
+        assert time.monotonic() - begun_s < 4, "it did not hear of its end"
+
+
+@pytest.mark.parametrize("journal", [True, False], ids=["with its journal", "without it"])
+def test_clean_ends_what_a_dead_run_left_frozen(
+    hierarchy: Hierarchy, tmp_path: Path, journal: bool
+) -> None:
+    told, done = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        workspace, executor = begun(tmp_path)
+        freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
+        executor.execute((BUSY,))
+        freezer.freeze()
+        os.write(done, f"{workspace.run} {executor.process('spin').pid}".encode())
+        time.sleep(60)
+        os._exit(1)
+    name, spin = os.read(told, 100).decode().split()
+    assert frozen_groups()
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    if not journal:
+        (tmp_path / "runs" / name / "journal").unlink()
+    (cleaned,) = clean(tmp_path / "runs")
+    assert (cleaned.run, cleaned.state, cleaned.failures) == (name, "cleaned", ())
+    wait_for(lambda: not _lives(int(spin)), "its end")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_group_of_its_own_is_frozen_where_it_is(hierarchy: Hierarchy, tmp_path: Path) -> None:
+    """Such as that of a container, or one with a CPU limit: out of it the limit would end."""
+    workspace, executor = begun(tmp_path)
+    with workspace:
+        own = Path(hierarchy.root, f"{workspace.run}-limited")
+        own.mkdir()
+        freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
+        executor.execute((BUSY,))
+        pid = executor.process("spin").pid
+        (own / "cgroup.procs").write_text(str(pid))
+        freezer.freeze()
+        before = ran_ns(pid)
+        time.sleep(0.1)
+        assert ran_ns(pid) == before
+        assert (own / "cgroup.procs").read_text().split() == [str(pid)]
+        freezer.thaw()
+        assert executor.unwind() == ()
+        own.rmdir()
+
+
+def test_what_is_in_a_group_of_others_is_not_frozen(hierarchy: Hierarchy, tmp_path: Path) -> None:
+    workspace, executor = begun(tmp_path)
+    with workspace:
+        others = Path(hierarchy.root, "of-somebody-else")
+        others.mkdir()
+        freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
+        executor.execute((BUSY,))
+        (others / "cgroup.procs").write_text(str(executor.process("spin").pid))
+        with pytest.raises(Exception, match="of-somebody-else, which others may be in too"):
+            freezer.freeze()
+        assert executor.unwind() == ()
+        others.rmdir()
+
+
+def test_without_a_freezer_it_is_not_available(tmp_path: Path) -> None:
+    workspace, executor = begun(tmp_path)
+    with workspace:
+        with pytest.raises(Unavailable, match="no freezer of control groups"):
+            Freezer(executor, HOST, workspace.run, [])
+        executor.unwind()
+
+
+# --- tests in turn ----------------------------------------------------------------------------
+
+
+class Watching:
+    """This progress notes when each trial ended, and does something once there are some."""
+
+    def __init__(self, once: int = 0, act: object = None) -> None:
+        self.trials: list[TrialResult] = []
+        self._once, self._act = once, act
+
+    def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
+        pass
+
+    def trial(self, result: TrialResult) -> None:
+        self.trials.append(result)
+        if len(self.trials) == self._once and callable(self._act):
+            self._act()
+
+    def end(self, record: Record) -> None:
+        pass
+
+
+def measured(
+    tmp_path: Path, options: Mapping[str, str], watching: Watching | None = None
+) -> Sequence[Record]:
+    campaign = from_options(options, check)
+    with RunFolder.create(tmp_path, campaign, {}) as folder:
+        lab = Turns(folder.path, calibrate="never", gate="refuse")
+        run(folder, lab, watching or Watching())
+        assert lab.left == ()
+        return folder.latest
+
+
+@pytest.fixture(autouse=True)
+def program(traffic_program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+
+
+def test_rounds_are_interleaved_with_all_paths_up(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(len(frozen_groups()))
+
+    watching = Watching(3, look)
+    records = measured(tmp_path, BYPASS, watching)
+    assert seen == [1], "one of two is frozen while the other one is measured"
+    rounds = [trial.round for trial in watching.trials]
+    assert rounds == [1, 1, 2, 2, 3, 3, 4, 4]
+    for record in records:
+        assert record.status == "ok", record.error
+        assert [trial.round for trial in record.trials] == [1, 2, 3, 4]
+        assert "short" not in record.doubts or record.test.repeat * record.test.duration < 1
+        for trial in record.trials:
+            assert trial.unaccounted == 0
+            assert trial.copies * trial.tx_frames == trial.distinct + trial.lost
+        kept = record.turns
+        assert kept is not None
+        assert kept.kept == "frozen"
+        assert kept.freezer == "cgroup v2" or not HIERARCHIES[1].is_there(HOST)
+        assert (kept.rested_s or 0) > 0.3
+        assert kept.rested_cpu_s is not None
+        assert kept.rested_cpu_s < 0.001
+        assert kept.frames_after, "it shows its work again after its first rest"
+
+
+def test_a_switch_of_the_kernel_stays_up_and_costs_nothing(tmp_path: Path) -> None:
+    axes = {**AXES, "switch": "linux-bridge,macvlan", "engine": "raw-mmsg"}
+    for record in measured(tmp_path, axes):
+        assert record.status == "ok", record.error
+        kept = record.turns
+        assert kept is not None
+        assert (kept.kept, kept.freezer) == ("idle", None)
+        assert kept.rested_s
+        assert kept.rested_cpu_s is not None
+        assert kept.rested_cpu_s < 0.01 * kept.rested_s
+
+
+def test_without_a_freezer_what_works_is_set_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> Freezer:
+        raise Unavailable("this host has no freezer of control groups")
+
+    monkeypatch.setattr(turns, "Freezer", none)
+    watching = Watching()
+    records = measured(tmp_path, {**BYPASS, "repeat": "2"}, watching)
+    assert [trial.round for trial in watching.trials] == [1, 1, 2, 2]
+    for record in records:
+        assert record.status == "ok", record.error
+        assert record.turns is not None
+        told = (record.turns.kept, record.turns.why)
+        assert told == ("set-up-again", "this host has no freezer of control groups")
+
+
+@pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "at work"])
+def test_a_switch_that_dies_fails_its_own_test_alone(tmp_path: Path, at_rest: bool) -> None:
+    def kill() -> None:
+        """Kill the one that has just been measured, or is at rest: each trial is told of before
+        its path is frozen."""
+        stopped = {pid for group in frozen_groups() for pid in _pids(group)}
+        (pid,) = [pid for pid in marked("dpdk-testpmd") if (pid in stopped) is at_rest]
+        pidfd = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert wait_end(pidfd, 10), "with all of its threads"
+        os.close(pidfd)
+
+    axes = {**BYPASS, "switch": "testpmd,l2fwd", "seed": "0"}
+    # In the order testpmd l2fwd, l2fwd testpmd: after the third it rests, after the fourth not.
+    records = measured(tmp_path, axes, Watching(3 if at_rest else 4, kill))
+    by_switch = {record.test.switch: record for record in records}
+    assert by_switch["l2fwd"].status == "ok"
+    assert by_switch["testpmd"].status == "failed"
+    assert "switch testpmd died between two rounds" in (by_switch["testpmd"].error or "")
+
+
+def _pids(group: Path) -> list[int]:
+    return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+
+
+def test_where_there_is_no_room_for_another_path_it_is_set_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third finds no room while two are up, as if these had all hugepages."""
+    built = Lab.__dict__["_build"]
+    up: set[object] = set()
+
+    def narrow(lab: Lab, *args: object) -> object:
+        others = {each for each in up if each is not lab and each.up is not None}  # type: ignore[attr-defined]
+        if len(others) > 1:
+            raise SetupFailed("there are no hugepages left")
+        up.add(lab)
+        return built(lab, *args)
+
+    monkeypatch.setattr(Lab, "_build", narrow)
+    axes = {**AXES, "repeat": "2", "switch": "linux-bridge,macvlan,ip-forward"}
+    records = measured(tmp_path, {**axes, "engine": "raw-mmsg"})
+    assert all(record.status == "ok" for record in records), [record.error for record in records]
+    kept = sorted(record.turns.kept for record in records if record.turns)
+    assert kept == ["idle", "set-up-again", "set-up-again"]
+    whys = {record.turns.why for record in records if record.turns and record.turns.why}
+    assert whys == {"no room beside other paths: there are no hugepages left"}
+
+
+# --- runs that end otherwise --------------------------------------------------------------------
+
+
+LONG = [
+    *("run", "--switch", "testpmd,l2fwd", "--engine", "dpdk", "--search", "max"),
+    *("--duration", "0.2", "--warmup", "0.02", "--repeat", "500", "--calibrate", "never"),
+]
+
+
+@pytest.fixture
+def environment(traffic_program: str) -> dict[str, str]:
+    return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+
+
+def begun_run(environment: dict[str, str], tmp_path: Path) -> subprocess.Popen[str]:
+    process = start(environment, tmp_path, *LONG)
+    trials = tmp_path / "runs"
+    wait_for(
+        lambda: process.poll() is not None or any(trials.glob("*/trials.jsonl")), "a run folder"
+    )
+    wait_for(
+        lambda: (
+            process.poll() is not None
+            or (frozen_groups() and any(p.stat().st_size for p in trials.glob("*/trials.jsonl")))
+        ),
+        "a freeze",
+        60,
+    )
+    assert process.poll() is None, process.communicate()[1]
+    wait_for(frozen_groups, "a freeze")
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_frozen(
+    environment: dict[str, str], tmp_path: Path, number: int
+) -> None:
+    process = begun_run(environment, tmp_path)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "resume with" in errors
+    assert marked("dpdk-testpmd") == []
+
+
+def test_a_killed_run_is_cleaned_up_after(environment: dict[str, str], tmp_path: Path) -> None:
+    process = begun_run(environment, tmp_path)
+    process.kill()
+    process.communicate(timeout=20)
+    assert frozen_groups()
+    cleaned = subprocess.run(
+        [*COMMAND, "clean"], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert cleaned.returncode == 0, cleaned.stderr
+    wait_for(lambda: not marked("dpdk-testpmd") and not marked("switchmark-traf"), "their ends")
+
+
+def test_a_resumed_run_goes_on_with_new_rounds(tmp_path: Path) -> None:
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="resume with"):
+        measured(tmp_path, BYPASS, Watching(3, stop))
+    (path,) = tmp_path.glob("run-*")
+    with RunFolder(path) as folder:
+        run(folder, Turns(folder.path, calibrate="never"), Watching())
+        records = folder.latest
+    rounds = sorted([trial.round for trial in record.trials] for record in records)
+    assert rounds == [[1, 2, 3, 4], [1, 3, 4, 5]]
+    assert {record.status for record in records} == {"ok"}
