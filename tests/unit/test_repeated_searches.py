@@ -13,6 +13,7 @@ import pytest
 
 from switchmark.cluster.dispatch import _repeats
 from switchmark.lab.repeating import repeat_search
+from switchmark.layout.resolve import check
 from switchmark.metrics.difference import differences
 from switchmark.metrics.repeats import main_figure, repeats_of
 from switchmark.metrics.searched import (
@@ -92,6 +93,13 @@ def test_the_repeats_of_a_test_without_a_search_are_its_trials(name: str) -> Non
     switch = SyntheticSwitch()
     estimate = repeat_search(TABLE[name], switch, bounds_of(repeat=4))
     assert [spec.repeat for spec in switch.asked] == [1] * len(estimate.trials) == [1] * 4
+
+
+def test_finals_are_refused_where_each_trial_is_a_repeat() -> None:
+    for search in ("fixed", "max"):
+        (refusal,) = check(Test(search=search, finals=5))
+        assert "has no final trials" in refusal.why
+    assert check(Test(search="ndr", finals=5)) == []
 
 
 @pytest.mark.parametrize("name", RATES)

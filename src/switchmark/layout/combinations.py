@@ -57,6 +57,12 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
             f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it",
             "--line-rate, for what a link would carry",
         )
+    if test.finals > 1 and SEARCHES[test.search].independent:
+        yield Refusal(
+            ("finals", "search"),
+            f"search {test.search} has no final trials: all of its trials are repeats",
+            f"--repeat {test.finals}",
+        )
     pps, line_pps = test.rate_pps, test.line_pps
     if pps is not None and line_pps is not None and pps > line_pps:
         yield Refusal(
