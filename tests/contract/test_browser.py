@@ -88,7 +88,7 @@ def test_what_is_printed_has_every_chart_and_every_column(tmp_path: Path) -> Non
         fresh(
             number,
             test=Test(frame_size=size, burst=burst, pairs=pairs, switch=switch, search="max"),
-            trials=tuple(latency_trial(100_000, range(1000, 3000)) for _ in range(3)),
+            trials=tuple(latency_trial(100_000, range(1000, 3000)) for _ in range(5)),
             doubts=doubts,
         )
         for number, (size, burst, pairs, switch) in enumerate(

@@ -121,7 +121,8 @@ def test_a_run_prints_a_table_and_keeps_a_folder(cli, tmp_path: Path) -> None:
     ended = cli("run", "--burst", "1,32")
     assert ended.status == 0
     assert "485 kpps" in ended.out
-    assert ended.out.startswith("Between linux-bridge with burst 1 (485 kpps [")
+    assert ended.out.startswith("linux-bridge with burst 1 (485 kpps, 485 to 485 in 3 trials) and")
+    assert "are the same within 1 %." in " ".join(ended.out.split())
     assert "learning: received rate" not in ended.out
     assert "learning: received rate" in cli("run", "--wide", "--out", "other").out
     assert "[1/2] linux-bridge burst 1" in ended.err

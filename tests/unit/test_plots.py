@@ -16,6 +16,7 @@ from switchmark.model.cable import Calibration
 from switchmark.model.record import PartReport, Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale
@@ -23,6 +24,7 @@ from switchmark.plots.latency import thinned
 from switchmark.plots.render import pdf, png, svg
 from switchmark.plots.scales import in_handy_units
 from switchmark.plots.vega import COLOURS, specification, together
+from synthetic import SyntheticSwitch
 
 SWITCHES = ("linux-bridge", "ovs", "macvlan")
 
@@ -105,10 +107,16 @@ def test_lines_come_before_bars_in_many_panels_and_bars_of_one_panel_first() -> 
     assert charts(SHOWN["figures"])[0].name == "figures"
 
 
-def test_bars_stand_by_their_figures_with_intervals() -> None:
+def test_bars_stand_by_their_figures_with_intervals_of_five_trials() -> None:
     marks = drawn("figures", SHOWN["figures"]).marks
     assert [mark.y for mark in marks] == sorted((mark.y for mark in marks), reverse=True)
-    assert all(mark.low is not None and mark.high is not None for mark in marks)
+    assert all(mark.low is mark.high is None for mark in marks)  # of three
+    switch, spec = SyntheticSwitch(noise=0.05), TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+    trials = tuple(switch(spec) for _ in range(5))
+    (mark,) = drawn("figures", [fresh(trials=trials)]).marks
+    assert mark.low is not None
+    assert mark.high is not None
+    assert mark.low < mark.y < mark.high
 
 
 def test_doubts_and_limits_of_the_sender_are_on_the_marks() -> None:

@@ -209,7 +209,7 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
         "throughput: v2v, in netns, engine raw-mmsg, 64 B, search max, learning, pairs 4, "
         "3 trials of 1 s, lost 0.19 %, verdict switch"
     )
-    assert [column.name for column in section.columns][:2] == ["switch", "received [95 %]"]
+    assert [column.name for column in section.columns][:2] == ["switch", "received (min..max)"]
     (section,) = sections(both, wide=True)
     assert {"lost", "verdict"} <= {column.name for column in section.columns}
     (section,) = sections([record(engine="udp"), record(engine="raw", direction="bi")])
@@ -286,13 +286,13 @@ def test_searches_that_failed_and_other_tests_have_their_rows() -> None:
     search, other = sections([ndr, failed, SURE])
     (found,) = (column for column in search.columns if column.name == "found")
     assert found.cells == (">= 500 kpps", "failed")
-    assert "received [95 %]" in {column.name for column in other.columns}
+    assert "received (min..max)" in {column.name for column in other.columns}
 
 
 def test_a_test_that_was_measured_and_failed_shows_both() -> None:
     headings, rows = columns_and_rows([SURE.model_copy(update={"status": "failed"})])
     row = dict(zip(headings, rows[0], strict=True))
-    assert row["received [95 %]"].startswith("500 kpps")
+    assert row["received (min..max)"].startswith("500 kpps")
     assert row["verdict"] == "failed"
 
 
@@ -301,7 +301,7 @@ def test_latency_has_a_table_of_its_own() -> None:
     assert one.caption.startswith("throughput: v2v, ")
     assert other.caption.startswith("latency: v2v, ")
     assert "rate 1000" in other.caption
-    assert [column.name for column in other.columns][:2] == ["switch", "p50 [95 %]"]
+    assert [column.name for column in other.columns][:2] == ["switch", "p50 (min..max)"]
 
 
 SLOW = [1_000_000, 1_010_000, 990_000, 1_005_000, 995_000]
@@ -315,9 +315,12 @@ def repeats(rates: list[int], **test: Any) -> Record:
 
 
 def test_the_interval_of_the_repeats_stands_beside_the_figure() -> None:
-    headings, rows = columns_and_rows([repeats(SLOW), repeats(SLOW[:2])])
+    headings, rows = columns_and_rows([repeats(SLOW), repeats(SLOW[:3])])
     received = headings.index("received [95 %]")
-    assert [row[received] for row in rows] == ["1 Mpps [0.99, 1.01]", "1 Mpps"]
+    assert [row[received] for row in rows] == ["1 Mpps [0.99, 1.01]", "1 Mpps (0.99..1.01 of 3)"]
+    headings, rows = columns_and_rows([repeats(SLOW[:3]), repeats(SLOW[2:])])
+    received = headings.index("received (min..max)")
+    assert [row[received] for row in rows] == ["1 Mpps (0.99..1.01)", "995 kpps (990..1005)"]
     late = repeats(SLOW, dimension="latency")
     headings, rows = columns_and_rows([late])
     assert rows[0][headings.index("p50 [95 %]")] == "13.3 us [13.3, 13.3]"
@@ -340,7 +343,7 @@ def test_unsent_frames_are_shown_where_there_are_any() -> None:
 
 def test_a_failed_test_has_its_row_and_its_reason() -> None:
     headings, rows = columns_and_rows([SURE, FAILED])
-    assert rows[1][headings.index("received [95 %]")] == "failed"
+    assert rows[1][headings.index("received (min..max)")] == "failed"
     assert "test 9 failed: no link\n  in b0" in footnotes([SURE, FAILED])
     assert outcome(FAILED) == "failed: no link"
 
@@ -361,7 +364,7 @@ def test_a_table_is_as_wide_as_it_needs_to_be_unless_it_must_not() -> None:
         lines = table_lines(section, width)
         assert max(map(len, lines)) <= width
         assert sum("a-switch-with-a-long-name" in line for line in lines) == 1
-        assert "95 %" in "".join(lines)
+        assert "min..max" in "".join(lines)
     assert any(line.startswith("no room for: ") for line in table_lines(section, 88))
 
 
@@ -483,7 +486,9 @@ def test_a_row_of_csv_has_the_fields_of_a_test(tmp_path: Path) -> None:
     content = to_object(RECORD)
     assert float(first["rx.pps"]) == content["rx"]["pps"]
     assert first["test.frame_bytes"] == "64"
-    assert json.loads(first["ci95_pps"]) == content["ci95_pps"]
+    assert content["ci95_pps"] is None
+    assert first["ci95_pps"] == ""
+    assert json.loads(first["range_pps"]) == [500_000, 500_200]
     assert (second["status"], second["error"], second["rx.pps"]) == ("failed", failed.error, "")
 
 

@@ -34,6 +34,8 @@ __all__ = [
     "rates_pps",
     "received",
     "relative_half_width",
+    "repeated_latencies_ns",
+    "repeated_rates_pps",
     "sent",
     "steady_pps",
     "steady_rate_pps",
@@ -149,10 +151,8 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
 
 def is_drifting(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Say whether the figures of a test's repeats rise or fall from the first to the last."""
-    by_search: dict[int, list[TrialResult]] = {}
-    for trial in trials:
-        by_search.setdefault(trial.spec.repeat, []).append(trial)
-    repeats = list(by_search.values()) if len(by_search) > 1 else [[trial] for trial in trials]
+    repeats = _by_search(trials)
+    repeats = repeats if len(repeats) > 1 else [(trial,) for trial in trials]
     each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
     return statistics.is_drifting([median(one) for one in each if one])
 
@@ -184,15 +184,24 @@ def relative_half_width(rates: Sequence[float]) -> float:
 def latency_confidence(record: Record) -> tuple[float, float] | None:
     """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None below
     five that tell theirs."""
-    each = (figures(trials, latency=True, steady=False) for trials in _repeats(record))
-    return median_interval([median(one) for one in each if one])
+    return median_interval(repeated_latencies_ns(record))
 
 
 def confidence(record: Record) -> tuple[float, float] | None:
     """Return the 95 % interval of the median received rate over the repeats; None below five."""
+    return median_interval(repeated_rates_pps(record))
+
+
+def repeated_latencies_ns(record: Record) -> list[float]:
+    """Return the median latency of each repeat that tells it, a trial or a whole search."""
+    each = (figures(trials, latency=True, steady=False) for trials in _repeats(record))
+    return [median(one) for one in each if one]
+
+
+def repeated_rates_pps(record: Record) -> list[float]:
+    """Return the received rate of each repeat, a trial or a whole search."""
     steady = of_steady_part(record.test)
-    each = (trial_rates_pps(trials, steady=steady) for trials in _repeats(record))
-    return median_interval([median(one) for one in each])
+    return [median(trial_rates_pps(trials, steady=steady)) for trials in _repeats(record)]
 
 
 def _repeats(record: Record) -> list[tuple[TrialResult, ...]]:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.metrics.throughput import confidence
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.regular_file import read_within
@@ -185,24 +186,25 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         "sha256sum --check SHA256SUMS        # nothing was changed",
         "switchmark report .                 # the tables again, from the records",
         "switchmark run campaign.yaml        # the same tests, on your host",
-        "switchmark compare . runs/NEW       # test by test, with intervals",
+        "switchmark compare . runs/NEW       # test by test",
         "```",
         "",
         "This folder is a run folder: what reads one reads it. Figures depend on the host; what is",
-        "to be reproduced are the relations that are shown with intervals, and what was the limit.",
+        "to be reproduced are the differences that are shown, and what was the limit.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _results(records: Sequence[Record]) -> list[str]:
     axes = telling([record.test for record in records])
-    lines = ["| test | outcome | received [95 %] | limit | doubts |", "|---|---|---|---|---|"]
+    sure = " [95 %]" * any(confidence(record) for record in records if record.trials)
+    lines = [f"| test | outcome | received{sure} | limit | doubts |", "|---|---|---|---|---|"]
     for record in records:
         content = to_object(record)
         cells = (
             f"{record.number}: {label(record.test, axes)}",
             record.status if record.error is None else f"{record.status}: {record.error}",
-            sure_rate(content) if content["rx"] else "-",
+            sure_rate(record, content) if content["rx"] else "-",
             record.verdict,
             ", ".join(record.doubts) or "-",
         )

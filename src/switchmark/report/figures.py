@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from switchmark.metrics.searched import SearchValue, precision_of, values_interval
+from switchmark.metrics.statistics import median_interval
+from switchmark.metrics.throughput import repeated_latencies_ns, repeated_rates_pps
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
@@ -31,6 +33,7 @@ __all__ = [
     "scaled_figure",
     "searched_figure",
     "share",
+    "sure_latency",
     "sure_rate",
     "with_interval",
     "with_repeats",
@@ -65,11 +68,41 @@ def rate(content: Printed) -> str:
     return f"{doubt(content)}{bound(content)}{format_pps(content['rx']['pps'])}"
 
 
-def sure_rate(content: Printed) -> str:
-    """Return the received rate of a test's object with its interval, marked as `rate`."""
-    low, high = content["ci95_pps"] or (None, None)
-    figure = with_interval(content["rx"]["pps"], low, high, "pps")
-    return f"{doubt(content)}{bound(content)}{figure}"
+def sure_rate(record: Record, content: Printed, *, count: bool = True) -> str:
+    """Return the received rate of a test with what its repeats show, marked as `rate`: the 95 %
+    interval, or from the least to the most of too few for one, with their `count`."""
+    known = repeated_rates_pps(record)
+    text = _repeated(content["rx"]["pps"], known, "pps", count)
+    return f"{doubt(content)}{bound(content)}{text}"
+
+
+def sure_latency(record: Record, content: Printed, *, count: bool = True) -> str:
+    """Return the median latency of a test as `sure_rate` does its rate."""
+    latency = content["latency_ns"] or {}
+    middle = latency.get("p50")
+    if middle is None:
+        return "-"
+    text = format_median(latency)
+    if not text.startswith("<"):
+        text += _repeated(middle, repeated_latencies_ns(record), "ns", count).removeprefix(
+            format_ns(middle)
+        )
+    return doubt(content) + text
+
+
+def _repeated(
+    value: float, values: Sequence[float], unit: Literal["pps", "ns", "frames"], count: bool = True
+) -> str:
+    """Write a figure with the 95 % interval of its repeats, or from the least to the most of too
+    few for one, as `326 kpps (274..368 of 3)`."""
+    ends = median_interval(values)
+    if ends is not None:
+        return with_interval(value, *ends, unit)
+    text = scaled_figure(value, unit)
+    if len(values) < 2:
+        return text
+    least = "..".join(scaled_to(end, value, _UNITS[unit]) for end in (min(values), max(values)))
+    return f"{text} ({least}{f' of {len(values)}' * count})"
 
 
 def doubt(content: Printed) -> str:
@@ -161,11 +194,8 @@ def searched_figure(
     ends = values_interval(values)
     if ends is not None:
         return with_interval(value, *ends, unit)
-    text, known = scaled_figure(value, unit), [each.value for each in values if each.value]
-    if len(known) < 2:
-        return text
-    least, most = (scaled_to(end, value, _UNITS[unit]) for end in (min(known), max(known)))
-    return f"{text} ({least}..{most} of {len(values)})"
+    known = [each.value for each in values if each.value is not None]
+    return _repeated(value, known, unit)
 
 
 def precision(goal: Goal) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from switchmark.errors import RecordFailed, UsageError
+from switchmark.metrics.throughput import repeated_latencies_ns, repeated_rates_pps
+from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.plots import charts
 from switchmark.plots.chart import Chart
@@ -39,14 +41,26 @@ def as_csv(runs: Runs) -> str:
     The columns are the fields of `--json` by their path, such as `rx.pps` and `test.burst`, but for
     the evidence of each trial. A field that is null is empty; a list is JSON.
     """
-    objects = [to_object(record) for _, records in runs for record in records]
-    rows = [_flat(content | {"evidence": {}}) for content in objects]
+    rows = [
+        _flat(to_object(record) | {"evidence": {}} | _ranges(record))
+        for _, records in runs
+        for record in records
+    ]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     stream = io.StringIO(newline="")
     writer = csv.DictWriter(stream, columns, restval="")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
+
+
+def _ranges(record: Record) -> Printed:
+    """Return the least and the greatest of the repeats, which may be too few for an interval."""
+    known = {
+        "range_pps": repeated_rates_pps(record),
+        "range_ns": repeated_latencies_ns(record),
+    }
+    return {name: [min(each), max(each)] if len(each) > 1 else None for name, each in known.items()}
 
 
 def as_markdown(runs: Runs) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from switchmark.metrics.searched import precision_of
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound, repeated_rates_pps
 from switchmark.model.labels import telling
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
@@ -49,8 +49,13 @@ def as_latex(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
     for axis in ("switch", *(each for each in axes if each != "switch")):
         values = [escape(_axis(getattr(record.test, axis))) for record in records]
         columns.append(("l", escape((AXES[axis].heading or AXES[axis].words).capitalize()), values))
+    figures: list[tuple[str, list[str | None]]] = []
     for head, value in _FIGURES.items():
         cells = [value(content) for content in objects]
+        figures.append((head, cells))
+        if value is _interval:
+            figures.append(("Min--max [kpps]", [_range(record) for record in records]))
+    for head, cells in figures:
         if any(cell is not None for cell in cells):
             columns.append(("r", head, [cell or _NONE for cell in cells]))
     columns.append(("l", "Limit", [_limit(content) for content in objects]))
@@ -91,6 +96,13 @@ def _rate(content: Printed) -> str | None:
 def _interval(content: Printed) -> str | None:
     ends = content["ci95_pps"]
     return ends and f"[{_thousands(ends[0])}, {_thousands(ends[1])}]"
+
+
+def _range(record: Record) -> str | None:
+    """Return the least and the greatest of repeats that are too few for an interval."""
+    rates = repeated_rates_pps(record)
+    few = 1 < len(rates) < MIN_REPEATS
+    return f"{_thousands(min(rates))}--{_thousands(max(rates))}" if few else None
 
 
 def _thousands(pps: float) -> str:

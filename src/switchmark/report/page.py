@@ -67,7 +67,7 @@ def page(
     pictured = _pictured(drawn[:stills])
     parts = [
         "<main id='main'>",
-        *(f"<p class='answer'>{_said(each)}</p>" for each in answer(records)),
+        *(f"<p class='answer'>{_said(each)}</p>" for each in _answers(runs)),
         *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
         _filter(records),
         "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
@@ -87,6 +87,12 @@ def page(
     ]
     names = ", ".join(name for name, _ in runs)
     return page_of(f"switchmark: {names}", parts, drawn, _tests(records))
+
+
+def _answers(runs: Sequence[tuple[str, Sequence[Record]]]) -> list[str]:
+    """Return what each run answers by itself: runs that took no turns are for `compare`."""
+    several = len(runs) > 1
+    return [f"{name}: " * several + said for name, records in runs for said in answer(records)]
 
 
 def page_of(

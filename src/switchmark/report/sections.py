@@ -27,8 +27,8 @@ from switchmark.report.figures import (
     rate,
     searched_figure,
     share,
+    sure_latency,
     sure_rate,
-    with_interval,
 )
 from switchmark.report.json import DETAILS, to_object
 from switchmark.report.notes import SHOWN_CORES
@@ -128,11 +128,7 @@ def _of_rate(rows: _Rows) -> list[Column]:
     """Return the columns of what tests of throughput measured."""
     return [
         *_semantics(rows),
-        Column(
-            "received [95 %]",
-            _cells(rows, lambda row: sure_rate(row.content), failed=True),
-            numeric=True,
-        ),
+        _repeated(rows, "received", "ci95_pps", sure_rate),
         Column("Gbps L1", _cells(rows, _gbps), numeric=True, expendable=_GBPS),
         *_losses(rows),
         _latency_column(rows, "p50", _P50),
@@ -145,7 +141,7 @@ def _of_latency(rows: _Rows) -> list[Column]:
     on_cable = _cells(rows, lambda row: cable_latency(row.content))
     return [
         *_semantics(rows),
-        Column("p50 [95 %]", _cells(rows, _median, failed=True), numeric=True),
+        _repeated(rows, "p50", "ci95_ns", sure_latency),
         Column("floor p50", on_cable, numeric=True, expendable=_P50),
         _latency_column(rows, "p99", _SEMANTICS),
         Column("received", _cells(rows, lambda row: rate(row.content)), "", True, _GBPS),
@@ -179,20 +175,22 @@ def _cells(rows: _Rows, text: Callable[[_Row], str], *, failed: bool = False) ->
     )
 
 
+def _repeated(rows: _Rows, heading: str, ends: str, figure: Callable[..., str]) -> Column:
+    """Return a column of figures with what their repeats show. Its heading says what: the 95 %
+    interval, or from the least to the most where all are of as few repeats."""
+    counts = {row.content["repeats"] for row in rows if row.content["rx"]}
+    sure = any(row.content[ends] for row in rows)
+    alike = len(counts) == 1 and not sure
+    what = " [95 %]" if sure else " (min..max)" * (alike and counts != {1})
+
+    def cell(row: _Row) -> str:
+        return figure(row.record, row.content, count=not alike)
+
+    return Column(heading + what, _cells(rows, cell, failed=True), numeric=True)
+
+
 def _gbps(row: _Row) -> str:
     return f"{bound(row.content)}{row.content['rx']['gbps_l1']:.3g}"
-
-
-def _median(row: _Row) -> str:
-    latency = row.content["latency_ns"] or {}
-    median = latency.get("p50")
-    if median is None:
-        return "-"
-    text = format_median(latency)
-    low, high = row.content["ci95_ns"] or (None, None)
-    if low is not None and not text.startswith("<"):
-        text += with_interval(median, low, high, "ns").removeprefix(format_ns(median))
-    return f"{doubt(row.content)}{text}"
 
 
 def _semantics(rows: _Rows) -> list[Column]:

@@ -53,7 +53,7 @@ def _needed(difference: Difference) -> str:
 def _figure(record: Record) -> str:
     if record.status != "ok":
         return outcome(record)
-    return sure_rate(to_object(record))
+    return sure_rate(record, to_object(record))
 
 
 def command_of(test: Test) -> str:
