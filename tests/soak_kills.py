@@ -1,9 +1,9 @@
 """This program kills runs at random moments, cleans up after each, and compares the host with what
 it was before: `make soak-kills COUNT=200 SEED=1`, as root.
 
-Runs are of every switch, environment and noise that works here, in a random order in which all come
-once before any comes twice. A seed repeats what is run and how it is killed; the moments differ by
-what the host does.
+Runs are of every switch, environment and noise that works here, and of switches in turn, of which
+one is frozen, in a random order in which all come once before any comes twice. A seed repeats what
+is run and how it is killed; the moments differ by what the host does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,9 @@ ENGINES = ("raw-mmsg", "udp-mmsg", "dpdk")
 KILLS = ("parent", "group", "every process", "SIGTERM, SIGKILL", "clean too")
 LONGEST_S = 4.0
 """The latest moment of a kill, after the run's folder is there: some VMs are up by then."""
+
+LONGEST_IN_TURN_S = 12.0
+"""The same of a run that sets several paths up."""
 
 BEGINS_S = 30.0
 ENDS_S = 60.0
@@ -91,7 +94,21 @@ def settings() -> list[dict[str, Any]]:
         ({"noise": noise} for noise in noises),
         ({"cpu_limit": limit} for limit in ("50", "function:50")),
     )
-    return [axes for each in wanted if (axes := with_engine(each))]
+    return [axes for each in wanted if (axes := with_engine(each))] + in_turn(switches)
+
+
+def in_turn(switches: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the axes of runs in which two switches that poll are compared in turn: once both are
+    up, one of them is frozen."""
+    polling = [
+        name
+        for name in switches
+        if name != "direct" and not check(Test(switch=name, engine="dpdk"))
+    ]
+    return [
+        {"switch": ",".join(pair), "engine": "dpdk", "repeat": 500, "duration": 0.1}
+        for pair in itertools.pairwise(polling)
+    ]
 
 
 def with_engine(axes: dict[str, Any]) -> dict[str, Any] | None:
@@ -179,7 +196,7 @@ def one(words: list[str], kind: str, draw: random.Random, tally: Tally, folder: 
     """Kill one run and clean up after it; return what is to be said of it."""
     more = ("--duration=60", "--rate=500", "--warmup=0", "--calibrate=never")
     run = subprocess.Popen(
-        [*COMMAND, "run", *words, *more],
+        [*COMMAND, "run", *more, *words],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -194,7 +211,7 @@ def one(words: list[str], kind: str, draw: random.Random, tally: Tally, folder: 
         ):
             time.sleep(0.005)
         tally.runs |= {made.name} if made else set()
-        moment = draw.uniform(0, LONGEST_S)
+        moment = draw.uniform(0, LONGEST_IN_TURN_S if "--repeat=500" in words else LONGEST_S)
         with suppress(subprocess.TimeoutExpired):
             run.wait(moment)
         had_ended = run.poll() is not None

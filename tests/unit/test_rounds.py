@@ -15,8 +15,11 @@ from switchmark.campaign.rounds import groups, not_in_turn, order_of_round
 from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted
+from switchmark.lab.outcome import _is_short
+from switchmark.machine.noise import stolen
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
@@ -240,3 +243,28 @@ def test_the_record_says_why_tests_took_no_turns(tmp_path: Path) -> None:
     assert [(each and each.kept, each and each.why) for each in kept] == [
         ("one-at-a-time", "it is measured once")
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("axes", "duration_s", "short"),
+    [
+        ({"duration": 0.3, "repeat": 20}, 0.3, False),
+        ({"duration": 0.3, "repeat": 3}, 0.3, True),
+        ({"duration": 0.05, "repeat": 1000}, 0.05, True),
+        ({"duration": 1.0}, 1.0, False),
+        ({"duration": 0.2, "until_certain": 0.01}, 0.2, False),
+        ({"duration": 0.3, "repeat": 20, "search": "ndr"}, 0.3, True),
+        ({"duration": 0.3, "repeat": 20}, 0.4, True),  # such as one on a cable
+    ],
+)
+def test_what_is_short_is_the_sum_of_the_rounds(
+    axes: dict[str, float], duration_s: float, short: bool
+) -> None:
+    spec = TrialSpec(rate_pps=None, duration_s=duration_s, warmup_s=0.05)
+    assert _is_short(Test.model_validate(axes), spec) is short
+
+
+def test_a_tick_that_may_be_of_the_time_before_is_not_said_to_be_stolen() -> None:
+    then = (0, 0, 0, 0, 0, 0, 0, 0)
+    assert stolen(then, (59, 0, 0, 0, 0, 0, 0, 1)) == 0
+    assert stolen(then, (58, 0, 0, 0, 0, 0, 0, 2)) == 1 / 60
