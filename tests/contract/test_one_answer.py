@@ -1,0 +1,316 @@
+"""These tests ask everybody who compares results about one folder of records: the sentences and the
+table of `run`, `compare`, the page of `report`, the lines of `tune`, claims of papers, and labs.
+They say the same of each two results as `Results` does, or nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from recorded import fresh, kept, latency_trial
+from switchmark.campaign.store import read_records
+from switchmark.cli import main
+from switchmark.cli.running import print_report
+from switchmark.cluster.comparison import groups, rate_of
+from switchmark.metrics.family import Results
+from switchmark.metrics.repeats import main_figure, repeats_of
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.search import Goal, OneSearch, SearchResult
+from switchmark.model.spec import Test
+from switchmark.model.trial import TrialSpec
+from switchmark.papers.orders import Order
+from switchmark.papers.points import Point
+from switchmark.report.figures import BOUND_MARK
+from switchmark.report.paper import measured
+from switchmark.report.sections import sections
+from switchmark.report.tuning import tuning_lines
+from synthetic import SyntheticSwitch
+
+Said = dict[tuple[str, str], str]
+"""What is said of one result against another: `better`, `worse`, `same` or `undecided`."""
+
+SPEC = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+NAMES = ("linux-bridge", "ovs", "vpp", "testpmd", "snabb")
+
+
+class Case(NamedTuple):
+    """A folder of records, and whether cables of a lab could have such."""
+
+    records: tuple[Record, ...]
+    of_cables: bool = True
+
+
+def trial(pps: float, *, round_: int | None = None, taken: float = 0.0) -> TrialResult:
+    """Return a trial in which so much was received, while others took a share of its CPU."""
+    one = SyntheticSwitch(capacity_pps=pps)(SPEC)
+    evidence = one.evidence.model_copy(update={"taken": {"0": taken} if taken else {}})
+    found = {"rx_frames": round(pps), "intervals": (), "evidence": evidence, "round": round_}
+    return one.model_copy(update=found)
+
+
+def result(number: int, rates: Sequence[float], *, taken: float = 0.0, **found: Any) -> Record:
+    """Return the record of a switch whose trials received at these rates."""
+    axes = {"switch": NAMES[number - 1], "repeat": len(rates), **found.pop("axes", {})}
+    trials = tuple(trial(rate, taken=taken) for rate in rates)
+    told = {"verdict": "switch", "search": None, "trials": trials, **found}
+    return fresh(number, test=Test(**axes), **told)
+
+
+def drawn(middle: float, noise: float, seed: int, count: int = 5) -> list[float]:
+    draw = random.Random(seed)
+    return [middle * (1 + draw.gauss(0, noise)) for _ in range(count)]
+
+
+def searched(number: int, rates: Sequence[float]) -> Record:
+    """Return a record of as many searches, each of which found a rate."""
+    goals = [
+        Goal(goal="ndr", loss_ratio=0, rate_pps=rate, low_pps=rate, high_pps=1.005 * rate)
+        for rate in rates
+    ]
+    goals = [goal.model_copy(update={"verdict": "switch"}) for goal in goals]
+    found = tuple(OneSearch(trials=15, goals=(goal,)) for goal in goals)
+    middle = sorted(goals, key=lambda goal: goal.rate_pps or 0)[len(goals) // 2]
+    many = SearchResult(name="ndr", trials=15 * len(rates), goals=(middle,), results=found)
+    record = result(number, rates, search=many, axes={"search": "ndr"})
+    trials = tuple(
+        one.model_copy(update={"spec": SPEC.model_copy(update={"repeat": at})})
+        for at, one in enumerate(record.trials, 1)
+    )
+    return record.model_copy(update={"trials": trials})
+
+
+def of_delays(number: int, medians_ns: Sequence[int]) -> Record:
+    trials = tuple(latency_trial(1e5, [each] * 1000) for each in medians_ns)
+    axes = {"dimension": "latency", "rate": "1000"}
+    return result(number, [1.0] * len(trials), trials=trials, axes=axes)
+
+
+OFFERED: dict[str, Any] = {"verdict": "offered-load", "axes": {"rate": "50%"}}
+CASES = {
+    "noise": Case(tuple(result(n, drawn(1e6, 0.05, n)) for n in range(1, 6))),
+    "noise of three": Case(tuple(result(n, drawn(1e6, 0.01, 20 + n, 3)) for n in range(1, 6))),
+    "apart": Case(
+        (
+            result(1, drawn(1e6, 0.01, 1)),
+            result(2, drawn(5e5, 0.01, 2)),
+            result(3, drawn(99e4, 0.01, 9)),
+        )
+    ),
+    "same": Case((result(1, drawn(1e6, 3e-4, 1)), result(2, drawn(1.001e6, 3e-4, 2)))),
+    "few": Case((result(1, [1e6, 1.01e6]), result(2, [5e5, 5.1e5]))),
+    "bounds": Case(
+        (
+            result(1, drawn(1e6, 0.01, 1)),
+            result(2, drawn(5e5, 0.01, 2), verdict="sender"),
+            result(3, drawn(2e6, 0.01, 3), verdict="receiver"),
+        ),
+        of_cables=False,
+    ),
+    "host": Case(
+        (
+            result(1, drawn(1e6, 0.01, 1)),
+            result(2, drawn(5e5, 0.01, 2), verdict="host", taken=0.6),
+            result(3, drawn(4e5, 0.01, 3), verdict="host", taken=0.1),
+        )
+    ),
+    "shares": Case(
+        tuple(result(n, drawn(5e5 / n, 0.01, n), r_plus_pps=1e6 / n, **OFFERED) for n in (1, 2)),
+        of_cables=False,
+    ),
+    "searches": Case(tuple(searched(n, drawn(1e6 / n, 0.01, n)) for n in (1, 2)), of_cables=False),
+    "searched once": Case((searched(1, [1e6]), searched(2, [5e5])), of_cables=False),
+    "delays": Case(
+        (
+            of_delays(1, (800, 810, 790)),
+            of_delays(2, (400, 405, 396)),
+            of_delays(3, (403, 398, 410)),
+        ),
+        of_cables=False,
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+@pytest.fixture
+def folder(case: Case, tmp_path: Path) -> Path:
+    return kept(tmp_path, case.records)
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    def call(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["switchmark", *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def truth_of(records: Sequence[Record]) -> Said:
+    """Return what the one rule says of each two results of a run."""
+    results = Results.of(records)
+    said = {}
+    for one, other in permutations(records, 2):
+        told = results.difference(one, other)
+        decided = "better" if told.better is told.before else "worse"
+        word = decided if told.word in ("faster", "slower") else told.word
+        said[one.test.switch, other.test.switch] = word
+    return said
+
+
+_UNDECIDED = ("no difference is shown", "cannot be ranked", "are not compared", "no order")
+
+
+def said_by(sentences: Sequence[str]) -> Said:
+    """Return what sentences say of the first result that they name against the others."""
+    said: Said = {}
+    for clause in (each for sentence in sentences[:1] for each in sentence.split("; ")):
+        names = sorted((n for n in NAMES if n in clause), key=clause.index)
+        if "times what" in clause or "median" in clause:
+            leader = names[0]
+            others, word = re.findall(r"times what ([\w-]+) do", clause), "better"
+        elif "as long" in clause:
+            others, word = names, "better"
+        elif "the same within" in clause:
+            leader, others = (names[0], names[1:]) if "are the same" in clause else (leader, names)
+            word = "same"
+        elif any(each in clause.lower() for each in _UNDECIDED):
+            if not clause.startswith(("against", "of ")):
+                leader, names = names[0], names[1:]
+            others, word = names, "undecided"
+        else:
+            raise AssertionError(f"not understood: {clause}")
+        said |= {(leader, other): word for other in others}
+    return said
+
+
+def assert_told(said: Said, records: Sequence[Record], *, whole: bool) -> None:
+    """Check that what is said is what the rule says: of each two, or of one and all others."""
+    truth = truth_of(records)
+    assert {pair: truth[pair] for pair in said} == said
+    names = {record.test.switch for record in records}
+    if whole:
+        assert {frozenset(pair) for pair in said} == {frozenset(pair) for pair in truth}
+    else:
+        (leader,) = {one for one, _ in said}
+        assert {other for _, other in said} == names - {leader}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("noise", {"undecided"}),
+        ("noise of three", {"undecided"}),
+        ("apart", {"better", "worse", "undecided"}),
+        ("same", {"same"}),
+        ("few", {"undecided"}),
+        ("bounds", {"better", "worse", "undecided"}),
+        ("host", {"better", "worse", "undecided"}),
+        ("shares", {"undecided"}),
+        ("searches", {"better", "worse"}),
+        ("searched once", {"undecided"}),
+        ("delays", {"better", "worse", "undecided"}),
+    ],
+)
+def test_the_rule_says_of_a_case_what_it_is_for(name: str, words: set[str]) -> None:
+    assert set(truth_of(CASES[name].records).values()) == words
+
+
+def test_run_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = read_records(folder)
+    print_report(records, False)
+    first = capsys.readouterr().out.split("\n\n")[0]
+    sentences = re.split(r"\.\n(?=\S)", first.rstrip(".\n"))
+    assert_told(said_by([" ".join(each.split()) for each in sentences]), records, whole=False)
+
+
+def test_the_page_says_it(folder: Path, tmp_path: Path, command: Callable[..., str]) -> None:
+    path = tmp_path / "x.html"
+    command("report", str(folder), "-o", str(path))
+    found = re.findall(r"<p class='answer'>(.*?)</p>", path.read_text())
+    sentences = [html.unescape(re.sub("<[^>]*>", "", each)).rstrip(".") for each in found]
+    assert_told(said_by(sentences), read_records(folder), whole=False)
+
+
+def test_compare_says_it(folder: Path, command: Callable[..., str]) -> None:
+    words = {"faster": "worse", "slower": "better"}  # of the one before
+    said = {}
+    for line in command("compare", str(folder), "--json").splitlines():
+        pair = json.loads(line)
+        sides = (pair[when]["test"]["switch"] for when in ("before", "after"))
+        said[tuple(sides)] = words.get(pair["difference"], pair["difference"])
+    assert_told(said, read_records(folder), whole=True)
+
+
+def test_tune_says_it(folder: Path) -> None:
+    """Whichever is the default."""
+    records = read_records(folder)
+    results = Results.of(records)
+    words = {"faster": "worse", "slower": "better"}
+    said = {}
+    for one, other in permutations(records, 2):
+        line = tuning_lines(one, other, 3, (), results)[0]
+        (word,) = re.findall(r"(faster|slower|same|undecided)", line)
+        said[one.test.switch, other.test.switch] = words.get(word, word)
+    assert_told(said, records, whole=True)
+
+
+def test_a_claim_of_a_paper_says_it(folder: Path) -> None:
+    records = read_records(folder)
+    results = Results.of(records)
+    for one, other in permutations(records, 2):
+        by = "latency.p50_us" if main_figure(one).unit == "ns" else "rx.mpps"
+        names = one.test.switch, other.test.switch
+        points = [
+            measured(Point({"switch": record.test.switch}), record, [by], results)
+            for record in (one, other)
+        ]
+        above, below = ({"switch": name} for name in names)
+        claim = Order(id="c", says="", kind="order", metric=by, greater=above, less=below)
+        truth = truth_of(records)[names]
+        if by == "latency.p50_us":
+            truth = {"better": "worse", "worse": "better"}.get(truth, truth)
+        expected = {"better": "holds", "worse": "does not hold", "same": "does not hold"}
+        assert claim.judge(points).verdict == expected.get(truth, "cannot be told")
+
+
+def test_a_lab_says_it(case: Case, folder: Path) -> None:
+    """Of testbeds that measured these on a cable: two that are alike by way of a third are."""
+    records = read_records(folder)
+    if not case.of_cables:
+        return
+    for one, other in permutations(records, 2):
+        names = one.test.switch, other.test.switch
+        rates = {each.test.switch: rate for each in records if (rate := rate_of(each))}
+        truth = truth_of(records)[names]
+        apart = len(groups(names, {"raw": rates})) == 2
+        assert apart == (truth in ("better", "worse"))
+
+
+def test_the_table_marks_what_the_rule_knows(folder: Path) -> None:
+    """A bound is one in both, and an interval is printed where there is one."""
+    records = read_records(folder)
+    (section,) = sections(records)
+    heads = "p50" if main_figure(records[0]).unit == "ns" else "received|found"
+    (column,) = (each for each in section.columns if re.match(heads, each.heading))
+    for record, cell in zip(records, column.cells, strict=True):
+        repeats = repeats_of([record], main_figure(record))
+        assert (BOUND_MARK in cell) == repeats.bound
+        assert ("[" in cell) == (repeats.interval is not None)
+        assert ("95 %" in column.heading) >= ("[" in cell)
