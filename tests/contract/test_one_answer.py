@@ -98,6 +98,13 @@ OFFERED: dict[str, Any] = {"verdict": "offered-load", "axes": {"rate": "50%"}}
 CASES = {
     "noise": Case(tuple(result(n, drawn(1e6, 0.05, n)) for n in range(1, 6))),
     "noise of three": Case(tuple(result(n, drawn(1e6, 0.01, 20 + n, 3)) for n in range(1, 6))),
+    "calm among noisy": Case(
+        (
+            result(1, (1e6, 1.001e6, 0.999e6)),
+            result(2, (0.85e6, 0.851e6, 0.849e6)),  # alone these two would be told apart
+            *(result(n, drawn(9e5, 0.1, 30 + n, 3)) for n in (3, 4, 5)),
+        )
+    ),
     "apart": Case(
         (
             result(1, drawn(1e6, 0.01, 1)),
@@ -217,6 +224,7 @@ def assert_told(said: Said, records: Sequence[Record], *, whole: bool) -> None:
     [
         ("noise", {"undecided"}),
         ("noise of three", {"undecided"}),
+        ("calm among noisy", {"undecided"}),
         ("apart", {"better", "worse", "undecided"}),
         ("same", {"same"}),
         ("few", {"undecided"}),
@@ -230,6 +238,11 @@ def assert_told(said: Said, records: Sequence[Record], *, whole: bool) -> None:
 )
 def test_the_rule_says_of_a_case_what_it_is_for(name: str, words: set[str]) -> None:
     assert set(truth_of(CASES[name].records).values()) == words
+
+
+def test_what_is_said_of_two_depends_on_all_results_of_their_run() -> None:
+    calm = CASES["calm among noisy"].records[:2]
+    assert set(truth_of(calm).values()) == {"better", "worse"}
 
 
 def test_run_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
