@@ -213,7 +213,7 @@ def tables(runs: int) -> Iterator[str]:
             if not each.drifts
         }
         yield f"Runs of identical results in which any difference is claimed, in percent, of {runs}"
-        yield f"runs ({runs // 4} where 30 results are compared). The promise is 5 at most."
+        yield f"runs ({runs // 4} where 30 results are compared). At most 5 are right."
         yield ""
         heads = [f"{k} results, {n} repeats" for n in REPEATS for k in RESULTS]
         yield from head(("noise", *heads))

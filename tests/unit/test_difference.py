@@ -219,3 +219,11 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
 
 def test_the_level_leaves_room_for_states_and_unequal_noise() -> None:
     assert LEVEL <= 0.03
+
+
+def test_a_trial_that_got_nothing_through_counts() -> None:
+    fast = result((2.0e6, 2.1e6, 2.0e6, 2.05e6))
+    found = Family(RATE, (fast, result((2.0e3, 0.0, 2.1e3, 2.0e3)))).difference(0, 1)
+    assert found.word == "slower"
+    never = Family(RATE, (fast, result((0.0,) * 4))).difference(0, 1)
+    assert (never.word, never.reason) == ("undecided", "zero")

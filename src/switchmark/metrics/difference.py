@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal
 
 from switchmark.metrics.repeats import Figure, Repeats, Values
@@ -49,6 +49,7 @@ MARGIN = 0.01
 """What counts as the same where nothing else is said, as a share."""
 
 _MOST_REPEATS = 1000
+_NOTHING = 0.01
 
 Word = Literal["faster", "slower", "same", "undecided"]
 """What is said of a figure. Less latency and less loss are faster."""
@@ -300,10 +301,10 @@ def differences(
     # The rank of a pair says how many others are judged with it.
     order = sorted(odds)
     adjusted = iter(stepwise(odds))
-    found = []
+    judged = []
     for each, two, before in zip(sides, apart, first, strict=True):
         if before.p is None:
-            found.append(before)
+            judged.append(before)
             continue
         left = of - order.index(before.p)
         told = _planned(figure, each, margin, two, left, of)
@@ -311,8 +312,8 @@ def differences(
         reason: Reason = told.reason
         if reason in ("", "chance"):
             reason = "" if p <= LEVEL else "chance"
-        found.append(replace(told, p=p, reason=reason))
-    return found
+        judged.append(replace(told, p=p, reason=reason))
+    return judged
 
 
 def _planned(
@@ -412,7 +413,7 @@ def _what_else(
 def _lacking(figure: Figure, side: Repeats) -> Reason:
     if len(side.values) < MIN_REPEATS:
         return "few"
-    return "zero" if figure.unit != "share" and min(side.values) <= 0 else ""
+    return "zero" if figure.unit != "share" and max(side.values) <= 0 else ""
 
 
 def _plain(figure: Figure, before: Repeats, after: Repeats) -> float | None:
@@ -501,7 +502,12 @@ def _rounds(
 
 
 def _scaled(figure: Figure, values: Values) -> Values:
-    return values if figure.unit == "share" else tuple(map(math.log, values))
+    """Return values on the scale of the comparison. A trial that got nothing through among others
+    that did stands for a hundredth of those: 0 has no logarithm."""
+    if figure.unit == "share":
+        return values
+    least = _NOTHING * median(value for value in values if value > 0)
+    return tuple(math.log(max(value, least)) for value in values)
 
 
 def _unscaled(figure: Figure, change: float) -> float:

@@ -129,13 +129,13 @@ class Question:
         value = low = high = 0.0
         while more and less:
             (one, up), (other, down) = more.pop(), less.pop()
-            found = self.compared(one, other)
-            if found.change.low <= 0 and math.isinf(found.change.high):
-                return found
+            outcome = self.compared(one, other)
+            if outcome.change.low <= 0 and math.isinf(outcome.change.high):
+                return outcome
             part = min(up, down)
-            value += part * _log(found.change.value)
-            low += part * _log(found.change.low)
-            high += part * _log(found.change.high)
+            value += part * _log(outcome.change.value)
+            low += part * _log(outcome.change.low)
+            high += part * _log(outcome.change.high)
             if up - part > _NOTHING:
                 more.append((one, up - part))
             if down - part > _NOTHING:

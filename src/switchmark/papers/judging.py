@@ -184,9 +184,9 @@ def together(answers: Sequence[Answer]) -> Answer:
     raise AssertionError("an answer has one of three verdicts")
 
 
-def undecided(found: Compared, words: str) -> Answer:
+def undecided(outcome: Compared, words: str) -> Answer:
     """Return that a comparison is not decided, and why."""
-    return Answer("cannot be told", f"{found.why}: {words}", found.needed)
+    return Answer("cannot be told", f"{outcome.why}: {words}", outcome.needed)
 
 
 def in_band(figure: Figure, low: float, high: float, words: str, margin: float = 0.0) -> Answer:

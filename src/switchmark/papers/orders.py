@@ -61,8 +61,8 @@ class Order(_Sides):
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
         words = f"{pair[0].name} {more} against {pair[1].name} {less}"
         question = self.question
-        found = question.compared(pair[0], pair[1])
-        return _of_order(found, words, or_equal=self.or_equal, by_shares=question.is_of_shares)
+        outcome = question.compared(pair[0], pair[1])
+        return _of_order(outcome, words, or_equal=self.or_equal, by_shares=question.is_of_shares)
 
 
 class DiffersBy(_Sides):
@@ -74,8 +74,8 @@ class DiffersBy(_Sides):
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
         words = f"{pair[0].name} {more} less {pair[1].name} {less}"
-        found = self.question.compared(pair[0], pair[1], less=True)
-        return in_band(found.change, self.amount - self.within, self.amount + self.within, words)
+        outcome = self.question.compared(pair[0], pair[1], less=True)
+        return in_band(outcome.change, self.amount - self.within, self.amount + self.within, words)
 
 
 class Exceeds(BaseClaim):
@@ -99,9 +99,9 @@ class Exceeds(BaseClaim):
                 answers.append(Answer("cannot be told", untold[0]))
             else:
                 told.append(point)
-        for point, found in zip(told, self.question.exceeds(told, self.other), strict=True):
+        for point, outcome in zip(told, self.question.exceeds(told, self.other), strict=True):
             both = point.figures[self.metric], point.figures[self.other]
-            answers.append(_of_order(found, f"{point.name}: {both[0]} against {both[1]}"))
+            answers.append(_of_order(outcome, f"{point.name}: {both[0]} against {both[1]}"))
         return together(answers)
 
 
@@ -130,9 +130,9 @@ class Factor(BaseClaim):
                 yield figures
             else:
                 words = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
-                found = self.question.compared(other, base)
-                words = words if found.word else f"{words} ({found.why})"
-                yield in_band(found.change, *self.between, words, MARGIN)
+                outcome = self.question.compared(other, base)
+                words = words if outcome.word else f"{words} ({outcome.why})"
+                yield in_band(outcome.change, *self.between, words, MARGIN)
 
 
 class Crossover(BaseClaim):
@@ -278,17 +278,17 @@ class WinnersDiffer(BaseClaim):
 
 
 def _of_order(
-    found: Compared, words: str, *, or_equal: bool = False, by_shares: bool = False
+    outcome: Compared, words: str, *, or_equal: bool = False, by_shares: bool = False
 ) -> Answer:
-    if found.word == "above":
+    if outcome.word == "above":
         return Answer("holds", words)
-    if found.word == "below":
+    if outcome.word == "below":
         return Answer("does not hold", words)
-    if found.word == "same":
+    if outcome.word == "same":
         return Answer("holds" if or_equal else "does not hold", f"the same: {words}")
-    if or_equal and found.change.low >= (0.0 if by_shares else 1 - MARGIN):
+    if or_equal and outcome.change.low >= (0.0 if by_shares else 1 - MARGIN):
         return Answer("holds", f"not below: {words}")
-    return undecided(found, words)
+    return undecided(outcome, words)
 
 
 def widest(question: Question, points: Sequence[Point]) -> Figure:
