@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +19,9 @@ from switchmark.campaign.run import run, time_left
 from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
 from switchmark.lab.searching import next_stored
+from switchmark.metrics.difference import Difference
+from switchmark.metrics.family import Results
+from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
@@ -313,3 +318,84 @@ def test_latency_at_a_share_is_of_the_throughputs_r_plus(tmp_path: Path) -> None
         lab = FakeLab()
         go(folder, lab)
         assert lab.asked == [("max", None), ("50%", 1000.0)]
+
+
+class NoisyLab(FakeLab):
+    """This lab measures a rate for each switch, with noise of 3 %."""
+
+    def __init__(self, rates: Mapping[str, float]) -> None:
+        super().__init__()
+        self.rates, self.draw = rates, random.Random(7)
+
+    def visit(self, visit: Visit) -> Record | None:
+        trials = list(visit.stored)
+        while len(trials) < visit.test.repeat:
+            if visit.limit is not None and len(trials) - len(visit.stored) >= visit.limit:
+                return None
+            rate = self.rates[visit.test.switch] * math.exp(self.draw.gauss(0, 0.03))
+            frames = round(rate * TRIAL.elapsed_ns / 1e9)
+            counts = {
+                "rx_frames": frames,
+                "tx_frames": frames,
+                "doubts": (),
+                "evidence": Evidence(),
+            }
+            trials.append(TRIAL.model_copy(update={**counts, "round": visit.round}))
+            visit.on_trial(trials[-1])
+        return RECORD.model_copy(
+            update={
+                "number": visit.number,
+                "key": visit.key,
+                "test": visit.test,
+                "trials": tuple(trials),
+                "verdict": "switch",
+                "doubts": (),
+            }
+        )
+
+
+def decided(tmp_path: Path, other: float, limit: str) -> tuple[Difference, list[Record]]:
+    options = {"switch": "linux-bridge,ovs", "repeat": "5", "rate": "max", "until_decided": limit}
+    folder = new(tmp_path, engine="raw-mmsg", **options)
+    go(folder, NoisyLab({"linux-bridge": 1e6, "ovs": other * 1e6}))
+    folder.close()
+    before, after = records = folder.latest
+    with closing(RunFolder(folder.path)) as resumed:
+        assert go(resumed, NoisyLab({})) == []
+    return Results.of(records).difference(before, after), records
+
+
+def test_a_run_goes_on_until_its_switches_are_decided(tmp_path: Path) -> None:
+    found, records = decided(tmp_path / "apart", 0.97, "200")
+    assert found.word == "slower"
+    assert all(len(record.trials) > 5 and record.test.repeat == 5 for record in records)
+    assert {record.looks for record in records} <= {2, 3}
+    rounds = [trial.round for trial in records[0].trials]
+    assert rounds == list(range(1, len(rounds) + 1))
+    found, records = decided(tmp_path / "clear", 0.5, "200")
+    assert (found.word, [len(record.trials) for record in records]) == ("slower", [5, 5])
+
+
+def test_a_run_goes_on_to_its_limit_and_is_judged_three_times_at_most(tmp_path: Path) -> None:
+    found, records = decided(tmp_path / "limit", 0.99, "7")
+    assert found.word == "undecided"
+    assert [len(record.trials) for record in records] == [7, 7]
+    found, records = decided(tmp_path / "same", 1.0, "1000")
+    assert found.word in ("same", "undecided")
+    assert all(record.looks <= 3 for record in records)
+
+
+def test_each_look_has_its_part_of_the_level(tmp_path: Path) -> None:
+    """What one look alone would claim takes more where there may be three."""
+    found, records = decided(tmp_path, 0.5, "200")
+    alone = [
+        record.model_copy(update={"test": record.test.model_copy(update={"until_decided": None})})
+        for record in records
+    ]
+    once = Results.of(alone).difference(alone[0], alone[1])
+    assert found.p is not None
+    assert once.p is not None
+    assert found.p == pytest.approx(3 * once.p)
+    assert found.interval is not None
+    assert once.interval is not None
+    assert found.interval[1] > once.interval[1]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
@@ -20,6 +21,9 @@ from switchmark.campaign.store import RunFolder, key
 from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.layout.sharing import shares_path
 from switchmark.machine.signals import interruptible
+from switchmark.metrics.difference import LOOKS
+from switchmark.metrics.family import Results
+from switchmark.metrics.repeats import main_figure, repeats_of
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.turns import one_at_a_time
@@ -61,7 +65,10 @@ def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
     """
     try:
         with interruptible(), lab:
-            _Run(folder, lab, progress).go(list(_missing(folder, lab)))
+            run = _Run(folder, lab, progress)
+            run.go(list(_missing(folder, lab)))
+            while further := list(_undecided(folder, lab)):
+                run.go(further)
     except Interrupted as interruption:
         raise Interrupted(
             f"{interruption.message}: {folder.kept}\nresume with: {folder.resume_command}"
@@ -172,7 +179,7 @@ class _Run:
         return record is not None
 
     def _test(self, missing: _Missing) -> Test:
-        return self._tests[missing.index]
+        return missing.visited(self._tests)
 
     def _visits(self, some: Sequence[_Missing], round_: int = 0) -> list[Test]:
         return _visits([self._test(missing) for missing in some], round_)
@@ -226,11 +233,20 @@ class _How:
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """A test that has no good record yet: its index, the key of its results, and their versions."""
+    """A test that has no good record yet: its index, the key of its results, and their versions; or
+    one that is to have more repeats than it asks for, as it is not decided by those, with how often
+    it will have been judged then."""
 
     index: int
     key: str
     versions: Mapping[str, str]
+    repeat: int | None = None
+    looks: int = 1
+
+    def visited(self, tests: Sequence[Test]) -> Test:
+        """Return the test as the lab is to run it."""
+        test = tests[self.index]
+        return test if self.repeat is None else test.model_copy(update={"repeat": self.repeat})
 
 
 def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
@@ -246,6 +262,29 @@ def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
             yield _Missing(index, result_key, versions)
 
 
+def _undecided(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
+    """Return the tests of each group of which some are neither told apart nor shown to be the same,
+    with the repeats that would probably decide; none where no number would that is allowed."""
+    tests = folder.campaign.tests
+    by_test = {record.test: record for record in folder.latest if record.status == "ok"}
+    results = Results.of(by_test.values())
+    for group in groups(tests):
+        records = {at: by_test[tests[at]] for at in group if tests[at] in by_test}
+        limit = tests[group[0]].until_decided
+        looks = max((record.looks for record in records.values()), default=LOOKS)
+        if limit is None or looks >= LOOKS:
+            continue
+        pairs = (results.difference(*pair) for pair in combinations(records.values(), 2))
+        needed = [each.needed for each in pairs if not each.is_decided and each.needed]
+        had = max(
+            len(repeats_of((record,), main_figure(record)).values) for record in records.values()
+        )
+        more = min(limit, max(needed, default=0))
+        if more > had:
+            for at, record in records.items():
+                yield _Missing(at, record.key, lab.versions(tests[at]), more, looks + 1)
+
+
 def _run_one(
     folder: RunFolder,
     lab: Lab,
@@ -258,7 +297,7 @@ def _run_one(
     """Run a test, or as many repeats more of it as it may have; None if that was not enough.
     `known` holds the records of tests that found an R+, by key."""
     tests = folder.campaign.tests
-    test, result_key, versions = tests[missing.index], missing.key, missing.versions
+    test, result_key, versions = missing.visited(tests), missing.key, missing.versions
     then = None if following is None else tests[following.index]
 
     def measure(
@@ -301,6 +340,8 @@ def _run_one(
             record = before.model_copy(update={"key": result_key, "test": test, "error": error})
     if record is not None and how.why_not is not None:
         record = record.model_copy(update={"turns": one_at_a_time(how.why_not)})
+    if record is not None and missing.repeat is not None:
+        record = record.model_copy(update={"test": tests[missing.index], "looks": missing.looks})
     if record is not None:
         record = folder.append_record(record, versions)
     return record

@@ -29,6 +29,7 @@ from switchmark.metrics.studentized import range_odds, range_quantile, t_quantil
 
 __all__ = [
     "LEVEL",
+    "LOOKS",
     "MARGIN",
     "MIN_REPEATS",
     "Difference",
@@ -47,6 +48,10 @@ MIN_REPEATS = 3
 
 MARGIN = 0.01
 """What counts as the same where nothing else is said, as a share."""
+
+LOOKS = 3
+"""As often at most is a run judged that goes on until its results are decided. Chance may make a
+claim at each look, so that each has its part of the level (Bonferroni)."""
 
 _MOST_REPEATS = 1000
 _NOTHING = 0.01
@@ -209,6 +214,7 @@ class Family:
     figure: Figure
     results: tuple[Repeats, ...]
     margin: float | None = None
+    looks: int = 1
     _known: dict[tuple[int, int], Difference] = field(default_factory=dict, repr=False)
 
     def difference(self, before: int, after: int) -> Difference:
@@ -228,7 +234,9 @@ class Family:
         own, count = _variance_of(values), len(self._usable)
         spread = (own + self._spread) / 2 if count > 1 else own
         freedom = (len(values) - 1) * (2 * (count - 1) / count if count > 1 else 1)
-        width = t_quantile(LEVEL / of, max(1.0, freedom)) * math.sqrt(spread / len(values))
+        width = t_quantile(LEVEL / self.looks / of, max(1.0, freedom)) * math.sqrt(
+            spread / len(values)
+        )
         return (
             _unscaled(self.figure, fmean(values) - width),
             _unscaled(self.figure, fmean(values) + width),
@@ -243,7 +251,7 @@ class Family:
         def odds(change: _Change) -> tuple[float, float]:
             pooled = self._pooled(change)
             ratio = _ratio(change, pooled.variance)
-            root = range_quantile(LEVEL, pooled.means, pooled.freedom) / math.sqrt(2)
+            root = range_quantile(LEVEL / self.looks, pooled.means, pooled.freedom) / math.sqrt(2)
             return range_odds(ratio * math.sqrt(2), pooled.means, pooled.freedom), root
 
         def needed(change: _Change) -> tuple[_Change, int, float]:
@@ -253,7 +261,9 @@ class Family:
 
         sides = self.results[before], self.results[after]
         margin = _margin(self.figure, self.margin)
-        return _difference(self.figure, sides, margin, False, self._count, odds, needed)
+        level = LEVEL / self.looks
+        told = _difference(self.figure, sides, margin, False, self._count, odds, needed, level)
+        return told if told.p is None else replace(told, p=min(1.0, self.looks * told.p))
 
     @cached_property
     def _usable(self) -> list[Repeats]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from switchmark.metrics.difference import Difference, Family
+from switchmark.metrics.difference import LOOKS, Difference, Family
 from switchmark.metrics.repeats import Figure, main_figure, repeats_of
 from switchmark.model.record import Record
 
@@ -66,5 +66,7 @@ class Results:
                 for each in self._results
             ]
             places = {id(record): at for at, each in enumerate(self._results) for record in each}
-            self._families[key] = Family(figure, tuple(sides), margin), places
+            goes_on = any(record.test.until_decided for each in self._results for record in each)
+            family = Family(figure, tuple(sides), margin, LOOKS if goes_on else 1)
+            self._families[key] = family, places
         return self._families[key]

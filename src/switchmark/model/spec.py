@@ -280,6 +280,16 @@ class Test(Sent):
             used=1,
         ),
     ] = None
+    until_decided: Annotated[
+        int | None,
+        Axis(
+            "method",
+            "go on to so many repeats, until compared switches are told apart or shown to be the "
+            "same; they are judged three times at most",
+            later=True,
+            asked_as="statistics",
+        ),
+    ] = Field(None, ge=3, le=1000)
     seed: Annotated[
         int,
         Axis(
