@@ -184,7 +184,7 @@ def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     assert later == {
         *("line_rate", "listen", "switch_burst", "buffers", "profile", "rx_affinity"),
         *("function_semantics", "hosts", "flow_order", "arrivals", "ip_version"),
-        *("function_cores", "encapsulation", "finals"),
+        *("function_cores", "encapsulation", "finals", "until_decided"),
     }
     assert not later & set(axes_in_key(Test()))
     assert axes_in_key(Test(line_rate="10Gbps"))["line_rate"] == "10Gbps"

@@ -20,12 +20,13 @@ from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted, RecordFailed, Unavailable, UsageError
 from switchmark.lab.searching import next_stored
 from switchmark.metrics.difference import Difference
-from switchmark.metrics.family import Results
+from switchmark.metrics.family import Results, further_repeats
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.model.turns import TurnsRecord
 from switchmark.model.visit import Visit
 from switchmark.searches.base import LoadBounds
 from switchmark.searches.fixed import SEARCH as FIXED
@@ -111,7 +112,7 @@ def new(tmp_path: Path, **options: str) -> RunFolder:
 
 def go(folder: RunFolder, lab: FakeLab) -> list[str]:
     watching = Watching()
-    run(folder, lab, watching)
+    run(folder, lab, watching, further_repeats)
     return watching.seen
 
 
@@ -350,6 +351,7 @@ class NoisyLab(FakeLab):
                 "trials": tuple(trials),
                 "verdict": "switch",
                 "doubts": (),
+                "turns": TurnsRecord(kept="idle"),
             }
         )
 
@@ -369,7 +371,7 @@ def test_a_run_goes_on_until_its_switches_are_decided(tmp_path: Path) -> None:
     found, records = decided(tmp_path / "apart", 0.97, "200")
     assert found.word == "slower"
     assert all(len(record.trials) > 5 and record.test.repeat == 5 for record in records)
-    assert {record.looks for record in records} <= {2, 3}
+    assert {record.turns and record.turns.looks for record in records} <= {2, 3}
     rounds = [trial.round for trial in records[0].trials]
     assert rounds == list(range(1, len(rounds) + 1))
     found, records = decided(tmp_path / "clear", 0.5, "200")
@@ -380,9 +382,10 @@ def test_a_run_goes_on_to_its_limit_and_is_judged_three_times_at_most(tmp_path: 
     found, records = decided(tmp_path / "limit", 0.99, "7")
     assert found.word == "undecided"
     assert [len(record.trials) for record in records] == [7, 7]
+    assert all(record.turns and record.turns.looks == 2 for record in records)
     found, records = decided(tmp_path / "same", 1.0, "1000")
     assert found.word in ("same", "undecided")
-    assert all(record.looks <= 3 for record in records)
+    assert all(record.turns and record.turns.looks <= 3 for record in records)
 
 
 def test_each_look_has_its_part_of_the_level(tmp_path: Path) -> None:

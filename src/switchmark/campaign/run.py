@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
@@ -21,12 +20,9 @@ from switchmark.campaign.store import RunFolder, key
 from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.layout.sharing import shares_path
 from switchmark.machine.signals import interruptible
-from switchmark.metrics.difference import LOOKS
-from switchmark.metrics.family import Results
-from switchmark.metrics.repeats import main_figure, repeats_of
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
-from switchmark.model.turns import one_at_a_time
+from switchmark.model.turns import LOOKS, one_at_a_time
 from switchmark.model.visit import Visit
 from switchmark.searches.max import r_plus
 
@@ -55,19 +51,25 @@ class Progress(Protocol):
     def end(self, record: Record) -> None: ...
 
 
-def run(folder: RunFolder, lab: Lab, progress: Progress) -> None:
+Needed = Callable[[Sequence[Record], Sequence[Record], int], int]
+"""Returns how many repeats, of so many at most, would decide how some records of a run differ: see
+`metrics.family.further_repeats`."""
+
+
+def run(folder: RunFolder, lab: Lab, progress: Progress, needed: Needed | None = None) -> None:
     """Run what the folder's campaign has and its records lack; a test that failed is run again.
 
     Tests that are compared in turn (`campaign.rounds`) are run to their end together, a group after
     the other: one repeat of each, a trial or a search, in each round. The repeats of all others go
     in rounds too, so that a host that drifts does so for all of them alike: the first round in the
-    order of the campaign's seed, each further one shuffled. Interrupted says how to go on.
+    order of the campaign's seed, each further one shuffled. What is to be decided goes on to the
+    repeats that are `needed`. Interrupted says how to go on.
     """
     try:
         with interruptible(), lab:
             run = _Run(folder, lab, progress)
             run.go(list(_missing(folder, lab)))
-            while further := list(_undecided(folder, lab)):
+            while needed is not None and (further := list(_undecided(folder, lab, needed))):
                 run.go(further)
     except Interrupted as interruption:
         raise Interrupted(
@@ -262,27 +264,20 @@ def _missing(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
             yield _Missing(index, result_key, versions)
 
 
-def _undecided(folder: RunFolder, lab: Lab) -> Iterable[_Missing]:
+def _undecided(folder: RunFolder, lab: Lab, needed: Needed) -> Iterable[_Missing]:
     """Return the tests of each group of which some are neither told apart nor shown to be the same,
     with the repeats that would probably decide; none where no number would that is allowed."""
     tests = folder.campaign.tests
     by_test = {record.test: record for record in folder.latest if record.status == "ok"}
-    results = Results.of(by_test.values())
     for group in groups(tests):
         records = {at: by_test[tests[at]] for at in group if tests[at] in by_test}
+        looks = max((each.turns.looks for each in records.values() if each.turns), default=LOOKS)
         limit = tests[group[0]].until_decided
-        looks = max((record.looks for record in records.values()), default=LOOKS)
         if limit is None or looks >= LOOKS:
             continue
-        pairs = (results.difference(*pair) for pair in combinations(records.values(), 2))
-        needed = [each.needed for each in pairs if not each.is_decided and each.needed]
-        had = max(
-            len(repeats_of((record,), main_figure(record)).values) for record in records.values()
-        )
-        more = min(limit, max(needed, default=0))
-        if more > had:
-            for at, record in records.items():
-                yield _Missing(at, record.key, lab.versions(tests[at]), more, looks + 1)
+        repeats = needed([*by_test.values()], [*records.values()], limit)
+        for at, record in records.items() if repeats else ():
+            yield _Missing(at, record.key, lab.versions(tests[at]), repeats, looks + 1)
 
 
 def _run_one(
@@ -341,7 +336,8 @@ def _run_one(
     if record is not None and how.why_not is not None:
         record = record.model_copy(update={"turns": one_at_a_time(how.why_not)})
     if record is not None and missing.repeat is not None:
-        record = record.model_copy(update={"test": tests[missing.index], "looks": missing.looks})
+        turns = record.turns and record.turns.model_copy(update={"looks": missing.looks})
+        record = record.model_copy(update={"test": tests[missing.index], "turns": turns})
     if record is not None:
         record = folder.append_record(record, versions)
     return record

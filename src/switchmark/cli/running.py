@@ -181,6 +181,7 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     from switchmark.layout.sides import hosts_of
     from switchmark.machine.hosts import Hosts
     from switchmark.machine.measuring import measuring_alone_on, myself
+    from switchmark.metrics.family import further_repeats
 
     shared = options["share_machine"]
     names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
@@ -197,7 +198,7 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     ):
         if not show.quiet:
             _warn_of_others()
-        run(folder, OnSharedMachine(lab) if shared else lab, progress)
+        run(folder, OnSharedMachine(lab) if shared else lab, progress, further_repeats)
     return status_of(folder.latest, strict)
 
 

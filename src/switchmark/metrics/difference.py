@@ -29,7 +29,6 @@ from switchmark.metrics.studentized import range_odds, range_quantile, t_quantil
 
 __all__ = [
     "LEVEL",
-    "LOOKS",
     "MARGIN",
     "MIN_REPEATS",
     "Difference",
@@ -48,10 +47,6 @@ MIN_REPEATS = 3
 
 MARGIN = 0.01
 """What counts as the same where nothing else is said, as a share."""
-
-LOOKS = 3
-"""As often at most is a run judged that goes on until its results are decided. Chance may make a
-claim at each look, so that each has its part of the level (Bonferroni)."""
 
 _MOST_REPEATS = 1000
 _NOTHING = 0.01
@@ -209,7 +204,8 @@ class Difference:
 @dataclass(frozen=True)
 class Family:
     """A family has the results that are compared in one answer, by one figure: each of them may be
-    compared with each other one."""
+    compared with each other one. Where they may be judged several times (`looks`), chance may make
+    a claim each time, so that each has its part of the level (Bonferroni)."""
 
     figure: Figure
     results: tuple[Repeats, ...]

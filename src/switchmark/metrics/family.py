@@ -4,12 +4,14 @@ compare. Who asks about two records of a run gets the same difference, whoever a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import combinations
 
-from switchmark.metrics.difference import LOOKS, Difference, Family
+from switchmark.metrics.difference import Difference, Family
 from switchmark.metrics.repeats import Figure, main_figure, repeats_of
 from switchmark.model.record import Record
+from switchmark.model.turns import LOOKS
 
-__all__ = ["Results"]
+__all__ = ["Results", "further_repeats"]
 
 
 class Results:
@@ -70,3 +72,14 @@ class Results:
             family = Family(figure, tuple(sides), margin, LOOKS if goes_on else 1)
             self._families[key] = family, places
         return self._families[key]
+
+
+def further_repeats(records: Sequence[Record], compared: Sequence[Record], limit: int) -> int:
+    """Return how many repeats would probably decide how each two of the `compared` records of a run
+    differ, so many at most; 0 where they are decided, or no more of them would do."""
+    results = Results.of(records)
+    pairs = [results.difference(*pair) for pair in combinations(compared, 2)]
+    needed = max((each.needed or 0 for each in pairs if not each.is_decided), default=0)
+    needed = min(needed, limit)
+    had = (len(side.values) for each in pairs for side in (each.before, each.after))
+    return needed if needed > max(had, default=0) else 0

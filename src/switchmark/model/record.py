@@ -319,9 +319,6 @@ class Record(BaseModel):
     """How its path was kept between the rounds of tests that are compared in turn; None for a test
     that is compared with none."""
 
-    looks: int = 1
-    """How often the run was judged to see whether its results are decided (`until_decided`)."""
-
     discarded: tuple[str, ...] = ()
     """For each trial that was run again: the disturbance that spoiled it, and its evidence."""
 

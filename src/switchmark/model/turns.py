@@ -34,6 +34,13 @@ class TurnsRecord(Written):
     frames_after: int | None = None
     """The frames of the functional trial after it had rested for the first time."""
 
+    looks: int = 1
+    """How often the run was judged, to see whether its results are decided (`until_decided`)."""
+
+
+LOOKS = 3
+"""As often at most is a run judged that goes on until its results are decided."""
+
 
 def one_at_a_time(why: str) -> TurnsRecord:
     """Return the record of a test that was not measured in turn with those that it is compared
