@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,22 +20,38 @@ from switchmark.model.spec import Test
 from switchmark.switches import TABLE as SWITCHES
 
 SHORT = "--duration 0.3 --warmup 0.1 --calibrate never".split()
-NOBODY = pwd.getpwnam("nobody")
+REPOSITORY = Path(__file__).parents[2]
 
 
 def run(
     at: Path, traffic_program: str, *words: str, as_nobody: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder, as root or as a user."""
-    user: dict[str, Any] = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
+    command = [*COMMAND, "run", *words, *SHORT]
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "HOME": str(at)}
+    if as_nobody:
+        command, environment = seen_by_nobody(at / "source", command, environment)
     return subprocess.run(
-        [*COMMAND, "run", *words, *SHORT],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "HOME": str(at)},
-        cwd=at,
-        timeout=150,
-        **(user if as_nobody else {}),
+        command, capture_output=True, text=True, env=environment, cwd=at, timeout=150
+    )
+
+
+def seen_by_nobody(
+    source: Path, command: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return a command as nobody runs it, for whom the sources, which may be in a closed home, are
+    in a folder that everybody may enter."""
+    source.mkdir()
+
+    def moved(text: str) -> str:
+        return text.replace(f"{REPOSITORY}/", f"{source}/")
+
+    mounted = f'mount --bind {REPOSITORY} {source} && exec "$@"'
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env")
+    variables = {name: moved(value) for name, value in environment.items()}
+    return (
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", *nobody, *map(moved, command)],
+        {**variables, "PYTHONPATH": f"{source}/src"},
     )
 
 
