@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from switchmark.metrics.family import Results
 from switchmark.metrics.latency import from_counts
-from switchmark.model.latency import Latency
+from switchmark.model.evidence import Evidence
+from switchmark.model.latency import Latency, Stamps
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, OneSearch, SearchResult
 from switchmark.report.answer import answer
@@ -276,6 +277,14 @@ def test_latency_is_led_by_the_least() -> None:
     ]
     (said,) = answer([of_delays(soon, switch=switch) for switch in "ab"])
     assert "no difference is shown" in said
+
+
+def test_a_latency_that_is_no_larger_than_its_error_is_a_bound() -> None:
+    record = of_delays((100, 101, 99, 100, 100))
+    wide = Evidence(stamps={"a": Stamps(by="poll", noted=0, p50=500, p99=900, max=7000)})
+    trials = tuple(each.model_copy(update={"evidence": wide}) for each in record.trials)
+    (said, *_) = answer([record.model_copy(update={"trials": trials})])
+    assert said == "The median round trip of linux-bridge is at most 100 ns."
 
 
 def test_latency_and_throughput_are_answered_apart() -> None:

@@ -13,13 +13,20 @@ from dataclasses import dataclass
 from switchmark.metrics.difference import MIN_REPEATS
 from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.family import Results
+from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.throughput import is_of_search
 from switchmark.model.cable import CABLE
 from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES
 from switchmark.report import remarks
-from switchmark.report.figures import goal_name, precision, scaled_figure, with_repeats
+from switchmark.report.figures import (
+    format_median,
+    goal_name,
+    precision,
+    scaled_figure,
+    with_repeats,
+)
 from switchmark.report.standing import (
     FUNCTIONAL,
     Figure,
@@ -374,12 +381,22 @@ def _does(names: Sequence[str]) -> str:
 def _figure_text(figure: Figure, *, within: bool = False) -> str:
     """Write a figure with its interval, or with how few repeats it is that of; `within` other
     parentheses without those."""
+    if figure.unit == "ns" and (unsure := _unsure(figure)):
+        return unsure
     bound = "at least " * figure.at_least
     repeats = "searches" if is_of_search(figure.record) else "trials"
     text = with_repeats(figure.value, figure.values, figure.interval, figure.unit, repeats)
     if len(figure.values) == 1 and (told := _precision(figure)):
         text = f"{text.removesuffix(')')}, {told})"
     return bound + (text.replace(" (", ", ").rstrip(")") if within else text)
+
+
+def _unsure(figure: Figure) -> str:
+    """Write a median latency that is no larger than its error: all that is known is a bound."""
+    latency = latency_ns(figure.record)
+    if latency is None or latency.error is None or latency.error.median_ns < figure.value:
+        return ""
+    return format_median(latency.model_dump()).replace("<=", "at most")
 
 
 def _precision(figure: Figure) -> str:
