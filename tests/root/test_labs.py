@@ -348,7 +348,7 @@ def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_pa
 # --- who may connect -------------------------------------------------------------------------
 
 _ASK = """
-import asyncio, sys
+import asyncio, os, sys
 from distributed.core import rpc
 from distributed.security import Security
 from switchmark.cluster.certificates import made_for_a_run
@@ -362,7 +362,15 @@ async def ask(address, security):
     except Exception as error:
         print(repr(error), file=sys.stderr)
 
-async def main(given, *ends):
+async def main(user, given, *ends):
+    made = made_for_a_run()
+    own = Security(tls_ca_file=made.ca, tls_client_cert=made.cert, tls_client_key=made.key)
+    for kind in ("tls", "tcp"):  # imports all that the user may not be able to read
+        await ask(f"{kind}://127.0.0.1:1", own if kind == "tls" else Security())
+    if user != "0":
+        os.setgroups([])
+        os.setgid(int(user))
+        os.setuid(int(user))
     tls = Tls.model_validate_json(given) if given else made_for_a_run()
     own = Security(tls_ca_file=tls.ca, tls_client_cert=tls.cert, tls_client_key=tls.key)
     asked = [ask(f"tls://{end}", own) for end in ends]
@@ -377,18 +385,16 @@ def answered(ends: Collection[str], *enter: str, user: int = 0, tls: Tls | None 
     TLS, and with these certificates or self-made ones. Return who has answered."""
     given = tls.model_dump_json() if tls else ""
     asked = subprocess.run(
-        [*enter, sys.executable, "-c", _ASK, given, *ends],
+        [*enter, sys.executable, "-c", _ASK, str(user), given, *ends],
         capture_output=True,
         text=True,
         timeout=60,
         cwd="/",
-        user=user,
-        group=user,
-        extra_groups=[],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert asked.returncode == 0, asked.stderr
     assert "PermissionError" not in asked.stderr
+    assert "ModuleNotFoundError" not in asked.stderr
     return {line.split()[1] for line in asked.stdout.splitlines()}
 
 

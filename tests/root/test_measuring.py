@@ -10,8 +10,9 @@ import pytest
 from host_state import marked, start, wait_for
 from switchmark.machine.measuring import VARIABLE
 
-LONG = "run --duration 60 --warmup 0 --rate 1k --quiet --calibrate never --name first".split()
-SHORT = "run --duration 0.1 --warmup 0 --rate 1k --calibrate never --json".split()
+RUN = "run --engine raw-mmsg --warmup 0 --rate 1k --calibrate never".split()
+LONG = [*RUN, *"--duration 60 --quiet --name first".split()]
+SHORT = [*RUN, *"--duration 0.1 --json".split()]
 
 
 @pytest.fixture
