@@ -739,8 +739,8 @@ def test_a_rate_that_falls_from_trial_to_trial(
 
 
 def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As /proc/stat told of a crowded host: of 200 ticks of two CPUs it kept 4, of which the first may
-    be of the time before."""
+    """As /proc/stat told of a crowded host: of 200 ticks of two CPUs it kept 4, of which the first
+    may be of the time before."""
     counts = ((196 * n, 0, 0, 0, 0, 0, 0, 4 * n) for n in itertools.count(1))
     parse = noise.parse_cpu_times
     monkeypatch.setattr(
