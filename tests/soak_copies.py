@@ -99,7 +99,7 @@ def slowed(folder: Path, percent: float) -> int:
     for number in range(1, 9):
         tried = working(folder, reads)
         words = ("--repeat", "10", "--duration", "0.2", "--warmup", "0.05")
-        (pair,) = measured(folder, f"tried{number}", [usual, tried], *words)
+        (pair,) = measured(folder, f"tried{percent:g}-{number}", [usual, tried], *words)
         slower = 100 * (1 - pair["ratio"])
         print(f"{reads} reads: {slower:.1f} % slower", flush=True)
         if abs(slower - percent) < percent / 5:
